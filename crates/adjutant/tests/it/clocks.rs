@@ -148,7 +148,8 @@ fn starts_after_a_usage_limit_are_spread_out() {
     };
     let mut starts: Vec<i64> = waited.iter().map(claimed).collect();
     starts.sort_unstable();
-    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 4_000), "{starts:?}");
+    // 5 s by the steady clock. The hub can read one clock before a step of 1 s and the other one after it.
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= 3_900), "{starts:?}");
     for name in NAMES {
         home.ok(&["cancel", name]);
     }

@@ -147,7 +147,11 @@ fn proxy_is_called_by_its_public_name() {
 #[test]
 fn name_of_another_program_is_refused() {
     // Without IPv6, localhost has one address.
-    let Ok(other) = TcpListener::bind("[::1]:0") else { return };
+    let Ok(first) = TcpListener::bind("[::1]:0") else { return };
+    // A port of another test at 127.0.0.1 is none for this hub.
+    let is_free = |listener: &TcpListener| TcpListener::bind(("127.0.0.1", listener.local_addr().expect("an address").port())).is_ok();
+    let others = (0..8).map(|_| TcpListener::bind("[::1]:0").expect("a port"));
+    let other = std::iter::once(first).chain(others).find(is_free).expect("a port that is free at 127.0.0.1");
     let port = other.local_addr().expect("an address").port();
     let home = TestHome::with_config(&format!("listen = \"127.0.0.1:{port}\"\n"));
     let site = Site { port: port_of(&home), home };
