@@ -75,6 +75,8 @@ kill $runner
 code=0; wait $runner || code=$?
 cat <&3
 [ $code = 0 ]
+adj peer invite lab > invited 2>&1
+grep -q 'https://hub.example.org:7317' invited || {{ cat invited; exit 1; }}
 adj stop
 ",
         bin = home.work().parent().expect("a directory").display(),
