@@ -1,4 +1,4 @@
-# One launched runner. Running a job that has ended, with another token, starts it again. Change the image (adj, git and the
+# One launched runner. If the job has ended, running it with another token starts it again. Change the image (adj, git and the
 # CLIs of the agents) and the resources.
 job "{name}" {
   type = "batch"

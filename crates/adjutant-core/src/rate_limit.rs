@@ -45,7 +45,7 @@ const SAME_RESET_MS: i64 = 60 * 1000;
 impl QuotaWindow {
     /// Returns whether windows differ from the known ones.
     #[must_use]
-    pub fn are_news(known: &[Self], stated: &[Self]) -> bool {
+    pub fn has_change(known: &[Self], stated: &[Self]) -> bool {
         let is_known = |stated: &Self| {
             known.iter().any(|known| {
                 let is_same_reset = stated.resets_at.ms_since(known.resets_at).abs() < SAME_RESET_MS;
@@ -130,9 +130,9 @@ mod tests {
     fn windows_are_news_when_they_change() {
         let window = |minutes, used_percent, at| QuotaWindow { minutes, used_percent, resets_at: Time(at) };
         let known = [window(300, 40, 1_000_000), window(10_080, 7, 9_000_000)];
-        assert!(!QuotaWindow::are_news(&known, &[window(300, 40, 1_001_000)]) && !QuotaWindow::are_news(&known, &[]));
-        for news in [window(300, 41, 1_000_000), window(300, 40, 2_000_000), window(60, 40, 1_000_000)] {
-            assert!(QuotaWindow::are_news(&known, &[known[1], news]), "{news:?}");
+        assert!(!QuotaWindow::has_change(&known, &[window(300, 40, 1_001_000)]) && !QuotaWindow::has_change(&known, &[]));
+        for changed in [window(300, 41, 1_000_000), window(300, 40, 2_000_000), window(60, 40, 1_000_000)] {
+            assert!(QuotaWindow::has_change(&known, &[known[1], changed]), "{changed:?}");
         }
     }
 

@@ -115,7 +115,7 @@ impl SteadyClock {
 
     /// Returns whether advancing to a reading would change more than the elapsed time.
     #[must_use]
-    pub fn is_news(&self, reading: &Reading) -> bool {
+    pub fn is_change(&self, reading: &Reading) -> bool {
         let mut next = self.clone();
         next.advance(reading.clone()).is_some() || next.away.is_some() != self.away.is_some()
     }

@@ -115,7 +115,7 @@ pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
 /// Returns whether the clock should be advanced and stored now, because more than time has changed.
 #[must_use]
 pub fn has_changed() -> bool {
-    with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_news(&reading())))
+    with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_change(&reading())))
 }
 
 /// Returns a warning if the wall clock was set recently.

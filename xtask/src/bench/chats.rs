@@ -114,7 +114,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let count = bench.scale.posts;
         let mut poster = Mcp::parent(&lab, "bench")?;
-        let chat = poster.call("start_chat", json!({"title": "news"}))?["chat_id"].clone();
+        let chat = poster.call("start_chat", json!({"title": "updates"}))?["chat_id"].clone();
         let id = chat.as_i64().ok_or("no chat_id")?;
         let (told, returned) = std::sync::mpsc::channel();
         let reading = lab.clone();
@@ -140,7 +140,7 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
             {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let text = format!("news {number}");
+            let text = format!("update {number}");
             let from = monotonic_ns();
             poster.call("send_message", json!({"chat_id": chat, "message": text}))?;
             let (message, at) = returned.recv_timeout(Duration::from_secs(20))?;

@@ -82,7 +82,7 @@ async fn one_run(hubs: &Hubs, ledger: &Shared, journal: &Path, key: &str, random
                 Err(error) => return Err(described(error)),
             }
         }
-        // A wait can end with news that needs nothing.
+        // A wait can end with an event that needs nothing.
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

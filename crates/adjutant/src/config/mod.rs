@@ -362,10 +362,10 @@ impl Config {
             pools.values_mut().for_each(|pool| pool.on_runners = true);
         }
         for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty()) {
-            unusable.report(format!("pools.{name}.labels"), "labels are those of runners: set runners = true");
+            unusable.report(format!("pools.{name}.labels"), "labels need runners = true");
         }
         for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && pool.launcher.is_some()) {
-            unusable.report(format!("pools.{name}.launch"), "starts runners: set runners = true");
+            unusable.report(format!("pools.{name}.launch"), "needs runners = true");
         }
         let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);

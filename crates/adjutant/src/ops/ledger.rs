@@ -3,7 +3,7 @@
 
 use super::{OpError, Ops};
 use crate::store::{
-    Announced, Connection, OverlapNews, Run, StoreError, Tx, announced_by, announcing_in, other_announcing_runs, overlaps_of, run_by_id,
+    Announced, Connection, OverlapChange, Run, StoreError, Tx, announced_by, announcing_in, other_announcing_runs, overlaps_of, run_by_id,
     workspace_around, workspace_of,
 };
 use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView};
@@ -167,7 +167,7 @@ fn compare(tx: &mut Tx<'_>, run: &Run, announced: &[Announcement]) -> Result<Vec
             break;
         }
         let other = tx.run(other)?;
-        if tx.set_overlap(run, &other, &items)? == OverlapNews::First {
+        if tx.set_overlap(run, &other, &items)? == OverlapChange::First {
             notify_other_run(tx, run, &other, &items)?;
         }
         notes.extend(items.iter().map(|item| {

@@ -164,7 +164,7 @@ impl Ops {
         if has_expired(&stored, clock::now()) {
             return Ok(None);
         }
-        if stored.is_use_news(clock::now()) {
+        if stored.must_record_use(clock::now()) {
             let id = stored.id;
             // The token is good even if its use cannot be recorded, for instance on a full disk.
             if let Err(error) = self.store.write(move |tx| tx.note_token_used(id)).await {

@@ -28,7 +28,7 @@ struct WaitSnapshot {
     ended: Vec<Run>,
     working: Vec<Run>,
     /// A run has stopped, gone silent, started retrying, passed its estimate or hit a rate limit since then.
-    has_news: bool,
+    has_event: bool,
     cursor: EventSeq,
 }
 
@@ -45,11 +45,11 @@ impl WaitSnapshot {
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         let stands_still = nothing_left && !self.stopped.is_empty();
-        let has_news = self.has_news || !self.ended.is_empty();
+        let has_event = self.has_event || !self.ended.is_empty();
         match until {
-            WaitUntil::Attention if !needs.is_empty() || has_news || stands_still => Some(WaitOutcome::Event),
-            WaitUntil::Any if has_news || stands_still || stuck => Some(WaitOutcome::Event),
-            WaitUntil::All if (nothing_left && (named || has_news || stands_still)) || stuck => Some(WaitOutcome::Event),
+            WaitUntil::Attention if !needs.is_empty() || has_event || stands_still => Some(WaitOutcome::Event),
+            WaitUntil::Any if has_event || stands_still || stuck => Some(WaitOutcome::Event),
+            WaitUntil::All if (nothing_left && (named || has_event || stands_still)) || stuck => Some(WaitOutcome::Event),
             _ if nothing_left && self.needs.is_empty() => Some(WaitOutcome::Idle),
             _ => None,
         }
@@ -249,9 +249,9 @@ fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> R
     let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
     let working = underway_runs(connection, who, 2 * SHOWN_MAX)?;
     let stopped = stopped_runs(connection, who, SHOWN_MAX)?;
-    let has_news = working.iter().any(|run| span.is_noticed(run)) || stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
+    let has_event = working.iter().any(|run| span.is_noticed(run)) || stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
     let (needs, _) = requests_page(connection, RequestsOf::Answerer(who), false, RequestNo(0), SHOWN_MAX)?;
-    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_news, cursor })
+    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_event, cursor })
 }
 
 /// Takes a snapshot of the named runs. `runs`: these, if they were read in the same transaction.
@@ -285,7 +285,7 @@ fn snapshot_named(connection: &Connection, span: &WaitScope, mut runs: Vec<Run>)
     snapshot.needs.truncate(SHOWN_MAX as usize);
     snapshot.stopped.sort_by_key(|run| run.end_seq);
     snapshot.stopped.dedup_by_key(|run| run.id);
-    snapshot.has_news = snapshot.working.iter().any(|run| span.is_noticed(run)) || snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
+    snapshot.has_event = snapshot.working.iter().any(|run| span.is_noticed(run)) || snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
     snapshot.ended.sort_by_key(|run| run.end_seq);
     Ok(snapshot)
 }

@@ -121,7 +121,7 @@ fn read_items(text: &str) -> Result<Vec<Overlap>, StoreError> {
 
 /// What is new about the overlap of two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OverlapNews {
+pub enum OverlapChange {
     /// The first overlap of the pair: the other run gets a message.
     First,
     /// No message is due.
@@ -172,14 +172,14 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_overlap(&mut self, run: &Run, other: &Run, items: &[Overlap]) -> Result<OverlapNews, StoreError> {
+    pub fn set_overlap(&mut self, run: &Run, other: &Run, items: &[Overlap]) -> Result<OverlapChange, StoreError> {
         let (first, second) = pair(run.id, other.id);
         let known: Option<String> = self
             .prepare("SELECT items FROM \"overlaps\" WHERE first = ?1 AND second = ?2")?
             .query_row(params![first.to_string(), second.to_string()], |row| row.get(0))
             .optional()?;
         if known.is_none() && items.is_empty() {
-            return Ok(OverlapNews::None);
+            return Ok(OverlapChange::None);
         }
         let row = |item: &Overlap| {
             let (one, two) = (item.first.clone(), item.second.clone());
@@ -190,7 +190,7 @@ impl Tx<'_> {
         self.prepare("INSERT INTO \"overlaps\" (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT (first, second) DO UPDATE SET items = ?3")?
             .run(params![first.to_string(), second.to_string(), text])?;
         let (kind, text) = match pair_change(known.as_deref().is_some_and(|known| known != "[]"), !items.is_empty()) {
-            PairChange::Unchanged => return Ok(OverlapNews::None),
+            PairChange::Unchanged => return Ok(OverlapChange::None),
             PairChange::Settled => (EventKind::RunOverlapSettled, format!("no overlap with {} any more", other.name)),
             PairChange::Conflict => {
                 let what: Vec<&str> = items.iter().map(|item| item.first.as_str()).collect();
@@ -204,6 +204,6 @@ impl Tx<'_> {
             self.prepare(update)?.run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));
-        Ok(if known.is_none() { OverlapNews::First } else { OverlapNews::None })
+        Ok(if known.is_none() { OverlapChange::First } else { OverlapChange::None })
     }
 }

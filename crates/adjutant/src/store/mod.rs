@@ -69,7 +69,7 @@ pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_used, stored_reply};
 pub use lead::{Lead, LeadReceiver, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
-pub use ledger::{Announced, OverlapNews, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
+pub use ledger::{Announced, OverlapChange, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
 pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
     Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,

@@ -25,7 +25,7 @@ pub struct Token {
 impl Token {
     /// Returns whether a use now changes the stored time.
     #[must_use]
-    pub fn is_use_news(&self, now: Time) -> bool {
+    pub fn must_record_use(&self, now: Time) -> bool {
         self.used_at.is_none_or(|used| now.0 - used.0 >= USED_EXACT_TO_MS)
     }
 }

@@ -6,8 +6,8 @@ use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Moment, RunId, SteadyTime, Time};
 use std::sync::Arc;
 
-/// The wake-ups of a committed transaction.
-pub(super) struct News {
+/// What is notified after the commit of a transaction.
+pub(super) struct Notifications {
     pub topics: Vec<Topic>,
     pub settled: Vec<Arc<Request>>,
     /// The earliest deadline that the transaction sets.
@@ -155,8 +155,8 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the wake-ups to perform after the commit.
-    pub(super) fn into_news(self) -> News {
-        News { topics: self.topics, settled: self.settled, due: self.due }
+    pub(super) fn into_notifications(self) -> Notifications {
+        Notifications { topics: self.topics, settled: self.settled, due: self.due }
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'a>, StoreError> {

@@ -291,7 +291,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     }
     let changes_before = connection.total_changes();
     let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
-    let mut rung: HashSet<Topic> = HashSet::new();
+    let mut topics: HashSet<Topic> = HashSet::new();
     let mut settled: Vec<Arc<Request>> = Vec::new();
     let mut due: Option<SteadyTime> = None;
     let mut broken: Option<Error> = None;
@@ -325,10 +325,10 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                 broken = Some(late_refusal());
             }
             Done::Keep(reply) => {
-                let news = tx.into_news();
-                rung.extend(news.topics);
-                settled.extend(news.settled);
-                due = [due, news.due].into_iter().flatten().min();
+                let notifications = tx.into_notifications();
+                topics.extend(notifications.topics);
+                settled.extend(notifications.settled);
+                due = [due, notifications.due].into_iter().flatten().min();
                 replies.push(reply);
                 broken = if has_savepoint { connection.release_savepoint().err() } else { None };
             }
@@ -355,7 +355,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     }
     failpoint!("store.before_commit");
     let committed = if failpoint::is_disk_full() { Err(Error::Full) } else { connection.commit() };
-    let outcome = Outcome { replies, topics: rung, settled, due };
+    let outcome = Outcome { replies, topics, settled, due };
     match committed {
         Ok(()) => {
             failpoint!("store.after_commit");

@@ -82,7 +82,7 @@ impl AttemptGate {
                     self.limit = Some(until);
                     return Some(FactKind::UsageLimitReported { until_ms: until.0 });
                 }
-                Report::Windows(windows) if QuotaWindow::are_news(&self.windows, &windows) => {
+                Report::Windows(windows) if QuotaWindow::has_change(&self.windows, &windows) => {
                     let text = |window: &QuotaWindow| {
                         let QuotaWindow { minutes, used_percent, resets_at } = *window;
                         QuotaWindowText { minutes, used_percent, resets_at_ms: resets_at.0 }

@@ -57,11 +57,11 @@ impl Stall {
     /// Records a sign of life. Returns whether it ends a reported stall.
     pub fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
         let State::Stalled { since } = self.state else { return false };
-        let is_news = silent_since.is_none_or(|last| last > since);
-        if is_news {
+        let is_later = silent_since.is_none_or(|last| last > since);
+        if is_later {
             self.state = State::Watching { check_at: now + self.limit };
         }
-        is_news
+        is_later
     }
 }
 

@@ -125,7 +125,7 @@ impl Versions {
         let _asking = self.asking.lock().await;
         // Another task may have asked them in the meantime.
         let mut unknown = self.move_known(unknown, &mut found).into_iter();
-        let mut news = Vec::new();
+        let mut replies = Vec::new();
         let mut asked = JoinSet::new();
         loop {
             while asked.len() < ASKED_AT_ONCE
@@ -139,11 +139,11 @@ impl Versions {
             let Ok((program, stamp, said)) = done else { continue };
             // If the file changed meanwhile, it is unknown which of the two programs replied.
             if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
-                news.push((program.clone(), KnownVersion { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
+                replies.push((program.clone(), KnownVersion { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
             }
             found.insert(program, said);
         }
-        self.store(news);
+        self.store(replies);
         found
     }
 
@@ -170,12 +170,12 @@ impl Versions {
         self.with_known(|known| known.remove(program));
     }
 
-    fn store(&self, news: Vec<(PathBuf, KnownVersion)>) {
-        if news.is_empty() {
+    fn store(&self, replies: Vec<(PathBuf, KnownVersion)>) {
+        if replies.is_empty() {
             return;
         }
         self.with_known(|known| {
-            known.extend(news);
+            known.extend(replies);
             known.retain(|program, before| Stamp::of(program) == Some(before.stamp));
             while known.len() > KEPT_MAX {
                 known.pop_first();

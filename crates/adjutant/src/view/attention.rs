@@ -126,8 +126,8 @@ impl Waited {
             return ConfirmNotified { runs: self.ended.iter().chain(&self.stopped).map(NotifiedRun::from).collect(), until: None };
         }
         let is_new = |run: &RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
-        let has_news = !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
-        ConfirmNotified { runs: Vec::new(), until: has_news.then_some(self.cursor) }
+        let has_new = !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
+        ConfirmNotified { runs: Vec::new(), until: has_new.then_some(self.cursor) }
     }
 }
 

@@ -391,14 +391,14 @@ fn every_call_delivers_messages() {
     for (n, (name, call)) in calls.iter().enumerate() {
         let run = format!("run-{n}");
         home.start(&run, &format!("tool {name} {call}\nsay end"));
-        home.ok(&["send", &run, &format!("news {n}")]);
+        home.ok(&["send", &run, &format!("update {n}")]);
     }
     home.ok(&["cancel", "first"]);
     for (n, (name, _)) in calls.iter().enumerate() {
         let run = format!("run-{n}");
         home.finished(&run);
         let log = home.log(&run);
-        assert_eq!(log.matches(&format!("\"news {n}\"")).count(), 1, "{name}: {log}");
+        assert_eq!(log.matches(&format!("\"update {n}\"")).count(), 1, "{name}: {log}");
     }
 }
 

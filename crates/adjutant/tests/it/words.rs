@@ -52,6 +52,8 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bof (its|their) own accord\b", "by itself"),
     (r"\b(hubs? that leads?|the one that leads|hubs? (that|which) stands? by)\b", "leader, standby hub"),
     (r"\b(hub|runner|peer|home|store|server|database|connection) (that )?(is|are|was|were) away\b", "unreachable, offline"),
+    (r"\bnews\b", "change, event, update, new entries"),
+    (r"\brung\b", "notified"),
     (r"\b(is|are|was|were|be|been|has|had|have) given up\b", "lost, cancelled, abandoned"),
     (r"\bgives? (it|its \w+|them|their \w+|the \w+|an? \w+) up\b", "records it as lost, cancels it"),
     (

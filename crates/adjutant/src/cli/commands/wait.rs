@@ -38,8 +38,8 @@ pub async fn wait(args: &WaitArgs, cx: &Context) -> CommandResult {
         return end_with_code(cli_codes::NEEDS_INPUT, start_text(first), queue_step(first).unwrap_or_default(), cx);
     }
     report(&waited, cx)?;
-    if let Some(news) = news(&waited) {
-        alert.notify(&news);
+    if let Some(notification) = notification(&waited) {
+        alert.notify(&notification);
     }
     // Confirm only after printing: if this process is killed before, the next wait reports it again.
     confirm_notified(&waited.confirmation(!args.runs.is_empty()), cx).await?;
@@ -66,7 +66,7 @@ async fn queued_for_a_person(named: &[String], cx: &Context) -> Result<(Vec<RunV
 }
 
 /// Returns what a wait has found, for a notification.
-fn news(waited: &Waited) -> Option<String> {
+fn notification(waited: &Waited) -> Option<String> {
     let found = waited.needs.iter().map(asked).chain(waited.stopped.iter().map(ended)).chain(waited.ended.iter().map(ended));
     let found: Vec<String> = if waited.outcome == WaitOutcome::Timeout { Vec::new() } else { found.collect() };
     match found.as_slice() {

@@ -28,8 +28,8 @@ impl Ops {
         loop {
             let orders = self.current_orders(id)?;
             let is_known = orders.version == known;
-            let is_news = !is_known && (settled || !differs_in_clock_only(&orders, known)?);
-            if is_news || Instant::now() >= deadline {
+            let has_changed = !is_known && (settled || !differs_in_clock_only(&orders, known)?);
+            if has_changed || Instant::now() >= deadline {
                 return Ok(orders);
             }
             if is_known {

@@ -23,7 +23,7 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
         Ok(Signal::Clarification { clarification, questions }) => {
             let mut clarification = Some(clarification).filter(|clarification| !clarification.is_empty());
-            let news = questions.into_iter().map(|question| NewRequest {
+            let requests = questions.into_iter().map(|question| NewRequest {
                 own_id: question.id,
                 context: question.context,
                 clarification: clarification.take(),
@@ -32,8 +32,8 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 blocking: question.blocking,
                 ..new_request(tx, run, terms, Subject::Question, question.text)
             });
-            let news: Vec<_> = news.collect();
-            tx.ask_together(run, &news).map(|_| ())
+            let requests: Vec<_> = requests.collect();
+            tx.ask_together(run, &requests).map(|_| ())
         }
         Ok(Signal::Stop { cause, checkpoint }) => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
         Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {

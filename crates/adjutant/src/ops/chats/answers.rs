@@ -25,14 +25,14 @@ impl Ops {
         let chat = self.store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let mut topics = vec![Topic::Chat(chat.id)];
-        let news = |connection: &Connection| {
+        let unread = |connection: &Connection| {
             Ok::<_, StoreError>((has_messages(connection, who)?, newest_mention_elsewhere(connection, &who.to_string(), chat.id)?))
         };
         let mut before = None;
         if call.replies {
             topics.extend(topics_of(who));
             let addressed = self.store.read(|connection| {
-                before = Some(news(connection)?.1);
+                before = Some(unread(connection)?.1);
                 addressed_runs(connection, &chat, call.seq)
             })?;
             topics.extend(addressed.iter().map(|receipt| Topic::Run(receipt.run)));
@@ -43,7 +43,7 @@ impl Ops {
             let mut is_interrupted = false;
             if let Some(before) = before {
                 self.add_replies(&chat, call.seq, &mut answers)?;
-                let (has_messages, newest) = self.store.read(news)?;
+                let (has_messages, newest) = self.store.read(unread)?;
                 answers.has_messages = has_messages;
                 is_interrupted = has_messages || newest > before;
             }

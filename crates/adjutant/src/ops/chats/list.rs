@@ -59,7 +59,7 @@ impl Ops {
         let (mut is_named, before) = self.store.read(look)?;
         while !is_named && tokio::time::timeout_at(deadline, subscription.wait()).await.is_ok() {
             let (unread, newest) = self.store.read(look)?;
-            // A mention that was delivered to the process meanwhile is read, but still counts as news.
+            // A mention that was delivered to the process meanwhile is read, but still counts as new.
             is_named = unread || newest > before;
         }
         Ok(())

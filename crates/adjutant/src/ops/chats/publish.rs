@@ -98,8 +98,8 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     let entry = tx.add_entry(chat.id, &entry)?;
     if chat.kind == ChatKind::Direct {
         let other = all.into_iter().filter(|member| member.who != author).map(|member| (member.who, member.name));
-        let news: Vec<_> = other.filter(|one| !named.contains(one)).collect();
-        named.extend(with_access(tx, chat, news, &mut notes)?);
+        let added: Vec<_> = other.filter(|one| !named.contains(one)).collect();
+        named.extend(with_access(tx, chat, added, &mut notes)?);
     }
     // An imported file cannot raise limits.
     let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };

@@ -47,9 +47,9 @@ impl LinkStates {
 /// The result of one step of continuing a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowStep {
-    /// The copy has news; the next step can follow at once.
+    /// The copy has new entries or changes; the next step can follow at once.
     Continued,
-    /// The peer had no news.
+    /// The peer had nothing new.
     Nothing,
     /// The copy is no longer updated.
     Ended,

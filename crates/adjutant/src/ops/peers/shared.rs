@@ -51,8 +51,8 @@ impl Ops {
         let subscription = self.store.wake_ups().subscribe(vec![Topic::Chat(ChatId(call.chat)), Topic::Peers]);
         loop {
             let page = self.store.read(|connection| page(connection, token, &call))?;
-            let is_news = page.diverged || !page.entries.is_empty() || page.changes > call.changes;
-            if is_news || Instant::now() >= deadline {
+            let has_changed = page.diverged || !page.entries.is_empty() || page.changes > call.changes;
+            if has_changed || Instant::now() >= deadline {
                 return Ok(page);
             }
             // At the deadline, the next page is the reply.

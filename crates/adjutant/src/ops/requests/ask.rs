@@ -94,9 +94,9 @@ impl Ops {
         }
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
-            let news: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))).collect();
+            let requests: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))).collect();
             tx.may_refuse_late()?;
-            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &news))
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &requests))
         };
         let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
         let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {

@@ -158,12 +158,12 @@ impl Ops {
                 (request, nothing_along) = self.store.read(look)?;
             }
         }
-        let is_news = match request.state {
+        let is_ready = match request.state {
             RequestState::Answered(_) => !request.held,
             RequestState::Expired { .. } => request.delivered_to.is_none(),
             RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
         };
-        if is_news || !nothing_along {
+        if is_ready || !nothing_along {
             return Box::pin(self.read_and_retrieve(who, key, id)).await;
         }
         Ok(render::request(&request))

@@ -120,7 +120,7 @@ impl Ops {
             }
             ends_with_runtime().await;
             tokio::select! {
-                () = poll.news.notified() => {}
+                () = poll.changed.notified() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }

@@ -61,7 +61,7 @@ struct Session {
     readers: BTreeMap<u64, oneshot::Sender<LogAnswer>>,
     last_read: u64,
     /// Notified when an order, a read or a removed run is added, or the session ends.
-    news: Arc<Notify>,
+    changed: Arc<Notify>,
 }
 
 /// A part of a log, or why the runner cannot read it.
@@ -123,7 +123,7 @@ impl Sessions {
             removed: Vec::new(),
             readers: BTreeMap::new(),
             last_read: 0,
-            news: Arc::default(),
+            changed: Arc::default(),
         };
         hosts.insert(host.to_owned(), Host { contact: now, session: Some(session) });
         drop(hosts);
@@ -151,7 +151,7 @@ impl Sessions {
         found.takes = takes;
         found.polls += 1;
         found.takers += u32::from(takes);
-        Some(Poll { sessions: self.clone(), session: session.clone(), takes, news: Arc::clone(&found.news), lease: found.lease })
+        Some(Poll { sessions: self.clone(), session: session.clone(), takes, changed: Arc::clone(&found.changed), lease: found.lease })
     }
 
     /// Returns the unconfirmed orders. `None`: the session has ended.
@@ -173,7 +173,7 @@ impl Sessions {
         let mut hosts = self.hosts();
         let Some(found) = of(&mut hosts, session) else { return false };
         found.offers.push((attempt, order));
-        found.news.notify_one();
+        found.changed.notify_one();
         true
     }
 
@@ -201,7 +201,7 @@ impl Sessions {
         let (reader, answer) = oneshot::channel();
         session.readers.insert(session.last_read, reader);
         session.reads.push(LogRead { number: session.last_read, attempt, first, ended, call });
-        session.news.notify_one();
+        session.changed.notify_one();
         LogAsked::Waiting(answer)
     }
 
@@ -218,7 +218,7 @@ impl Sessions {
         session.notified.retain(|run| runs.contains(run));
         session.removed.extend(runs.into_iter().filter(|run| session.notified.insert(run.clone())));
         if !session.removed.is_empty() {
-            session.news.notify_one();
+            session.changed.notify_one();
         }
     }
 
@@ -327,7 +327,7 @@ impl Sessions {
 impl Host {
     fn end(&mut self) {
         if let Some(session) = self.session.take() {
-            session.news.notify_one();
+            session.changed.notify_one();
         }
     }
 }
@@ -342,7 +342,7 @@ pub(super) struct Poll {
     sessions: Sessions,
     session: RunnerSession,
     takes: bool,
-    pub news: Arc<Notify>,
+    pub changed: Arc<Notify>,
     pub lease: Lease,
 }
 

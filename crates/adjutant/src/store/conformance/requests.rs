@@ -32,8 +32,8 @@ async fn questions_asked_together_form_one_group() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
     let alone = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
-    let news = [question(true, 60_000, None), question(false, 60_000, None), question(true, 60_000, None)];
-    let asked = fixture.store.write(move |tx| tx.ask_together(&tx.run(run.id)?, &news)).await.expect("asked");
+    let requests = [question(true, 60_000, None), question(false, 60_000, None), question(true, 60_000, None)];
+    let asked = fixture.store.write(move |tx| tx.ask_together(&tx.run(run.id)?, &requests)).await.expect("asked");
     let stored = fixture.store.read(|connection| requests_together(connection, &asked[1])).expect("a store");
     let first = alone.no.0 + 1;
     for (place, (asked, stored)) in (1..).zip(asked.iter().zip(&stored)) {

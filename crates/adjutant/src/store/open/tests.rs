@@ -240,7 +240,7 @@ fn store_of_schema_5_opens_with_its_live_run() {
     let (since, seq) = (first.retrying.as_ref().map(|retrying| retrying.since), first.retrying_seq);
     let again = state(Some(&adjutant_core::condition::Retrying { for_ms: 70_000, tries: 9, ..retrying }));
     let known = again.retrying.as_ref().expect("it retries");
-    assert_eq!((Some(known.since), known.tries, again.retrying_seq), (since, 9, seq), "a later statement is not news");
+    assert_eq!((Some(known.since), known.tries, again.retrying_seq), (since, 9, seq), "a repeated statement is no new event");
     assert!(again.noticed_seq() == seq && state(None).noticed_seq().is_none());
 }
 

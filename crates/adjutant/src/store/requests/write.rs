@@ -126,13 +126,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// As for [`Tx::ask`].
-    pub fn ask_together(&mut self, run: &Run, news: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
-        let (count, max) = (i64::try_from(news.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
+    pub fn ask_together(&mut self, run: &Run, requests: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
+        let (count, max) = (i64::try_from(requests.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
         if run.pending.saturating_add(count) > max {
             return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
         }
-        let mut asked = Vec::with_capacity(news.len());
-        for new in news {
+        let mut asked = Vec::with_capacity(requests.len());
+        for new in requests {
             let run = self.run(run.id)?;
             asked.push(self.ask(&run, new)?);
         }

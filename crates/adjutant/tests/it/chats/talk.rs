@@ -55,9 +55,9 @@ fn chat_waiter_is_woken_by_a_post_and_shown() {
         let page = home.json(&["chat", "show", &chat.to_string()]);
         page["chat"]["participants"].to_string().contains("\"reading\"").then_some(())
     });
-    home.ok(&["chat", "post", &chat.to_string(), "news"]);
+    home.ok(&["chat", "post", &chat.to_string(), "update"]);
     let reply = bob.reply(waiting);
-    assert_eq!(reply["result"]["structuredContent"]["messages"][0]["message"], "news", "{reply}");
+    assert_eq!(reply["result"]["structuredContent"]["messages"][0]["message"], "update", "{reply}");
 }
 
 #[test]

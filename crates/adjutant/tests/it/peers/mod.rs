@@ -131,7 +131,7 @@ fn only_messages_of_others_are_unread() {
     assert_eq!(unread(&pair.lab), 0);
     pair.lab.ok(&["chat", "post", "1", "yes"]);
     assert_eq!(messages(&pair.office, 2), 1);
-    assert_eq!(messages(&pair.lab, 2), 0, "the own post is not news when it comes back");
+    assert_eq!(messages(&pair.lab, 2), 0, "a post is not unread for its own hub");
 }
 
 #[test]

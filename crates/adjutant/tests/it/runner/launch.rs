@@ -239,9 +239,7 @@ fn unusable_launchers_are_refused() {
     let home = TestHome::with_config("[pools.gpu]\nrunners = true\nlaunch = [\"ssh\", \"{host}\", \"{token}\"]\n[pools.here]\nlaunch = [\"x\"]\n");
     let checked = home.adj(&["config", "show"]);
     assert!(checked.code != 0, "{checked:?}");
-    for expected in
-        ["pools.gpu.launch: unknown placeholder {host}: use {name}, {pool}, {url}", "pools.here.launch: starts runners: set runners = true"]
-    {
+    for expected in ["pools.gpu.launch: unknown placeholder {host}: use {name}, {pool}, {url}", "pools.here.launch: needs runners = true"] {
         assert!(checked.err.contains(expected), "{checked:?}");
     }
     let refused = TestHome::new().adj(&["token", "new", "launched-gpu-1", "--role", "runner"]);

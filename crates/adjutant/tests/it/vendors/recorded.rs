@@ -52,9 +52,9 @@ fn recorded(cli: &str, name: &str) -> Understood {
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let lines: Vec<&str> = text.lines().collect();
     let known = understand(cli, &lines);
-    let news = r#"{"type":"event_of_next_year","method":"session/event_of_next_year","params":{"text":["x"]}}"#;
-    let with_news: Vec<&str> = lines.iter().flat_map(|line| [news, *line]).collect();
-    assert_eq!(understand(cli, &with_news), known, "{cli}, {name}");
+    let unknown = r#"{"type":"event_of_next_year","method":"session/event_of_next_year","params":{"text":["x"]}}"#;
+    let with_unknown: Vec<&str> = lines.iter().flat_map(|line| [unknown, *line]).collect();
+    assert_eq!(understand(cli, &with_unknown), known, "{cli}, {name}");
     known
 }
 

@@ -172,8 +172,8 @@ fn head(top: &Top, columns: u16) -> String {
 
 fn connection_line(top: &Top) -> Option<Line> {
     match (&top.connection, &top.warning) {
-        (Connection::Lost(None), _) => Some((Role::Bad, "! the hub is gone; connecting again".to_owned())),
-        (Connection::Lost(Some(error)), _) => Some((Role::Bad, format!("! the hub is gone; connecting again: {}", text::line(error)))),
+        (Connection::Lost(None), _) => Some((Role::Bad, "! the hub has exited; reconnecting".to_owned())),
+        (Connection::Lost(Some(error)), _) => Some((Role::Bad, format!("! the hub has exited; reconnecting: {}", text::line(error)))),
         (Connection::Live, Some(warning)) => Some((Role::Attention, format!("! {} (adj doctor)", text::line(warning)))),
         (Connection::Live, None) => None,
     }

@@ -37,7 +37,7 @@ use futures::stream::FuturesUnordered;
 use look::Look;
 use model::{Connection, Page, Tone, Top};
 use ratatui::crossterm::event::{Event, KeyEventKind};
-use reads::{News, Poll, poll_or_pend, read_all, read_some};
+use reads::{BoardUpdate, Poll, poll_or_pend, read_all, read_some};
 use screen::Screen;
 use std::collections::BTreeSet;
 use std::io;
@@ -71,7 +71,7 @@ enum TopEvent {
     Ended(Exit),
     Events(Result<EventPage, ErrorView>),
     Connected(Result<HubView, ErrorView>),
-    News(Result<News, ErrorView>),
+    BoardRead(Result<BoardUpdate, ErrorView>),
     Log(Result<LogPage, ErrorView>),
     Reply(Box<Reply>),
     /// An action can no longer be undone.
@@ -87,9 +87,9 @@ pub async fn top(cx: &Context) -> CommandResult {
     }
     // Changes after this position are read again.
     let after = cx.hub.call(&Wait::default()).await?.cursor;
-    let news = read_all(cx.hub.clone()).await?;
+    let update = read_all(cx.hub.clone()).await?;
     let mut session = Session::new(cx, after)?;
-    session.take_news(news);
+    session.apply_update(update);
     if let Some(hint) = demo::hint("top", cx).await {
         session.top.notify(Tone::Plain, &hint);
     }
@@ -108,7 +108,7 @@ struct Session<'a> {
     events: Option<Poll<EventPage>>,
     connecting: Option<Poll<HubView>>,
     retry_pause: Duration,
-    news: Option<Poll<News>>,
+    update: Option<Poll<BoardUpdate>>,
     log: Option<Poll<LogPage>>,
     replies: FuturesUnordered<Pin<Box<dyn Future<Output = Reply>>>>,
     /// The runs to read again; `all` overrides it.
@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
             events: None,
             connecting: None,
             retry_pause: RETRY_MIN,
-            news: None,
+            update: None,
             log: None,
             replies: FuturesUnordered::new(),
             changed: BTreeSet::new(),
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
 
     async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> TopEvent {
         let [(interrupts, interrupted), (terminations, terminated), (hangups, hung_up)] = &mut self.signals;
-        let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.news.is_none() && self.connecting.is_none();
+        let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.update.is_none() && self.connecting.is_none();
         let action_due = self.top.later().first().map(|later| later.due);
         tokio::select! {
             biased;
@@ -190,7 +190,7 @@ impl<'a> Session<'a> {
             () = tokio::time::sleep_until(action_due.unwrap_or(tick)), if action_due.is_some() => TopEvent::ActionDue,
             Some(reply) = self.replies.next() => TopEvent::Reply(Box::new(reply)),
             hub = poll_or_pend(&mut self.connecting) => TopEvent::Connected(hub),
-            news = poll_or_pend(&mut self.news) => TopEvent::News(news),
+            update = poll_or_pend(&mut self.update) => TopEvent::BoardRead(update),
             page = poll_or_pend(&mut self.log) => TopEvent::Log(page),
             page = poll_or_pend(&mut self.events) => TopEvent::Events(page),
             () = tokio::time::sleep_until(self.next_read), if has_changes => TopEvent::Due,
@@ -248,11 +248,11 @@ impl<'a> Session<'a> {
                 self.retry_pause = (pause * 2).min(RETRY_MAX);
                 self.connect(pause);
             }
-            TopEvent::News(news) => {
-                self.news = None;
+            TopEvent::BoardRead(update) => {
+                self.update = None;
                 self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(READ_PAUSE_MIN);
-                match news {
-                    Ok(news) => self.take_news(news),
+                match update {
+                    Ok(update) => self.apply_update(update),
                     // The events break too, and then everything is read again.
                     Err(error) => {
                         self.is_all_changed = true;
@@ -312,20 +312,20 @@ impl<'a> Session<'a> {
         let changed = std::mem::take(&mut self.changed);
         let is_all = std::mem::take(&mut self.is_all_changed) || changed.len() > SINGLE_RUNS_MAX;
         self.read_began = Instant::now();
-        self.news = Some(if is_all { Box::pin(read_all(hub)) } else { Box::pin(read_some(hub, changed)) });
+        self.update = Some(if is_all { Box::pin(read_all(hub)) } else { Box::pin(read_some(hub, changed)) });
     }
 
-    fn take_news(&mut self, news: News) {
-        match news {
-            News::All(list, attention) => {
+    fn apply_update(&mut self, update: BoardUpdate) {
+        match update {
+            BoardUpdate::All(list, attention) => {
                 self.top.warning = list.clock.clone();
                 self.top.board.replace(*list, *attention);
             }
-            News::Some { runs, gone, attention } => self.top.board.update(runs, &gone, *attention),
+            BoardUpdate::Some { runs, gone, attention } => self.top.board.update(runs, &gone, *attention),
         }
         self.top.settle_selection();
-        if let Some(news) = self.top.take_new_needs() {
-            self.alert.notify(&news);
+        if let Some(message) = self.top.take_new_needs() {
+            self.alert.notify(&message);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The state of `adj top`, and how news changes it. Pure: it reads no clock, makes no call and draws nothing.
+//! The state of `adj top`, and how updates change it. Pure: it reads no clock, makes no call and draws nothing.
 
 use super::actions::{Command, Later};
 use super::board::{Board, Item, ItemId};

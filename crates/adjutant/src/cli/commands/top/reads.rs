@@ -12,7 +12,7 @@ const REQUESTS_MAX: u32 = 500;
 pub(super) type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
 
 /// What was read again.
-pub(super) enum News {
+pub(super) enum BoardUpdate {
     All(Box<RunList>, Box<AttentionList>),
     Some { runs: Vec<RunView>, gone: Vec<String>, attention: Box<AttentionList> },
 }
@@ -24,12 +24,12 @@ pub(super) async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, Err
     }
 }
 
-pub(super) async fn read_all(hub: Client) -> Result<News, ErrorView> {
+pub(super) async fn read_all(hub: Client) -> Result<BoardUpdate, ErrorView> {
     let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
-    Ok(News::All(Box::new(list), Box::new(read_attention(&hub).await?)))
+    Ok(BoardUpdate::All(Box::new(list), Box::new(read_attention(&hub).await?)))
 }
 
-pub(super) async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<News, ErrorView> {
+pub(super) async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<BoardUpdate, ErrorView> {
     let (mut runs, mut gone) = (Vec::new(), Vec::new());
     for run in changed {
         match hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await {
@@ -38,7 +38,7 @@ pub(super) async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<
             Err(error) => return Err(error),
         }
     }
-    Ok(News::Some { runs, gone, attention: Box::new(read_attention(&hub).await?) })
+    Ok(BoardUpdate::Some { runs, gone, attention: Box::new(read_attention(&hub).await?) })
 }
 
 async fn read_attention(hub: &Client) -> Result<AttentionList, ErrorView> {

@@ -190,7 +190,7 @@ impl Trial<'_> {
         let id = run.run_id;
         let mut requests = 0;
         loop {
-            let Some(news) = self.wait_for_event(&id).await? else {
+            let Some(waited) = self.wait_for_event(&id).await? else {
                 seen.timed_out_waiting_to = Some(match (seen.asked, seen.stopped) {
                     (false, _) => "ask its question",
                     (true, false) => "stop",
@@ -198,7 +198,7 @@ impl Trial<'_> {
                 });
                 break;
             };
-            if let Some(request) = news.needs.first() {
+            if let Some(request) = waited.needs.first() {
                 requests += 1;
                 if requests > REQUESTS_MAX {
                     seen.timed_out_waiting_to = Some("stop asking");
@@ -214,7 +214,7 @@ impl Trial<'_> {
                 }
                 continue;
             }
-            let Some(ended) = news.ended.into_iter().chain(news.stopped).find(|ended| ended.run_id == id) else { continue };
+            let Some(ended) = waited.ended.into_iter().chain(waited.stopped).find(|ended| ended.run_id == id) else { continue };
             if ended.state == RunStateKind::Finished || seen.stopped {
                 break;
             }
@@ -235,12 +235,12 @@ impl Trial<'_> {
                 })
                 .await?;
         }
-        self.look_at(&id, &mut seen, &first, &second).await?;
+        self.read_result(&id, &mut seen, &first, &second).await?;
         Ok(seen)
     }
 
     /// Reads the result of the work run.
-    async fn look_at(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
+    async fn read_result(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
         let view = self.cx.hub.call(&GetRun { run: id.to_owned(), ..GetRun::default() }).await?;
         let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
         let progress = history.events.iter().find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
@@ -268,12 +268,12 @@ impl Trial<'_> {
         let mut seen = CancelRun { run: run.name.clone(), ..CancelRun::default() };
         let id = run.run_id;
         loop {
-            let Some(news) = self.wait_for_event(&id).await? else {
+            let Some(waited) = self.wait_for_event(&id).await? else {
                 seen.timed_out_waiting_to = Some("ask whether to continue");
                 break;
             };
-            let Some(request) = news.needs.first() else {
-                if news.ended.iter().chain(&news.stopped).any(|ended| ended.run_id == id) {
+            let Some(request) = waited.needs.first() else {
+                if waited.ended.iter().chain(&waited.stopped).any(|ended| ended.run_id == id) {
                     break;
                 }
                 continue;
