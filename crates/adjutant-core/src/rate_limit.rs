@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_news_when_they_change() {
+    fn changed_windows_are_detected() {
         let window = |minutes, used_percent, at| QuotaWindow { minutes, used_percent, resets_at: Time(at) };
         let known = [window(300, 40, 1_000_000), window(10_080, 7, 9_000_000)];
         assert!(!QuotaWindow::has_change(&known, &[window(300, 40, 1_001_000)]) && !QuotaWindow::has_change(&known, &[]));
