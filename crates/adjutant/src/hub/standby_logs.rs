@@ -68,3 +68,66 @@ where
         Err(NotMoved::Unavailable(problem)) => Err(problem),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::log_path;
+    use std::cell::Cell;
+
+    const RUN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
+
+    /// A home with the complete log of one attempt, and a log store.
+    fn received() -> (tempfile::TempDir, Home, LogStoreAddress) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home { dir: dir.path().join("home") };
+        let there = AttemptLogs { home: dir.path().join("there"), run_id: RUN.to_owned(), attempt: 1 };
+        let here = AttemptLogs { home: home.dir.clone(), ..there.clone() };
+        for logs in [&there, &here] {
+            std::fs::create_dir_all(logs.home.join("logs")).expect("a directory");
+        }
+        std::fs::write(log_path(&there.home, RUN, 1), "hello").expect("a log");
+        let listed = there.list().expect("a list");
+        here.accept(listed.clone()).expect("begins");
+        here.append(listed[0].name, 0, b"hello").expect("writes");
+        assert!(here.accept(listed).expect("completes").0.is_complete);
+        let store = dir.path().join("objects");
+        std::fs::create_dir(&store).expect("a directory");
+        (dir, home, LogStoreAddress::Directory(store))
+    }
+
+    fn objects_of_run(address: &LogStoreAddress) -> usize {
+        let LogStoreAddress::Directory(dir) = address else { panic!("a directory") };
+        let mut left = vec![dir.clone()];
+        let mut files = 0;
+        while let Some(dir) = left.pop() {
+            for entry in std::fs::read_dir(dir).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { left.push(path) } else { files += 1 }
+            }
+        }
+        files
+    }
+
+    #[tokio::test]
+    async fn logs_of_a_known_run_are_moved() {
+        let (_dir, home, address) = received();
+        move_all(&home, &address, &async |_| Ok(true)).await.expect("moved");
+        assert!(!log_path(&home.dir, RUN, 1).exists() && objects_of_run(&address) > 0);
+    }
+
+    #[tokio::test]
+    async fn run_that_is_removed_while_its_logs_are_stored_leaves_no_objects() {
+        let (_dir, home, address) = received();
+        let asked = Cell::new(0);
+        let is_known = async |_| {
+            asked.set(asked.get() + 1);
+            Ok(asked.get() == 1)
+        };
+        move_all(&home, &address, &is_known).await.expect("no failure");
+        assert_eq!((asked.get(), objects_of_run(&address)), (2, 0), "the leader is asked before and after");
+        assert!(log_path(&home.dir, RUN, 1).exists());
+        let unreachable = move_all(&home, &address, &async |_| Err("no leader".to_owned())).await;
+        assert_eq!((unreachable, objects_of_run(&address)), (Err("no leader".to_owned()), 0));
+    }
+}
