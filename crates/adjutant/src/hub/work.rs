@@ -11,6 +11,7 @@ use crate::store::{StartPlace, Topic, changed_runs, ends_with_runtime, has_sched
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 /// Longest sleep at a time, because the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// How many runs for runners are claimed in one transaction. Other writes wait for it.
-const CLAIMS_MAX: usize = 16;
+const CLAIMS_MAX: usize = 32;
 /// The interval of the cleanup.
 const CLEANUP_EVERY: Duration = Duration::from_secs(60 * 60);
 /// The delay before retrying what could not be watched (no descriptor left) or recorded (disk full).
@@ -119,20 +120,28 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
     loop {
         let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
-        for part in places.chunks(CLAIMS_MAX) {
-            let starts: Vec<StartPlace> = part.iter().map(|place| place.place.clone()).collect();
-            let mut failed = None;
-            for (number, launch) in hub.ops.claim_each(&starts).await? {
-                has_claimed = true;
-                let offered = match launch {
-                    Ok(Some(launch)) => hub.ops.offer_launch(&part[number], launch).await,
-                    Ok(None) => Ok(()),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = offered {
-                    tracing::error!(%error, "a run cannot be started on a runner");
-                    failed = Some(error);
+        let most = places.iter().map(|place| place.free).max().unwrap_or(0);
+        // One run for each of them before a second one for any.
+        let mut wanted: Vec<usize> = Vec::new();
+        for n in 0..most {
+            wanted.extend(places.iter().enumerate().filter(|(_, place)| n < place.free).map(|(number, _)| number));
+        }
+        while !wanted.is_empty() {
+            let part: Vec<usize> = wanted.drain(..wanted.len().min(CLAIMS_MAX)).collect();
+            let starts: Vec<StartPlace> = part.iter().map(|place| places[*place].place.clone()).collect();
+            let (mut launches, mut failed) = (BTreeMap::<usize, Vec<Launch>>::new(), None);
+            let claimed = hub.ops.claim_each(&starts).await?;
+            has_claimed |= !claimed.is_empty();
+            for (number, launch) in claimed {
+                match launch {
+                    Ok(launch) => launches.entry(part[number]).or_default().extend(launch),
+                    Err(error) => failed = Some(error),
                 }
+            }
+            // No run is left for the others.
+            wanted.retain(|place| launches.contains_key(place) || !part.contains(place));
+            for (place, launches) in launches {
+                failed = hub.ops.offer_launches(&places[place], launches).await.err().or(failed);
             }
             if let Some(error) = failed {
                 return Err(error);

@@ -94,9 +94,9 @@ pub use runs::{
     AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, HostLease, HostedAttempt, NewRun, Page, RetryingSince, Run, RunInput,
     RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, counts, current_host, due_estimates, due_stopped, fruitless_attempts,
     has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between, is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around,
-    live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of,
-    run_by_id, run_by_ref, run_input, run_parts, run_terms, runner_name, runs_beside, runs_newest, runs_using_directory, times_limited,
-    untried_agents, working_in,
+    live_by_host, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of, ports_of,
+    queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runner_name, runs_beside, runs_newest,
+    runs_using_directory, times_limited, untried_agents, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};

@@ -42,7 +42,7 @@ impl Ops {
         }
     }
 
-    /// Claims one run for each of several places, as far as there are any, in one transaction. Returns for each claimed run the number of its
+    /// Claims one run for each of several places, as far as there are any, in one transaction. A place may be named several times. Returns for each claimed run the number of its
     /// place and its launch. `None`: it could not be started, which is recorded; another one may.
     ///
     /// # Errors
@@ -57,11 +57,15 @@ impl Ops {
             .write(move |tx| {
                 let is_here = wanted.iter().any(|(place, _)| *place == StartPlace::Here);
                 let (pools, mut used) = settings.for_starts(tx.connection(), is_here)?;
-                let mut claimed = Vec::new();
+                let (mut claimed, mut without) = (Vec::new(), Vec::new());
                 for (number, (start_place, token)) in wanted.into_iter().enumerate() {
+                    if without.contains(&start_place) {
+                        continue;
+                    }
                     let claim = Claim { config: &of_agents, home: &home, retention, token_hash: &hash(&token), start_place: &start_place };
-                    if let Some(run) = claim_run(tx, &pools, &mut used, &claim)? {
-                        claimed.push((number, run, token, start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok())));
+                    match claim_run(tx, &pools, &mut used, &claim)? {
+                        Some(run) => claimed.push((number, run, token, start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok()))),
+                        None => without.push(start_place),
                     }
                 }
                 Ok(claimed)

@@ -22,7 +22,7 @@ use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{
     AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner,
-    runner_name,
+    live_by_host, runner_name,
 };
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{SLOTS_MAX, is_label_part};
@@ -42,10 +42,15 @@ const LABELS_MAX: usize = 32;
 /// How many removed runs are sent to a runner at once.
 const REMOVED_MAX: u32 = 1_000;
 
-/// A runner with a free slot.
+/// How many orders a runner receives at most at a time. It may be cut off before it takes them.
+const ORDERS_MAX: u64 = 4;
+
+/// A runner with free slots.
 #[derive(Debug, Clone)]
 pub struct RunnerPlace {
     pub place: StartPlace,
+    /// How many runs may be started there now.
+    pub free: u64,
     session: RunnerSession,
 }
 
@@ -161,7 +166,7 @@ impl Ops {
         Ok(())
     }
 
-    /// Returns the runners that wait for attempts, have a free slot, and whose machines have room for a run.
+    /// Returns the runners that wait for attempts, have free slots, and whose machines have room for a run.
     ///
     /// # Errors
     /// A failure of the store.
@@ -174,37 +179,44 @@ impl Ops {
         let lease_ms = config.runner_lease_ms;
         let admission = |load| Admission { limits: config.pressure, load };
         let watches_memory = waiting.iter().any(|runner| admission(runner.load).watches_memory());
-        let (hosted, needs) = self.store.read(|connection| {
+        let (live, needs) = self.store.read(|connection| {
             let needs = if watches_memory { MemoryNeeds::read(connection)? } else { MemoryNeeds::default() };
-            Ok::<_, StoreError>((hosted_attempts(connection)?, needs))
+            Ok::<_, StoreError>((live_by_host(connection)?, needs))
         })?;
-        let mut live: BTreeMap<&str, u64> = BTreeMap::new();
-        hosted.iter().for_each(|attempt| *live.entry(&attempt.host).or_default() += 1);
         let live = |host: &str| live.get(host).copied().unwrap_or(0);
-        let free = waiting.into_iter().filter(|runner| live(&runner.session.host) < runner.slots);
         let mut places = Vec::new();
-        for runner in free {
-            let sessions::WaitingRunner { session, pools, slots: _, load } = runner;
-            let held = Held::of(admission(load), live(&session.host), &needs, Some(&session.host));
+        for runner in waiting {
+            let sessions::WaitingRunner { session, pools, slots, load } = runner;
+            let live = live(&session.host);
+            let free = slots.saturating_sub(live).min(ORDERS_MAX);
+            if free == 0 {
+                continue;
+            }
+            let held = Held::of(admission(load), live, &needs, Some(&session.host));
+            // A loaded machine is measured again after each start.
+            let free = if Held::has_room(admission(load), live, &needs, &session.host, free) { free } else { 1 };
             self.runners.note_held(&session, held.all);
             if held.all.is_none() {
-                places.push(RunnerPlace { place: StartPlace::Runner { host: session.host.clone(), pools, lease_ms, held }, session });
+                places.push(RunnerPlace { place: StartPlace::Runner { host: session.host.clone(), pools, lease_ms, held }, free, session });
             }
         }
         Ok(places)
     }
 
-    /// Offers a claimed attempt to its runner. If the runner's session has ended, the run returns to the queue.
+    /// Offers claimed attempts to their runner. If the runner's session has ended, the runs return to the queue.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn offer_launch(&self, place: &RunnerPlace, launch: Launch) -> Result<(), OpError> {
-        let Launch { id, order, dir: _ } = launch;
-        if self.runners.offer(&place.session, id.to_string(), order) {
+    pub async fn offer_launches(&self, place: &RunnerPlace, launches: Vec<Launch>) -> Result<(), OpError> {
+        let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
+        if self.runners.offer(&place.session, launches.into_iter().map(|launch| (launch.id.to_string(), launch.order))) {
             return Ok(());
         }
-        // The order has not left the hub.
-        self.not_started(id, &Denied::conflict("runner", "it has left").into()).await
+        // The orders have not left the hub.
+        for id in ids {
+            self.not_started(id, &Denied::conflict("runner", "it has left").into()).await?;
+        }
+        Ok(())
     }
 
     /// Checks that a runner relays a call of a supervisor of its own.

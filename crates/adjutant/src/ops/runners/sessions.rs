@@ -168,11 +168,11 @@ impl Sessions {
         hosts.get_mut(&session.host).map(Host::end).is_some()
     }
 
-    /// Adds an order. Returns whether the session lasts.
-    pub(super) fn offer(&self, session: &RunnerSession, attempt: String, order: Order) -> bool {
+    /// Adds orders. Returns whether the session lasts.
+    pub(super) fn offer(&self, session: &RunnerSession, orders: impl IntoIterator<Item = (String, Order)>) -> bool {
         let mut hosts = self.hosts();
         let Some(found) = of(&mut hosts, session) else { return false };
-        found.offers.push((attempt, order));
+        found.offers.extend(orders);
         found.changed.notify_one();
         true
     }
@@ -380,11 +380,11 @@ mod tests {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
         let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
-        assert!(sessions.offer(&session, "r/1".to_owned(), order(1)));
+        assert!(sessions.offer(&session, [1, 2].map(|n| (format!("r/{n}"), order(n)))));
         drop(sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll"));
-        assert_eq!((numbers(), numbers()), (vec![1], vec![1]), "a reply may be lost");
+        assert_eq!((numbers(), numbers()), (vec![1, 2], vec![1, 2]), "a reply may be lost");
         drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
-        assert_eq!(numbers(), Vec::<u32>::new());
+        assert_eq!(numbers(), [2]);
     }
 
     #[tokio::test]
@@ -392,11 +392,11 @@ mod tests {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
         let waiting = sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll");
-        assert!(sessions.offer(&session, "r/1".to_owned(), order(1)));
+        assert!(sessions.offer(&session, [("r/1".to_owned(), order(1))]));
         assert!(!sessions.leave(&session), "it has not taken the order");
         drop(sessions.poll(&session, &["r/1".to_owned()], false, MachineLoad::default()).expect("a poll"));
         assert!(sessions.leave(&session) && !sessions.leave(&session));
-        assert!(!sessions.offer(&session, "r/2".to_owned(), order(2)), "the run returns to the queue");
+        assert!(!sessions.offer(&session, [("r/2".to_owned(), order(2))]), "the run returns to the queue");
         assert!(sessions.offers(&session).is_none(), "a call that still waits ends");
         drop(waiting);
         begin(&sessions, "two").expect("it may return");
@@ -415,7 +415,7 @@ mod tests {
         assert!(sessions.waiting().is_empty(), "it takes no further attempt");
         drop(draining);
         begin(&sessions, "two").expect("a session");
-        assert!(sessions.contact("a/1", "one", Instant::now()).is_none() && !sessions.offer(&first, "r/1".to_owned(), order(1)));
+        assert!(sessions.contact("a/1", "one", Instant::now()).is_none() && !sessions.offer(&first, [("r/1".to_owned(), order(1))]));
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Held {
         Self { admission, all: admission.hold(used), by_agent: by_agent.map(|(agent, peak)| (agent.clone(), *peak)).collect() }
     }
 
+    /// Returns whether a machine has room for several more runs, of any agents.
+    #[must_use]
+    pub fn has_room(admission: Admission, used: u64, needs: &MemoryNeeds, host: &str, more: u64) -> bool {
+        let reserved = needs.reserved.get(&Some(host.to_owned())).copied().unwrap_or(0);
+        let is_short =
+            |peak: u64| admission.is_short_of_memory(used + more, peak, reserved.saturating_add(peak.saturating_mul(more.saturating_sub(1))));
+        admission.hold(used + more).is_none() && !needs.expected.values().any(|peak| is_short(*peak))
+    }
+
     /// Returns whether both delay the same runs.
     #[must_use]
     pub fn holds_same(&self, other: &Self) -> bool {
@@ -99,5 +108,23 @@ impl Tx<'_> {
         self.prepare("INSERT INTO agent_memory (agent, peak_bytes) VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET peak_bytes = ?2")?
             .run(params![agent, peak])?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adjutant_core::pressure::{MachineLoad, PressureLimits, Share};
+
+    #[test]
+    fn several_runs_need_the_sum_of_their_peaks() {
+        let needs = MemoryNeeds { expected: [("a".to_owned(), 10)].into(), reserved: [(Some("r".to_owned()), 5)].into() };
+        let limits = PressureLimits { memory: Some(Share::percent(40)), ..PressureLimits::default() };
+        let has_room = |free, more| {
+            let load = MachineLoad { free_bytes: Some(free), ..MachineLoad::default() };
+            Held::has_room(Admission { limits, load }, 0, &needs, "r", more)
+        };
+        assert!(has_room(15, 1) && !has_room(14, 1));
+        assert!(has_room(45, 4) && !has_room(44, 4));
     }
 }

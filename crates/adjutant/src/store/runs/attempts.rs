@@ -1,11 +1,12 @@
 //! The attempts of a run.
 
 use super::run::Run;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, OptionalExtension, Row, params};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::Retention;
 use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};
+use std::collections::BTreeMap;
 
 /// One attempt.
 #[derive(Debug, Clone)]
@@ -111,6 +112,17 @@ pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, St
         Ok(HostedAttempt { run, n: AttemptNo(n), host, lease_ms: lease_ms.unwrap_or(0) })
     };
     rows.into_iter().map(read).collect()
+}
+
+/// Counts the live attempts of each runner.
+///
+/// # Errors
+/// A failure of the store.
+pub fn live_by_host(connection: &Connection) -> Result<BTreeMap<String, u64>, StoreError> {
+    let sql = "SELECT attempts.host, count(*) FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
+        WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL GROUP BY attempts.host";
+    let read = |row: &Row<'_>| Ok((row.get(0)?, u64::try_from(row.get::<i64>(1)?).unwrap_or(0)));
+    Ok(connection.prepare_cached(sql)?.query_map([], read)?.collect::<Result<_, _>>()?)
 }
 
 /// Lists the attempts of a run that were on runners, oldest first, and their hosts.

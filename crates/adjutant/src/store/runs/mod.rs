@@ -21,7 +21,7 @@ mod write;
 pub use alternatives::{AlternativeAgent, mean_costs, queued_with_alternatives, untried_agents};
 pub use attempts::{
     AttemptRow, EndRow, HostLease, HostedAttempt, attempt_row, current_host, fruitless_attempts, hosted_attempts, hosts_of, is_attempt_between,
-    last_host, runner_name, times_limited,
+    last_host, live_by_host, runner_name, times_limited,
 };
 pub use counts::{Counts, counts};
 pub use directory::{beside, later_runs_in, live_around, live_in_dir, runs_beside, runs_using_directory, working_in};

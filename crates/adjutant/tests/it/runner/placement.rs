@@ -1,7 +1,8 @@
 //! Which runner starts a run: labels, and the load of its machine.
 
 use super::Pair;
-use serde_json::json;
+use super::access::{post, token};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::process::Stdio;
 
@@ -46,6 +47,24 @@ fn labels_need_a_pool_for_runners() {
     let checked = pair.hub.adj(&["config", "show"]);
     let text = format!("{}{}", checked.out, checked.err);
     assert!(checked.code != 0 && text.contains("pools.here.labels") && text.contains("pools.odd.labels"), "{text}");
+}
+
+#[test]
+fn runner_receives_orders_for_all_its_free_slots_at_once() {
+    let pair = Pair::without_runner("60s");
+    for name in ["one", "two", "three"] {
+        pair.start(name, "done yes");
+    }
+    let (token, home) = (token(&pair, "played", "runner"), "00112233445566778899");
+    let (_, joined) = post(&pair, &token, "/runner/join", &[], &json!({"home_id": home, "pools": ["gpu"], "slots": 2}));
+    let joined: Value = serde_json::from_str(&joined).expect("JSON");
+    let session = joined["session"].as_str().expect("a session");
+    let headers = [("adj-runner-session", session), ("adj-runner-home", home)];
+    let (_, work) = post(&pair, &token, "/runner/work", &headers, &json!({"wait_ms": 10_000}));
+    let work: Value = serde_json::from_str(&work).expect("JSON");
+    let names: Vec<&str> = work["orders"].as_array().expect("orders").iter().filter_map(|order| order["run_name"].as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(pair.hub.show("three")["attempt"], 0);
 }
 
 #[test]
