@@ -108,10 +108,10 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
         return Err(Error::Other("the database is not encoded in UTF8".to_owned()));
     }
     // A stronger setting of the server, such as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants that
-    // matter to partial indexes.
+    // matter to partial indexes. Many are planned while their tables are small, so indexes are preferred whatever the server knows of sizes.
     connection.run(
         "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
-         SET plan_cache_mode = force_generic_plan; SET jit = off;
+         SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;
          SET client_min_messages = warning; SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = 0",
     )?;
     Ok(connection)
