@@ -82,8 +82,8 @@ pub use peers::{
 };
 pub use queue::{
     AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow, WaitedRun,
-    after_for_retry, after_of, ahead_of, launch_candidates, live_times, measured_times, newest_follower, next_limit_end, next_to_start, pool_counts,
-    pool_rows, quota_windows, slots_used, usage_limits, waited_runs,
+    after_for_retry, after_of, ahead_of, announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
+    next_to_start, pool_counts, pool_rows, quota_windows, slots_used, usage_limits, waited_runs,
 };
 pub use repository_policies::repository_policies_of;
 pub use requests::{

@@ -7,8 +7,8 @@ use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
 use crate::store::{
-    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, fruitless_attempts, last_host, live_in_dir, next_to_start, run_input,
-    turn_of_run, undelivered_of, workspace_around,
+    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, announce_next, fruitless_attempts, last_host, live_in_dir, next_to_start,
+    run_input, turn_of_run, undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
@@ -32,6 +32,8 @@ pub(super) struct Claim<'a> {
     /// The hash of the token of the attempt.
     pub token_hash: &'a [u8; 32],
     pub start_place: &'a StartPlace,
+    /// Where a run is claimed next in this transaction.
+    pub next_place: Option<&'a StartPlace>,
 }
 
 /// A claimed run, with what its attempt needs.
@@ -78,6 +80,9 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, cl
     tx.connection().announce(|connection| fruitless_attempts(connection, run.id));
     tx.connection().announce(|connection| turn_of_run(connection, run.id));
     tx.connection().announce(|connection| live_in_dir(connection, run.id));
+    if let Some(next) = claim.next_place {
+        announce_next(tx.connection(), pools, used, next);
+    }
     let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
     used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;

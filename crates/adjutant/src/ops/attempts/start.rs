@@ -58,11 +58,14 @@ impl Ops {
                 let is_here = wanted.iter().any(|(place, _)| *place == StartPlace::Here);
                 let (pools, mut used) = settings.for_starts(tx.connection(), is_here)?;
                 let (mut claimed, mut without) = (Vec::new(), Vec::new());
-                for (number, (start_place, token)) in wanted.into_iter().enumerate() {
+                let mut wanted = wanted.into_iter().enumerate().peekable();
+                while let Some((number, (start_place, token))) = wanted.next() {
                     if without.contains(&start_place) {
                         continue;
                     }
-                    let claim = Claim { config: &of_agents, home: &home, retention, token_hash: &hash(&token), start_place: &start_place };
+                    let next_place = wanted.peek().map(|(_, (place, _))| place);
+                    let claim =
+                        Claim { config: &of_agents, home: &home, retention, token_hash: &hash(&token), start_place: &start_place, next_place };
                     match claim_run(tx, &pools, &mut used, &claim)? {
                         Some(run) => claimed.push((number, run, token, start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok()))),
                         None => without.push(start_place),

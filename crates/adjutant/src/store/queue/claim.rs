@@ -2,9 +2,10 @@
 
 use super::memory::Held;
 use super::pools::{Pools, StartPlace};
-use crate::store::db::{Connection, OptionalExtension, Row, params};
-use crate::store::{Run, StoreError, Tx, runs::list};
-use adjutant_core::pool::{Candidate, SlotUsage, next_start};
+use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::ids::run_id;
+use crate::store::{Run, StoreError, Tx, run_input, runs::list, workspace_around};
+use adjutant_core::pool::{Candidate, PoolLimits, SlotUsage, next_start};
 use adjutant_core::tree::Rank;
 use adjutant_core::{EventSeq, RunState};
 use std::collections::{BTreeMap, HashMap};
@@ -70,16 +71,14 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
 /// # Errors
 /// A failure of the store.
 pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, place: &StartPlace) -> Result<Option<Run>, StoreError> {
-    let is_here = *place == StartPlace::Here;
     let held = place.held(pools);
     if held.all.is_some() {
         return Ok(None);
     }
+    announce_next(connection, pools, used, place);
     let mut candidates = Vec::new();
-    for (pool, limits) in pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits)) {
-        let in_pool = used.in_pool(pool);
-        let has_slot = |rank: &Rank| in_pool.has_slot(limits.slots, *rank) && (!is_here || used.in_all.has_slot(pools.live_max, *rank));
-        for rank in Rank::all().filter(has_slot) {
+    for (pool, limits) in served(pools, place) {
+        for rank in open_ranks(pools, used, place, pool, limits) {
             let of_rank = candidates_of(connection, pools, used, pool, rank, held)?;
             let is_found = !of_rank.is_empty();
             candidates.extend(of_rank);
@@ -89,18 +88,72 @@ pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
         }
     }
     let Some(next) = next_start(&candidates) else { return Ok(None) };
-    Ok(list(connection, "WHERE no = ?1 AND state = 'queued'", [next.no])?.pop())
+    queued(connection, next.no)
+}
+
+/// Announces the first reads of [`next_to_start`].
+pub fn announce_next(connection: &Connection, pools: &Pools, used: &SlotsUsed, place: &StartPlace) {
+    for (pool, limits) in served(pools, place) {
+        for rank in open_ranks(pools, used, place, pool, limits) {
+            connection.announce(|connection| of_next_owner(connection, pool, rank, ""));
+        }
+    }
+}
+
+/// Returns the pools of which runs may start in a place.
+fn served<'p>(pools: &'p Pools, place: &StartPlace) -> impl Iterator<Item = (&'p str, &'p PoolLimits)> {
+    let pools = pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits));
+    pools.map(|(pool, limits)| (pool.as_str(), limits))
+}
+
+/// Returns the ranks for which a slot is free, in the order in which they start.
+fn open_ranks(pools: &Pools, used: &SlotsUsed, place: &StartPlace, pool: &str, limits: &PoolLimits) -> impl Iterator<Item = Rank> {
+    let (in_pool, slots) = (used.in_pool(pool), limits.slots);
+    let in_all = (*place == StartPlace::Here).then_some((used.in_all, pools.live_max));
+    Rank::all().filter(move |rank| in_pool.has_slot(slots, *rank) && in_all.is_none_or(|(used, max)| used.has_slot(max, *rank)))
+}
+
+fn queued(connection: &Connection, no: i64) -> Result<Option<Run>, StoreError> {
+    Ok(list(connection, "WHERE no = ?1 AND state = 'queued'", [no])?.pop())
+}
+
+/// A queued run that may be a candidate.
+struct First {
+    no: i64,
+    owner: String,
+    agent: String,
+    owner_started: Option<i64>,
+    id: String,
+    cwd: String,
+}
+
+impl First {
+    fn read(row: &Row<'_>) -> db::Result<Self> {
+        let (no, owner, agent) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Self { no, owner, agent, owner_started: row.get(3)?, id: row.get(4)?, cwd: row.get(5)? })
+    }
+
+    /// Announces what a start of the run reads first.
+    fn announce_start(&self, connection: &Connection) {
+        connection.announce(|connection| queued(connection, self.no));
+        connection.announce(|connection| run_input(connection, run_id(&self.id)?));
+        connection.announce(|connection| workspace_around(connection, &self.cwd));
+    }
 }
 
 /// The first queued run of the next agent of an owner (`?3`, after the agent `?4`) in a pool and rank, and the last start of its owner.
 const NEXT_AGENT: &str =
-    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner) FROM runs INDEXED BY runs_queue
+    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner), id, cwd FROM runs INDEXED BY runs_queue
   WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner = ?3 AND agent > ?4 ORDER BY agent, no LIMIT 1";
 /// The first queued run of the next owner. As one condition, `(owner, agent) > (?3, ?4)`, SQLite would pass over every
 /// queued run of the owner.
 const NEXT_OWNER: &str =
-    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner) FROM runs INDEXED BY runs_queue
+    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner), id, cwd FROM runs INDEXED BY runs_queue
   WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner > ?3 ORDER BY owner, agent, no LIMIT 1";
+
+fn of_next_owner(connection: &Connection, pool: &str, rank: Rank, owner: &str) -> Result<Option<First>, StoreError> {
+    Ok(connection.prepare_cached(NEXT_OWNER)?.query_row(params![pool, rank.number(), owner], First::read).optional()?)
+}
 
 /// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index for each of them, however
 /// many are queued.
@@ -113,22 +166,23 @@ fn candidates_of(
     held: &Held,
 ) -> Result<Vec<Candidate>, StoreError> {
     let mut found = Vec::new();
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-    let of_next_owner =
-        |connection: &Connection, owner: &str| connection.prepare_cached(NEXT_OWNER)?.query_row(params![pool, rank.number(), owner], read).optional();
     let (mut owner, mut agent) = (String::new(), String::new());
     loop {
-        connection.announce(|connection| of_next_owner(connection, &owner));
+        connection.announce(|connection| of_next_owner(connection, pool, rank, &owner));
         // No owner has an empty name.
         let mut next = match owner.as_str() {
             "" => None,
-            owner => connection.prepare_cached(NEXT_AGENT)?.query_row(params![pool, rank.number(), owner, agent], read).optional()?,
+            owner => connection.prepare_cached(NEXT_AGENT)?.query_row(params![pool, rank.number(), owner, agent], First::read).optional()?,
         };
         if next.is_none() {
-            next = of_next_owner(connection, &owner)?;
+            next = of_next_owner(connection, pool, rank, &owner)?;
         }
-        let Some((no, next_owner, next_agent, owner_started)) = next else { return Ok(found) };
-        (owner, agent) = (next_owner, next_agent);
+        let Some(first) = next else { return Ok(found) };
+        if found.is_empty() {
+            first.announce_start(connection);
+        }
+        let (no, owner_started) = (first.no, first.owner_started);
+        (owner, agent) = (first.owner, first.agent);
         if pools.limited.contains_key(&agent) || held.reason(&agent).is_some() {
             continue;
         }
@@ -173,7 +227,7 @@ mod tests {
         let connection = Connection::open_in_memory();
         connection
             .execute_batch(
-                "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT);
+                "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT, id TEXT, cwd TEXT);
                  CREATE INDEX runs_queue ON runs (pool, after_open, rank, owner, agent, no) WHERE state = 'queued';
                  CREATE TABLE pool_starts (pool TEXT, owner TEXT, seq INTEGER);",
             )

@@ -8,7 +8,7 @@ mod place;
 mod pools;
 
 pub use after::{AfterRow, WaitedRun, after_for_retry, after_of, newest_follower, waited_runs};
-pub use claim::{SlotsUsed, launch_candidates, next_to_start, slots_used};
+pub use claim::{SlotsUsed, announce_next, launch_candidates, next_to_start, slots_used};
 pub use limits::{QuotaWindowRow, UsageLimitRow, next_limit_end, quota_windows, usage_limits};
 pub use memory::{Held, MemoryNeeds};
 pub use place::{ahead_of, live_times, measured_times};
