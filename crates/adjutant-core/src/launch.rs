@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How many launched runners a pool can have.
 pub const LAUNCHED_MAX: u64 = 32;
 /// How long a launched runner may take to join, unless the pool sets another limit.
-pub const JOIN_WITHIN_DEFAULT_MS: i64 = 10 * 60 * 1000;
+pub const JOIN_TIMEOUT_DEFAULT_MS: i64 = 10 * 60 * 1000;
 /// The pause after a launched runner that got no work. It doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);

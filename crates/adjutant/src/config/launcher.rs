@@ -5,7 +5,7 @@ use super::environment::text_variable;
 use super::programs::find_program;
 use super::values::UnusableValues;
 use crate::files;
-use adjutant_core::launch::{JOIN_WITHIN_DEFAULT_MS, LAUNCHED_MAX};
+use adjutant_core::launch::{JOIN_TIMEOUT_DEFAULT_MS, LAUNCHED_MAX};
 use std::path::{Path, PathBuf};
 
 const ARGUMENTS_MAX: usize = 200;
@@ -115,7 +115,7 @@ pub(super) fn read(file: &FileLauncher<'_>, pool: &str, dir: &Path, unusable: &m
         argv: argv.to_vec(),
         input: file.launch_input.map(|path| dir.join(path)),
         max,
-        join_within_ms: join_within_ms.unwrap_or(JOIN_WITHIN_DEFAULT_MS),
+        join_within_ms: join_within_ms.unwrap_or(JOIN_TIMEOUT_DEFAULT_MS),
     })
 }
 

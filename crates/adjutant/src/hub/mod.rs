@@ -49,9 +49,9 @@ const BLOCKING_MAX: usize = 16;
 /// That of a hub whose store is on a server.
 const WAITING_MAX: usize = 512;
 /// How long the reply of a hub that shares its store waits for the confirmation that it is the leader.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(2);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a hub that shares its store waits for leadership before it serves callers as a standby hub.
-const LEAD_WITHIN: Duration = Duration::from_secs(1);
+const LEADERSHIP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the leader waits until it announces its address again.
 const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
 /// How long a hub waits for its predecessor to release the home.
@@ -130,7 +130,7 @@ impl Hub {
     async fn leads(&self) -> bool {
         match &self.lead {
             None => true,
-            Some(lead) => lead.confirmed_within(CONFIRM_WITHIN).await,
+            Some(lead) => lead.confirmed_within(CONFIRM_TIMEOUT).await,
         }
     }
 }

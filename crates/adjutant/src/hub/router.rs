@@ -37,7 +37,7 @@ pub(super) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// How long a call's body may take to arrive.
 pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long reading the state of a hub from a server may take.
-const STORE_READ_WITHIN: Duration = Duration::from_secs(1);
+const STORE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest description of a configuration problem, in characters.
 const PROBLEM_CHARS_MAX: usize = 1_000;
 
@@ -303,7 +303,7 @@ async fn stored(hub: &Shared, with_webhooks: bool) -> Result<Stored, OpError> {
     if !is_on_server {
         return read();
     }
-    match tokio::time::timeout(STORE_READ_WITHIN, tokio::task::spawn_blocking(read)).await {
+    match tokio::time::timeout(STORE_READ_TIMEOUT, tokio::task::spawn_blocking(read)).await {
         Ok(read) => read.map_err(|_| StoreError::Closed)?,
         Err(_) => Ok(Stored { is_away: true, ..Stored::default() }),
     }

@@ -10,7 +10,7 @@ use super::calls::{bad, failed, reply};
 use super::connections::Connections;
 use super::home::Socket;
 use super::router::{self, add_version, manage, read_body};
-use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEAD_WITHIN, Options, Room, report_ready, standby_logs};
+use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, Options, Room, report_ready, standby_logs};
 use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
 use crate::link::{HUB_TOKEN, PASSED, headers};
@@ -86,7 +86,7 @@ pub(super) async fn until_lead(
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the thread that waits for leadership has ended".to_owned()),
     };
-    if let Ok(won) = tokio::time::timeout(LEAD_WITHIN, &mut won).await {
+    if let Ok(won) = tokio::time::timeout(LEADERSHIP_TIMEOUT, &mut won).await {
         return lead_of(won);
     }
     let standby = Arc::new(Standby {

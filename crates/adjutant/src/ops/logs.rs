@@ -18,9 +18,9 @@ use tokio::time::Instant;
 /// The longest wait for output at a runner, after which the hub asks again.
 const RUNNER_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How long a runner may take to answer, in addition to the wait.
-const RUNNER_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a runner that is not connected may take to return. After a start of the hub, no runner is connected for a moment.
-const RUNNER_RETURNS_WITHIN: Duration = Duration::from_secs(5);
+const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ops {
     /// Reads a part of a run's log, optionally waiting for output.
@@ -35,7 +35,7 @@ impl Ops {
 
 /// Reads one page, waiting for output if there is none yet.
 async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
-    let reading = Reading { ops, run, call, deadline: super::end_of_wait(call.wait_ms), returns_until: Instant::now() + RUNNER_RETURNS_WITHIN };
+    let reading = Reading { ops, run, call, deadline: super::end_of_wait(call.wait_ms), returns_until: Instant::now() + RETURN_TIMEOUT };
     let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
     since_of(call).ok_or_else(|| Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z"))?;
     loop {
@@ -225,7 +225,7 @@ impl Reading<'_> {
                         return Ok(None);
                     }
                 }
-                () = tokio::time::sleep_until(waited + RUNNER_ANSWERS_WITHIN) => return self.without(host, log, LogProblem::NoAnswer),
+                () = tokio::time::sleep_until(waited + ANSWER_TIMEOUT) => return self.without(host, log, LogProblem::NoAnswer),
             }
         }
     }

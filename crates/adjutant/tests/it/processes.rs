@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How long a process that must exist may take to become visible.
-const SEEN_WITHIN: Duration = Duration::from_secs(10);
+const DETECTION_MAX: Duration = Duration::from_secs(10);
 
 /// The limit's value that marks the processes of one home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn check_sight() {
         if let Some(planted) = found.iter().find(|process| process.arguments.first() == Some(&name)) {
             break planted.pid;
         }
-        assert!(start.elapsed() < SEEN_WITHIN, "processes cannot be seen here: a planted one was not found (found: {found:?})");
+        assert!(start.elapsed() < DETECTION_MAX, "processes cannot be seen here: a planted one was not found (found: {found:?})");
         std::thread::sleep(Duration::from_millis(5));
     };
     let is_ordinary = !rustix::process::geteuid().is_root();

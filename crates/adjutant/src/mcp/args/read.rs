@@ -171,7 +171,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Given {
+    struct Decoded {
         run_id: String,
         wait_s: Option<u64>,
         status: Option<String>,
@@ -181,7 +181,7 @@ mod tests {
         questions: Vec<QuestionEntry>,
     }
 
-    fn read(value: Value) -> Result<Given, Refusal> {
+    fn read(value: Value) -> Result<Decoded, Refusal> {
         Args::read(&PARAMS, value.as_object().cloned())?.decode()
     }
 

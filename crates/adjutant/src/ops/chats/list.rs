@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const LIST_DEFAULT: u32 = 20;
 const LIST_MAX: u32 = 1_000;
 /// Maximum number of chats with unread entries that are checked for access.
-const MENTIONS_LOOK_MAX: u32 = 20;
+const UNREAD_CHATS_MAX: u32 = 20;
 
 impl Ops {
     /// Lists chats that the caller may see, newest entry first, and a run's siblings. Optionally waits until
@@ -51,7 +51,7 @@ impl Ops {
         let look = |connection: &Connection| {
             let caller = ChatCaller::of(connection, who)?;
             let mut is_named = has_messages(connection, who)?;
-            for one in mentions_of(connection, &name, MENTIONS_LOOK_MAX)? {
+            for one in mentions_of(connection, &name, UNREAD_CHATS_MAX)? {
                 is_named |= caller.sees(connection, &one.chat)?;
             }
             Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))

@@ -9,14 +9,14 @@ use adjutant_core::run;
 /// Maximum number of siblings in a list.
 const TEAM_MAX: usize = 20;
 /// Number of newest unfinished runs that are searched for siblings.
-const LOOK_MAX: u32 = 100;
+const SEARCHED_RUNS_MAX: u32 = 100;
 const TASK_CHARS_MAX: usize = 80;
 
 /// Returns the unfinished siblings of a caller's run, running ones first, and whether there are more. Runs that
 /// answer in chats are left out: they are shown in their chat.
 pub(super) fn of(connection: &Connection, caller: &ChatCaller) -> Result<(Vec<TeammateView>, bool), StoreError> {
     let Some(own) = &caller.run else { return Ok((Vec::new(), false)) };
-    let page = runs_newest(connection, Some(&own.owner), false, LOOK_MAX)?;
+    let page = runs_newest(connection, Some(&own.owner), false, SEARCHED_RUNS_MAX)?;
     let mut siblings = Vec::new();
     for run in page.runs {
         if run.id != own.id && turn_of_run(connection, run.id)?.is_none() {

@@ -281,7 +281,7 @@ impl Launches {
             let Some(pool) = launched_pool(&token.name) else { continue };
             named.insert(token.name.clone());
             let launcher = PoolName::parse(pool).ok().and_then(|name| config.pools.get(&name)?.launcher.as_ref());
-            let join_within = launcher.map_or(adjutant_core::launch::JOIN_WITHIN_DEFAULT_MS, |launcher| launcher.join_within_ms);
+            let join_within = launcher.map_or(adjutant_core::launch::JOIN_TIMEOUT_DEFAULT_MS, |launcher| launcher.join_within_ms);
             let runner =
                 runners.entry(token.name.clone()).or_insert_with(|| KnownRunner { was_known: token.used_at.is_some(), ..KnownRunner::default() });
             let of_pool = pools.entry(pool.to_owned()).or_default();

@@ -12,7 +12,7 @@ const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, inst
 const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
 
 /// Entries after a message among which a reply is looked for.
-const REPLY_LOOK_MAX: i64 = 1_000;
+const SEARCHED_ENTRIES_MAX: i64 = 1_000;
 
 fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
     let id: i64 = row.get(0)?;
@@ -230,7 +230,7 @@ pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<
 pub fn reply_of(connection: &Connection, chat: ChatId, seq: i64, run: RunId) -> Result<Option<ChatEntry>, StoreError> {
     let rest = "WHERE chat = ?1 AND seq > ?2 AND seq <= ?2 + ?4 AND author = ?3 AND kind = 'message' AND (reply_to IS NULL OR reply_to = ?2)
          ORDER BY reply_to IS NULL, seq LIMIT 1";
-    Ok(entries(connection, rest, params![chat.0, seq, Principal::Run(run).to_string(), REPLY_LOOK_MAX])?.pop())
+    Ok(entries(connection, rest, params![chat.0, seq, Principal::Run(run).to_string(), SEARCHED_ENTRIES_MAX])?.pop())
 }
 
 /// Reads pinned entries, newest first.

@@ -5,7 +5,7 @@ use crate::store::db::{self, Connection};
 use adjutant_core::chat::ChatId;
 
 /// The number of newest turns that are included.
-const TURNS_LOOKED_AT: i64 = 10_000;
+const TURNS_MAX: i64 = 10_000;
 
 /// Statistics of one chat, or of all chats.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,7 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
         "SELECT t.state, m.at - t.at FROM (SELECT * FROM chat_turns WHERE CAST(?1 AS BIGINT) IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t
          LEFT JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.entry",
     )?;
-    let mut rows = turns.query(db::params![chat, TURNS_LOOKED_AT])?;
+    let mut rows = turns.query(db::params![chat, TURNS_MAX])?;
     while let Some(row) = rows.next()? {
         match row.get::<String>(0)?.as_str() {
             "answered" => {

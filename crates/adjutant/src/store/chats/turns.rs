@@ -9,9 +9,9 @@ use adjutant_core::words;
 use adjutant_core::{AgentName, Principal, RunId};
 
 /// Maximum number of turns that one pass ends or starts.
-const LOOK_MAX: u32 = 100;
+const TURNS_MAX: u32 = 100;
 /// How many of a chat's newest entries are searched for an entry of a person or a client.
-const SPOKEN_LOOK_MAX: u32 = 1_000;
+const SEARCHED_ENTRIES_MAX: u32 = 1_000;
 
 /// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub fn next_turns(connection: &Connection) -> Result<Vec<Turn>, StoreError> {
         connection,
         "WHERE t.state = 'queued' AND NOT EXISTS (SELECT 1 FROM chat_turns o WHERE o.chat = t.chat AND o.agent = t.agent
          AND o.state IN ('queued', 'running') AND o.id < t.id) ORDER BY t.id LIMIT ?1",
-        [LOOK_MAX],
+        [TURNS_MAX],
     )
 }
 
@@ -213,7 +213,7 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
     let has_spoken = "SELECT 1 FROM (SELECT id, author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?3) AS entries
          WHERE id > ?2 AND (author = 'person' OR author LIKE 'client:%')";
     for chat in [named_in, chat.0] {
-        if connection.prepare_cached(has_spoken)?.exists(params![chat, id, SPOKEN_LOOK_MAX])? {
+        if connection.prepare_cached(has_spoken)?.exists(params![chat, id, SEARCHED_ENTRIES_MAX])? {
             return Ok(0);
         }
     }

@@ -192,7 +192,7 @@ fn candidates_of(
 }
 
 /// Maximum number of queued runs that are read to count those for which a runner is missing.
-const LOOKED_AT_MAX: u32 = 1_000;
+const QUEUED_MAX: u32 = 1_000;
 
 /// Counts the queued runs of a pool that could start now if a runner had a free slot, up to the free slots of the pool.
 ///
@@ -202,8 +202,7 @@ pub fn launch_candidates(connection: &Connection, pools: &Pools, pool: &str) -> 
     let Some(limits) = pools.by_name.get(pool).filter(|limits| !limits.is_paused) else { return Ok(0) };
     let free = limits.slots.saturating_sub(slots_used(connection, pools)?.in_pool(pool).used());
     let sql = "SELECT agent FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2";
-    let agents =
-        connection.prepare_cached(sql)?.query_map(params![pool, LOOKED_AT_MAX], |row| row.get::<String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let agents = connection.prepare_cached(sql)?.query_map(params![pool, QUEUED_MAX], |row| row.get::<String>(0))?.collect::<Result<Vec<_>, _>>()?;
     let able = agents.iter().filter(|agent| !pools.limited.contains_key(*agent)).count();
     Ok(free.min(able as u64))
 }

@@ -8,7 +8,7 @@ use adjutant_core::pool::{Ahead, LiveTime};
 /// Maximum number of ended runs of a pool whose active times are used, the newest.
 const MEASURED_MAX: u32 = 20;
 /// Maximum number of ended runs that are searched for those of the pool.
-const LOOKED_AT_MAX: u32 = 400;
+const SEARCHED_RUNS_MAX: u32 = 400;
 
 /// Counts the runs that start before a queued run of its pool.
 ///
@@ -42,7 +42,8 @@ pub fn ahead_of(connection: &Connection, run: &Run) -> Result<Ahead, StoreError>
 pub fn measured_times(connection: &Connection, pool: &str) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT active_ms FROM (SELECT active_ms, pool, started_at FROM runs INDEXED BY runs_finished WHERE state = 'finished'
          ORDER BY ended_at DESC LIMIT ?2) AS ended WHERE pool = ?1 AND started_at IS NOT NULL LIMIT ?3";
-    let times = connection.prepare_cached(sql)?.query_map(params![pool, LOOKED_AT_MAX, MEASURED_MAX], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let times =
+        connection.prepare_cached(sql)?.query_map(params![pool, SEARCHED_RUNS_MAX, MEASURED_MAX], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(times)
 }
 

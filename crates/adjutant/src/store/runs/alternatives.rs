@@ -9,7 +9,7 @@ use adjutant_core::{AgentSpec, PoolName, RunId};
 use std::collections::BTreeMap;
 
 /// Maximum number of ended runs whose costs are averaged.
-const LOOKED_AT_MAX: u32 = 400;
+const ENDED_RUNS_MAX: u32 = 400;
 /// Minimum number of runs for a mean cost.
 const MEASURED_MIN: i64 = 3;
 
@@ -56,7 +56,7 @@ pub fn mean_costs(connection: &Connection) -> Result<BTreeMap<String, u64>, Stor
          ORDER BY ended_at DESC LIMIT ?1) AS ended WHERE cost_micros IS NOT NULL GROUP BY agent HAVING count(*) >= ?2";
     let mut costs = BTreeMap::new();
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![LOOKED_AT_MAX, MEASURED_MIN])?;
+    let mut rows = statement.query(params![ENDED_RUNS_MAX, MEASURED_MIN])?;
     while let Some(row) = rows.next()? {
         #[expect(
             clippy::cast_possible_truncation,

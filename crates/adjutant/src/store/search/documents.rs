@@ -14,7 +14,7 @@ use adjutant_core::signal::Clarification;
 use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
 
 /// Maximum number of events that one step examines.
-const LOOK_MAX: i64 = 1_000;
+const EVENTS_MAX: i64 = 1_000;
 /// Maximum number of documents that one transaction indexes, so that other writers do not wait long.
 const MADE_MAX: usize = 50;
 
@@ -53,7 +53,7 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
     let seen: i64 = connection.prepare_cached("SELECT seq FROM search_seen")?.query_row([], |row| row.get(0))?;
     let after = after.max(seen);
     let mut statement = connection.prepare_cached("SELECT seq, kind, run, request FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
-    let mut rows = statement.query(params![after, LOOK_MAX])?;
+    let mut rows = statement.query(params![after, EVENTS_MAX])?;
     let mut backlog = Backlog { seq: after, put_down: seen, ..Backlog::default() };
     let mut looked = 0;
     while let Some(row) = rows.next()? {
@@ -77,7 +77,7 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
         backlog.seq = seq;
         looked += 1;
     }
-    backlog.more = looked == LOOK_MAX;
+    backlog.more = looked == EVENTS_MAX;
     Ok(backlog)
 }
 

@@ -28,7 +28,7 @@ pub(super) const LOCK_CLASS: i32 = 0x6164_6a74;
 /// The schema, as the object of the lock.
 pub(super) const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
 /// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
-const LOCK_WITHIN_MS: u32 = 5_000;
+const LOCK_TIMEOUT_MS: u32 = 5_000;
 /// The problem of a hub whose store another hub uses since.
 pub(in crate::store) const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
 /// How long calls wait for a server that cannot be reached.
@@ -156,7 +156,7 @@ fn ready(mut connection: Connection, epoch: i64) -> Result<Connection> {
 
 /// Takes the session lock of the schema, which the server releases when this session ends.
 fn lock(connection: &Connection) -> Result<()> {
-    let Err(error) = lock_within(connection, LOCK_WITHIN_MS) else { return Ok(()) };
+    let Err(error) = lock_within(connection, LOCK_TIMEOUT_MS) else { return Ok(()) };
     if let Error::Lost(_) = error {
         return Err(error);
     }

@@ -18,9 +18,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
 
 /// How long the server may take for one statement. A connection without a reply is closed.
-const REPLY_WITHIN: Duration = Duration::from_secs(60);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of notifications that wait to be received. Beyond it, the oldest are dropped.
 const NOTIFICATIONS_MAX: usize = 64;
 
@@ -57,7 +57,7 @@ impl Session {
     /// Connects and authenticates.
     pub(super) fn connect(address: &Address) -> Result<Self> {
         let socket = Socket::connect(address).map_err(|error| Error::Lost(format!("error connecting to server: {error}")))?;
-        let (progress, until) = (Progress::default(), Instant::now() + CONNECT_WITHIN);
+        let (progress, until) = (Progress::default(), Instant::now() + CONNECT_TIMEOUT);
         let connected = match address.tls().map(|tls| tls.connector_for(address.host())).transpose().map_err(Error::Other)? {
             None => {
                 let connecting = address.driver().connect_raw(Pipelined::new(socket.clone()), NoTls);
@@ -71,7 +71,7 @@ impl Session {
         let (client, messages) = match connected {
             Some(Ok(connected)) => connected,
             Some(Err(error)) => return Err(of_server(&error)),
-            None => return Err(Error::Lost(format!("no connection within {} s", CONNECT_WITHIN.as_secs()))),
+            None => return Err(Error::Lost(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))),
         };
         let (messages, notifications, end) = (RefCell::new(Some(messages)), RefCell::default(), RefCell::default());
         Ok(Self {
@@ -82,7 +82,7 @@ impl Session {
             notifications,
             end,
             has_timed_out: Cell::new(false),
-            reply_within: Cell::new(REPLY_WITHIN),
+            reply_within: Cell::new(REPLY_TIMEOUT),
             round_trips: Cell::new(0),
         })
     }

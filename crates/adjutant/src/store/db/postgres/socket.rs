@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How long connecting to one address may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this long without an acknowledged byte, a connection counts as lost.
-const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(15);
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A connected socket that never blocks. Clones share it.
 #[derive(Clone)]
@@ -76,9 +76,9 @@ impl Socket {
 fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut problem = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
-                tcp::detect_loss(&stream, UNACKNOWLEDGED_WITHIN)?;
+                tcp::detect_loss(&stream, ACKNOWLEDGEMENT_TIMEOUT)?;
                 stream.set_nonblocking(true)?;
                 return Ok(stream);
             }
