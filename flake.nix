@@ -14,6 +14,7 @@
           version = manifest.workspace.package.version;
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
+          buildType = "dist";
           cargoBuildFlags = [ "--package" "adjutant" ];
           # The tests need a writable home, PID namespaces and the network's loopback.
           doCheck = false;

@@ -95,12 +95,10 @@ impl Installation {
     pub fn update(&self, exe: &Path) -> Vec<String> {
         match self {
             Self::Clone { root } => {
-                let built_in = |profile: &str| exe.components().any(|part| part.as_os_str() == profile);
-                let profile = ["dist", "release"]
-                    .into_iter()
-                    .find(|profile| built_in(profile))
-                    .map(|profile| format!(" --profile {profile}"))
-                    .unwrap_or_default();
+                let profile = match exe.parent().and_then(Path::file_name).and_then(std::ffi::OsStr::to_str) {
+                    Some(profile @ ("dist" | "release")) => format!(" --profile {profile}"),
+                    _ => String::new(),
+                };
                 let manifest = quoted(&root.join("Cargo.toml"));
                 vec![format!("git -C {} pull", quoted(root)), format!("cargo build --locked{profile} --manifest-path {manifest}")]
             }
@@ -227,7 +225,10 @@ mod tests {
         assert_eq!(Installation::File.removal(exe), "rm '/home/a b/adj'");
         let clone = Installation::Clone { root: "/src".into() };
         assert_eq!(clone.update(Path::new("/src/target/release/adj"))[1], "cargo build --locked --profile release --manifest-path /src/Cargo.toml");
-        assert_eq!(clone.update(Path::new("/src/target/dist/adj"))[1], "cargo build --locked --profile dist --manifest-path /src/Cargo.toml");
-        assert_eq!(clone.update(Path::new("/src/target/debug/adj"))[1], "cargo build --locked --manifest-path /src/Cargo.toml");
+        assert_eq!(
+            clone.update(Path::new("/src/target/x86_64-unknown-linux-gnu/dist/adj"))[1],
+            "cargo build --locked --profile dist --manifest-path /src/Cargo.toml"
+        );
+        assert_eq!(clone.update(Path::new("/dist/src/target/debug/adj"))[1], "cargo build --locked --manifest-path /src/Cargo.toml");
     }
 }

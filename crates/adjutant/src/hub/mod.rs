@@ -70,7 +70,7 @@ const IDLE: &str = "idle";
 const TERMINATED: &str = "terminated";
 const INTERRUPTED: &str = "interrupted";
 /// The reason why a leader becomes a standby hub.
-const LEAD_LOST: &str = "another hub is the leader";
+const LEAD_LOST: &str = "it is no longer the leader";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -253,7 +253,7 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
 #[derive(Debug, PartialEq, Eq)]
 enum Served {
     Ended,
-    /// It shares its store, and another hub is the leader.
+    /// It shares its store, and is no longer the leader.
     LeadLost,
 }
 

@@ -141,7 +141,7 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
             // No run is left for the others.
             wanted.retain(|place| launches.contains_key(place) || !part.contains(place));
             for (place, launches) in launches {
-                failed = hub.ops.offer_launches(&places[place], launches).await.err().or(failed);
+                hub.ops.offer_launches(&places[place], launches).await;
             }
             if let Some(error) = failed {
                 return Err(error);

@@ -46,6 +46,7 @@ type Driven = Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Body>>>;
 struct Link {
     sender: SendRequest<Body>,
     connection: Driven,
+    is_encrypted: bool,
 }
 
 /// Which certificate of the hub is trusted.
@@ -251,7 +252,7 @@ impl Connections {
             None => Box::new(stream),
         };
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        Ok(Opened::Single(Link { sender, connection: Box::pin(connection) }))
+        Ok(Opened::Single(Link { sender, connection: Box::pin(connection), is_encrypted: tls_name.is_some() }))
     }
 }
 
@@ -284,14 +285,18 @@ fn tls_failure(address: &HubAddress, error: &std::io::Error) -> String {
 }
 
 /// Describes a call without a reply. A hub with a certificate answers plain HTTP with bytes that are not HTTP.
-fn http_failure(error: &hyper::Error) -> String {
-    if error.is_parse() { format!("the reply is not HTTP: use an https address if the hub has a certificate ({error})") } else { error.to_string() }
+fn http_failure(error: &hyper::Error, is_encrypted: bool) -> String {
+    if error.is_parse() && !is_encrypted {
+        format!("the reply is not HTTP: use an https address if the hub has a certificate ({error})")
+    } else {
+        error.to_string()
+    }
 }
 
 async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) -> Result<Reply, String> {
-    let Link { sender, connection } = link;
+    let Link { sender, connection, is_encrypted } = link;
     let answered = async {
-        let response = sender.send_request(request).await.map_err(|error| http_failure(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| http_failure(&error, *is_encrypted))?;
         read_reply(response, to).await
     };
     tokio::pin!(answered);
@@ -301,7 +306,7 @@ async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) ->
         ended = connection => match ended {
             // A reply that was read before the connection ended still counts.
             Ok(()) => answered.await,
-            Err(error) => Err(http_failure(&error)),
+            Err(error) => Err(http_failure(&error, *is_encrypted)),
         },
     }
 }

@@ -86,13 +86,17 @@ impl Ops {
         let id = AttemptId { run: claimed.run.id, n: claimed.run.attempt };
         let launch = self.prepare_launch(id, claimed, config, token, lease_ms).await;
         if let Err(error) = &launch {
-            // The run holds a slot, and nothing watches it yet.
-            while let Err(again) = self.not_started(id, error).await {
-                tracing::error!(attempt = %id, error = %again, "cannot record yet that an attempt was not started");
-                tokio::time::sleep(RECORD_AGAIN).await;
-            }
+            self.record_not_started(id, error).await;
         }
         launch
+    }
+
+    /// Records that a claimed run was not started, with as many tries as it takes: the run holds a slot, and nothing watches it yet.
+    pub(in crate::ops) async fn record_not_started(&self, id: AttemptId, error: &OpError) {
+        while let Err(again) = self.not_started(id, error).await {
+            tracing::error!(attempt = %id, error = %again, "cannot record yet that an attempt was not started");
+            tokio::time::sleep(RECORD_AGAIN).await;
+        }
     }
 
     /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is recorded.

@@ -204,19 +204,15 @@ impl Ops {
     }
 
     /// Offers claimed attempts to their runner. If the runner's session has ended, the runs return to the queue.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub async fn offer_launches(&self, place: &RunnerPlace, launches: Vec<Launch>) -> Result<(), OpError> {
+    pub async fn offer_launches(&self, place: &RunnerPlace, launches: Vec<Launch>) {
         let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
         if self.runners.offer(&place.session, launches.into_iter().map(|launch| (launch.id.to_string(), launch.order))) {
-            return Ok(());
+            return;
         }
         // The orders have not left the hub.
         for id in ids {
-            self.not_started(id, &Denied::conflict("runner", "it has left").into()).await?;
+            self.record_not_started(id, &Denied::conflict("runner", "it has left").into()).await;
         }
-        Ok(())
     }
 
     /// Checks that a runner relays a call of a supervisor of its own.

@@ -70,6 +70,9 @@ pub(in crate::ops) type LogAnswer = Result<LogPage, String>;
 /// Maximum number of parts of logs that a runner is asked for at a time.
 pub(in crate::ops) const READS_MAX: usize = 64;
 
+/// How many bytes of prompts one reply may contain, unless a single order has more. The runner waits seconds for a reply.
+const PROMPTS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What a runner is asked for part of a log.
 #[derive(Debug)]
 pub(in crate::ops) enum LogAsked {
@@ -154,9 +157,16 @@ impl Sessions {
         Some(Poll { sessions: self.clone(), session: session.clone(), takes, changed: Arc::clone(&found.changed), lease: found.lease })
     }
 
-    /// Returns the unconfirmed orders. `None`: the session has ended.
+    /// Returns the unconfirmed orders, as many as one reply may contain. `None`: the session has ended.
     pub(super) fn offers(&self, session: &RunnerSession) -> Option<Vec<Order>> {
-        Some(of(&mut self.hosts(), session)?.offers.iter().map(|(_, order)| order.clone()).collect())
+        let (mut hosts, mut bytes) = (self.hosts(), 0);
+        let unconfirmed = of(&mut hosts, session)?.offers.iter().map(|(_, order)| order);
+        let fits = |order: &&Order| {
+            let is_first = bytes == 0;
+            bytes += order.prompt.len() + order.new_session_prompt.as_ref().map_or(0, String::len) + 1;
+            is_first || bytes <= PROMPTS_BYTES_MAX
+        };
+        Some(unconfirmed.take_while(fits).cloned().collect())
     }
 
     /// Ends a session at the request of its runner, unless there are orders that it has not confirmed. Returns whether it has ended.
@@ -240,11 +250,11 @@ impl Sessions {
         reader.is_some_and(|reader| reader.send(answer.page.ok_or(answer.problem)).is_ok())
     }
 
-    /// Returns the runners that wait for attempts.
+    /// Returns the runners that wait for attempts and have confirmed all their orders.
     pub(super) fn waiting(&self) -> Vec<WaitingRunner> {
         let hosts = self.hosts();
         let waiting = hosts.iter().filter_map(|(host, known)| {
-            let Session { id, pools, slots, load, .. } = known.session.as_ref().filter(|session| session.takers > 0)?;
+            let Session { id, pools, slots, load, .. } = known.session.as_ref().filter(|session| session.takers > 0 && session.offers.is_empty())?;
             let session = RunnerSession { host: host.clone(), id: id.clone() };
             Some(WaitingRunner { session, pools: pools.clone(), slots: *slots, load: *load })
         });
@@ -385,6 +395,35 @@ mod tests {
         assert_eq!((numbers(), numbers()), (vec![1, 2], vec![1, 2]), "a reply may be lost");
         drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
         assert_eq!(numbers(), [2]);
+    }
+
+    #[tokio::test]
+    async fn runner_receives_no_further_orders_before_it_has_confirmed_all() {
+        let sessions = Sessions::default();
+        let session = begin(&sessions, "one").expect("a session");
+        let poll = |taken: &[&str]| {
+            let taken: Vec<String> = taken.iter().map(|attempt| (*attempt).to_owned()).collect();
+            sessions.poll(&session, &taken, true, MachineLoad::default()).expect("a poll")
+        };
+        let _first = poll(&[]);
+        assert!(sessions.waiting().len() == 1 && sessions.offer(&session, [1, 2].map(|n| (format!("r/{n}"), order(n)))));
+        assert!(sessions.waiting().is_empty());
+        let _second = poll(&["r/1"]);
+        assert!(sessions.waiting().is_empty(), "one is not confirmed");
+        let _third = poll(&["r/2"]);
+        assert_eq!(sessions.waiting().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn long_prompts_are_sent_with_several_replies() {
+        let sessions = Sessions::default();
+        let session = begin(&sessions, "one").expect("a session");
+        let long = |n| Order { prompt: "x".repeat(PROMPTS_BYTES_MAX), ..order(n) };
+        assert!(sessions.offer(&session, [("r/1".to_owned(), long(1)), ("r/2".to_owned(), order(2)), ("r/3".to_owned(), order(3))]));
+        let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
+        assert_eq!(numbers(), [1]);
+        drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
+        assert_eq!(numbers(), [2, 3]);
     }
 
     #[tokio::test]

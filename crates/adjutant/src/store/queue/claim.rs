@@ -178,12 +178,13 @@ fn candidates_of(
             next = of_next_owner(connection, pool, rank, &owner)?;
         }
         let Some(first) = next else { return Ok(found) };
-        if found.is_empty() {
+        let is_delayed = pools.limited.contains_key(&first.agent) || held.reason(&first.agent).is_some();
+        if found.is_empty() && !is_delayed {
             first.announce_start(connection);
         }
         let (no, owner_started) = (first.no, first.owner_started);
         (owner, agent) = (first.owner, first.agent);
-        if pools.limited.contains_key(&agent) || held.reason(&agent).is_some() {
+        if is_delayed {
             continue;
         }
         let owner_live = used.by_owner.get(&(pool.to_owned(), owner.clone())).copied().unwrap_or(0);

@@ -4,6 +4,7 @@
 use super::{Bound, Connection, Error, Result, ServerRow, Value};
 use crate::store::db::Params;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Maximum number of announced reads, and of kept replies.
@@ -27,7 +28,7 @@ pub(super) struct Ahead {
     /// Announced and not sent.
     waiting: RefCell<Vec<Read>>,
     /// The replies that are still valid.
-    kept: RefCell<Vec<(Read, Reply)>>,
+    kept: RefCell<VecDeque<(Read, Reply)>>,
 }
 
 /// What a statement changes.
@@ -105,12 +106,13 @@ impl Ahead {
         self.waiting.take().into_iter().filter(|read| read != with).collect()
     }
 
-    /// Keeps a reply.
+    /// Keeps a reply, in place of the oldest one if there are too many.
     pub(super) fn keep(&self, read: Read, rows: Vec<ServerRow>) {
         let mut kept = self.kept.borrow_mut();
-        if kept.len() < AHEAD_MAX {
-            kept.push((read, Arc::new(rows)));
+        if kept.len() >= AHEAD_MAX {
+            kept.pop_front();
         }
+        kept.push_back((read, Arc::new(rows)));
     }
 }
 
