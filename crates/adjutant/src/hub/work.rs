@@ -135,7 +135,10 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
             for (number, launch) in claimed {
                 match launch {
                     Ok(launch) => launches.entry(part[number]).or_default().extend(launch),
-                    Err(error) => failed = Some(error),
+                    Err(error) => {
+                        tracing::error!(%error, "a run cannot be started on a runner");
+                        failed = Some(error);
+                    }
                 }
             }
             // No run is left for the others.

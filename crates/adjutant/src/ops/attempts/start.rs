@@ -42,8 +42,8 @@ impl Ops {
         }
     }
 
-    /// Claims one run for each of several places, as far as there are any, in one transaction. A place may be named several times. Returns for each claimed run the number of its
-    /// place and its launch. `None`: it could not be started, which is recorded; another one may.
+    /// Claims one run for each of several places, as far as there are any, in one transaction. A place may be named several times. Returns
+    /// for each claimed run the number of its place and its launch. `None`: it could not be started, which is recorded; another one may.
     ///
     /// # Errors
     /// A failure of the store. The error of one launch is recorded, too.
