@@ -16,6 +16,9 @@ slots = 1
 budget = "time=2h"
 [agents.reviewer]
 harness = "echo"
+[agents.lingers]
+harness = "echo"
+report_grace = "1s"
 [presets.talker]
 title = "Talker"
 driver = "jsonl"
@@ -79,7 +82,7 @@ export class Site {
 
     /** Waits until a run has ended, and returns its log. A wait also ends when a request is open, which a browser may just be answering. */
     async ended(run) {
-        const end = Date.now() + 30_000;
+        const end = Date.now() + 120_000;
         let view;
         do {
             await new Promise((done) => execFile(this.adj, ["wait", "--until", "all", "--timeout", "30s", run], { env: this.env, cwd: this.work }, done));
@@ -94,9 +97,13 @@ export class Site {
         process.kill(Number(readFileSync(join(this.env.ADJ_HOME, "hub.lock"), "utf8").trim()), "SIGKILL");
     }
 
-    close() {
-        // Runs of the paused pool have no process.
+    /** Cancels the runs of the tests. Those of the paused pool have no process. */
+    cancelAll() {
         for (const { name, state, pool } of JSON.parse(this.run("ps", "--json")).data) if (state !== "finished" && pool !== "heavy") spawnSync(this.adj, ["cancel", name], { env: this.env });
+    }
+
+    close() {
+        this.cancelAll();
         spawnSync(this.adj, ["stop"], { env: this.env });
         rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
     }
@@ -107,6 +114,11 @@ export const violations = [];
 
 export function launch() {
     return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGS });
+}
+
+/** Opens a browser with a profile on disk. @param {string} profile */
+export function launchWithProfile(profile) {
+    return chromium.launchPersistentContext(profile, { executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGS });
 }
 
 /** Opens a context whose requests, dialogs and errors are watched. `files`: serves the dashboard from this directory. */

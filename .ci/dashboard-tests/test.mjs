@@ -1,16 +1,21 @@
-// Drives the dashboard in headless Chromium: test.mjs ADJ [--files DIR] [--shots DIR] [--only WORD]
+// Drives the dashboard in headless Chromium: test.mjs ADJ [--files DIR] [--shots DIR] [--only WORDS] [--except WORDS]. WORDS are parts of names, separated by |.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { testAddresses } from "./addresses.mjs";
 import { testLinks } from "./links.mjs";
+import { needs } from "./needs.mjs";
 import { payloads } from "./payloads.mjs";
+import { testProfile } from "./profile.mjs";
+import { typing } from "./typing.mjs";
 import { LOOKS, Site, assertAccessible, context, launch, violations } from "./site.mjs";
 
 const [adj, ...rest] = process.argv.slice(2);
 const option = (name) => (rest.includes(name) ? rest[rest.indexOf(name) + 1] : undefined);
 const files = option("--files");
 const shots = option("--shots");
-const only = option("--only");
+const only = option("--only")?.split("|");
+const except = option("--except")?.split("|");
 if (shots) mkdirSync(shots, { recursive: true });
 
 const PAGES = ["board", "inbox", "chats", "timeline", "tree", "pools", "agents"];
@@ -27,25 +32,39 @@ const base = opened.url;
 const main = await context(browser, base, {}, files);
 let page = await main.newPage();
 const failures = [];
-const go = (hash) => page.evaluate((to) => (location.hash = to), `#/${hash}`);
+/** Opens a page. It may take the focus from a field, after which keys wait. */
+const go = async (hash) => {
+    await page.evaluate(
+        (to) =>
+            new Promise((done) => {
+                location.hash = to;
+                requestAnimationFrame(() => setTimeout(done));
+            }),
+        `#/${hash}`,
+    );
+    await live();
+};
 const item = (text) => page.locator("main [data-item]", { hasText: text }).first();
 const request = (text) => page.locator("main .request", { hasText: text }).first();
 const notice = (text) => page.locator(".notices", { hasText: text }).waitFor({ timeout: 15_000 });
 const press = async (...keys) => {
     for (const key of keys) await page.keyboard.press(key);
 };
+/** Waits until keys act: what was just selected or opened must be seen first. */
+const live = () => page.locator("html[data-keys=live]").waitFor();
+/** Selects the next item, and presses a key on it. */
+const onNext = async (key) => {
+    await press("j");
+    await live();
+    await press(key);
+};
 /** Calls the hub from the page, as the page does. */
-const call = (name, body) =>
-    page.evaluate(
-        async ([name, body]) => {
-            const reply = await fetch(`/api/v1/${name}`, { method: "POST", headers: { authorization: `Bearer ${sessionStorage.getItem("adj-token")}`, "content-type": "application/json" }, body: JSON.stringify(body) });
-            return reply.json();
-        },
-        [name, body],
-    );
+const call = (name, body) => page.evaluate(async ([name, body]) => (await import("/js/api.js")).call(name, body), [name, body]);
 
 async function check(name, test) {
-    if (only && !only.split("|").some((part) => name.includes(part)) && name !== "a code signs one browser in") return;
+    const isOneOf = (parts) => parts.some((part) => name.includes(part));
+    // All others need a browser that is signed in.
+    if (name !== "a code signs one browser in" && ((only && !isOneOf(only)) || (except && isOneOf(except)))) return;
     const start = Date.now();
     try {
         await test();
@@ -56,6 +75,8 @@ async function check(name, test) {
         console.log(`FAIL ${name}\n${error.stack}`);
         await page.screenshot({ path: join(shots ?? site.dir, `fail-${failures.length}.png`) }).catch(() => {});
         violations.splice(0);
+        // Its runs and their requests would count in the tests that follow.
+        site.cancelAll();
     }
 }
 
@@ -63,19 +84,36 @@ await check("a code signs one browser in", async () => {
     await page.goto(opened.page);
     await page.locator(".connection.live").waitFor();
     assert.equal(await page.evaluate(() => location.href.includes("code") || document.cookie !== "" || localStorage.length > 0), false);
-    assert.match(await page.evaluate(() => sessionStorage.getItem("adj-token") ?? ""), /^adj_/);
+    // A reload continues with a code; the token is nowhere.
+    assert.deepEqual(await page.evaluate(() => Object.keys(sessionStorage)), ["adj-resume"]);
+    assert.doesNotMatch(await page.evaluate(() => JSON.stringify(sessionStorage)), /adj_/);
     const other = await context(browser, base, {}, files);
     const stranger = await other.newPage();
     await stranger.goto(opened.page);
     await stranger.locator(".banner", { hasText: "adj ui" }).waitFor();
     assert.equal(await stranger.evaluate(() => sessionStorage.length), 0);
     await other.close();
-    // A second tab of the same browser receives the token.
+    // A second tab of the same browser receives a code, and has a sign-in of its own; each survives the end of the other and a reload.
     const tab = await main.newPage();
     await tab.goto(base);
     await tab.locator(".connection.live").waitFor();
+    const third = await main.newPage();
+    await third.goto(`${base}/#/inbox`);
+    await third.locator(".connection.live").waitFor();
     await tab.close();
+    for (const one of [third, page]) {
+        for (let n = 0; n < 2; n += 1) {
+            await one.reload();
+            await one.locator(".connection.live").waitFor();
+        }
+    }
+    await third.goto("about:blank");
+    await third.goBack();
+    await third.locator(".connection.live").waitFor();
+    await third.close();
 });
+
+await check("a browser's profile holds nothing that another process can use", () => testProfile(site, base, files));
 
 await check("a question appears and its answer reaches the agent", async () => {
     site.start("asker", 'ask "Which colour?" [options: red|green]');
@@ -113,18 +151,18 @@ await check("approvals by keyboard, with undo", async () => {
     site.start("careful", 'approve "rm -rf target" [preview: rm -rf target] [risk: low]');
     await go("inbox");
     await request("rm -rf target").waitFor();
-    await press("j", "a");
+    await onNext("a");
     await page.locator(".notice.later", { hasText: "Approve" }).waitFor();
     await press("z");
     await notice("Undone");
     assert.equal((await call("requests", { run: "careful" })).requests.length, 1, "nothing was sent");
-    await press("j", "a");
+    await onNext("a");
     await notice("Approved");
     assert.match(await site.ended("careful"), /approve/i);
 
     site.start("risky", 'approve "drop the table"');
     await request("drop the table").waitFor();
-    await press("j", "d");
+    await onNext("d");
     await page.keyboard.type("not on a Friday");
     await press("Enter");
     await notice("Denied");
@@ -134,7 +172,7 @@ await check("approvals by keyboard, with undo", async () => {
 await check("a delegation is changed before it is approved", async () => {
     site.start("chief", 'delegate "port the docs" [agent: reviewer]');
     await request("port the docs").waitFor();
-    await press("j", "e");
+    await onNext("e");
     await page.keyboard.press("Control+A");
     await page.keyboard.type("say changed task");
     await page.getByRole("button", { name: "Approve with changes" }).press("Enter");
@@ -155,18 +193,26 @@ await check("pause, resume and cancel by keyboard", async () => {
     await press("Enter");
     await page.locator("h1", { hasText: "sleeper" }).waitFor();
     await page.locator(".log", { hasText: "awake" }).waitFor();
+    await live();
     await press("p");
     await notice("Paused");
     await page.locator(".run-bar .state", { hasText: "stopped" }).waitFor();
     await page.locator(".run-bar").getByRole("button", { name: "Resume" }).press("Enter");
     await notice("Resumed");
     await page.locator(".run-bar .state", { hasText: "working" }).waitFor();
+    await live();
     await press("x");
     await notice("Cancelled");
+    // Its processes may still be ending.
+    await page.locator(".run-bar .state", { hasText: "cancelled" }).waitFor();
     assert.equal(site.show("sleeper").outcome, "cancelled");
     await go("board");
     await page.getByRole("searchbox").fill("");
 });
+
+for (const [name, test] of typing({ site, page, main, base, go, item, request, notice, live, press, call })) await check(name, test);
+
+for (const [name, test] of needs({ site, page, go, item, notice, live, press })) await check(name, test);
 
 await check("changes are shown, commented, merged and discarded", async () => {
     site.start("writer", "write notes.txt Hello", "--clone");
@@ -183,8 +229,10 @@ await check("changes are shown, commented, merged and discarded", async () => {
     await press("Enter");
     await page.locator("p.comment", { hasText: "louder" }).waitFor();
     if (shots) await page.screenshot({ path: join(shots, "changes.png") });
+    await page.locator(".run-bar").focus();
     await press("m");
     await page.getByRole("dialog", { name: "Merge writer" }).waitFor();
+    await live();
     await press("Enter");
     await notice("Merged writer");
     assert.match(readFileSync(join(site.work, "notes.txt"), "utf8"), /Hello/);
@@ -195,10 +243,12 @@ await check("changes are shown, commented, merged and discarded", async () => {
     assert.equal(site.show("waste").workspace.state, "discarded");
 });
 
+await check("each address leads somewhere and back", () => testAddresses({ site, page, main, base, go }));
+
 await check("each tab of a run", async () => {
     site.start("reporter", 'say line one\nask "Report what?"\nreport success All is done');
     await go(`run/${site.show("reporter").run_id}`);
-    await page.locator(".request", { hasText: "Report what?" }).waitFor();
+    await page.locator(".request", { hasText: "Report what?" }).focus();
     await press("r");
     await page.keyboard.type("everything");
     await press("Enter");
@@ -228,14 +278,14 @@ await check("each tab of a run", async () => {
 });
 
 await check("chats, pools, tree, timeline and agents", async () => {
-    site.run("chat", "start", "Parser tests");
-    await go("chats/1");
+    const { chat_id } = site.json("chat", "start", "Parser tests");
+    await go(`chats/${chat_id}`);
     await page.locator("h2", { hasText: "Parser tests" }).waitFor();
     await press("r");
     await page.keyboard.type("Keep their names");
     await press("Enter");
     await page.locator(".talk", { hasText: "Keep their names" }).waitFor();
-    site.run("chat", "post", "--detach", "1", "From the shell");
+    site.run("chat", "post", "--detach", `${chat_id}`, "From the shell");
     await page.locator(".talk", { hasText: "From the shell" }).waitFor();
 
     await go("pools");
@@ -314,6 +364,7 @@ await check("no findings of axe, in the light, in the dark, on a phone", async (
             await go(name);
             await page.locator("main h1").waitFor();
             await page.waitForFunction(() => !document.querySelector("main")?.textContent?.includes("Reading …"));
+            if (key === "m") await page.locator(".run-bar").focus();
             await press(key);
             await page.getByRole("dialog", { name: title }).waitFor();
             if (shots) await page.screenshot({ path: join(shots, `dialog-${title.split(" ")[0]}-${look}.png`) });
@@ -433,13 +484,11 @@ await check(`a board of ${RUNS} runs`, async () => {
     await call("pool-change", { pool: "heavy", paused: true });
     await page.evaluate(
         async ([count, cwd]) => {
-            const headers = { authorization: `Bearer ${sessionStorage.getItem("adj-token")}`, "content-type": "application/json" };
+            const { call } = await import("/js/api.js");
             let next = 0;
             const dispatch = async () => {
                 for (let n = next++; n < count; n = next++) {
-                    const body = JSON.stringify({ agent: "echo", name: `many-${n}`, prompt: `say task ${n} of many`, cwd, pool: "heavy" });
-                    const reply = await fetch("/api/v1/dispatch", { method: "POST", headers, body });
-                    if (!reply.ok) throw new Error(await reply.text());
+                    await call("dispatch", { agent: "echo", name: `many-${n}`, prompt: `say task ${n} of many`, cwd, pool: "heavy" });
                 }
             };
             await Promise.all(Array.from({ length: 8 }, dispatch));

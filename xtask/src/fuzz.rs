@@ -6,7 +6,7 @@
 use crate::lab::Result;
 use crate::random::Random;
 use adjutant::signal::{BLOCK_BYTES_MAX, Found, Scanner, interpret};
-use adjutant_core::signal::SignalKind;
+use adjutant_core::signal::{Own, SignalKind};
 use adjutant_core::{RunId, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -217,11 +217,11 @@ fn scan_and_parse(text: &str, own: RunId, random: &mut Random) -> std::result::R
     }
     let mut taken = 0;
     for found in &whole {
-        let (Found::Block { text, .. } | Found::Json { text } | Found::Broken { text, .. }) = found;
+        let (Found::Block { text, .. } | Found::Json { text } | Found::Oversized { text, .. } | Found::Mention { line: text, .. }) = found;
         if text.len() > BLOCK_BYTES_MAX + 1 {
             return Err(format!("a block of {} bytes", text.len()));
         }
-        taken += u64::from(interpret(found, own).is_ok());
+        taken += u64::from(interpret(found, Own { id: own, name: "fond-mouse" }).signal().is_some());
     }
     Ok((whole.len() as u64, taken))
 }

@@ -18,6 +18,8 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 
 /// Timeout of calls that do not wait.
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
+/// How many lines of the hub's log explain a problem.
+const LOG_LINES: usize = 20;
 
 #[derive(Debug)]
 pub struct Lab {
@@ -33,7 +35,12 @@ pub struct Lab {
 impl Lab {
     /// Creates a home with this configuration. The agent `bench` is this program.
     pub fn new(adj: &Path, config: &str) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("adj-lab-").tempdir()?;
+        Self::new_in(&std::env::temp_dir(), adj, config)
+    }
+
+    /// The same below a directory.
+    pub fn new_in(parent: &Path, adj: &Path, config: &str) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("adj-lab-").tempdir_in(parent)?;
         let home = Home { dir: dir.path().join("home") };
         home.ensure()?;
         let ourselves = std::env::current_exe()?;
@@ -88,6 +95,13 @@ impl Lab {
     /// Ensures that a hub is running.
     pub fn start_hub(&self) -> Result<()> {
         self.run(&["ps"]).map(drop)
+    }
+
+    /// Returns the last lines of the hub's log, to explain a problem.
+    pub fn end_of_hub_log(&self) -> String {
+        let log = std::fs::read_to_string(self.home.hub_log()).unwrap_or_else(|error| error.to_string());
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
     /// Returns a client that never starts a hub, because this program is not `adj`.
@@ -153,7 +167,7 @@ impl Lab {
         let client = self.client();
         let mut runs = BTreeSet::new();
         // List only live runs, because lists have a limit.
-        for run in client.call(&ListRuns { all: false, limit: Some(100_000) }).await?.runs {
+        for run in client.call(&ListRuns { all: false, limit: Some(100_000), before: None }).await?.runs {
             if run.state != RunStateKind::Finished {
                 let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
                 if let Err(error) = cancelled

@@ -24,6 +24,7 @@ mod random;
 mod standin;
 mod stats;
 mod wire;
+mod writes;
 
 use clap::{Parser, Subcommand};
 use lab::Result;
@@ -77,6 +78,28 @@ enum What {
         /// Keeps the stores on a PostgreSQL server of its own, and kills it too
         #[arg(long)]
         postgres: bool,
+        /// Uses this binary (with debug assertions, for the failpoints) instead of building one
+        #[arg(long, value_name = "FILE")]
+        adj: Option<PathBuf>,
+    },
+    /// Saves files, kills the hub and cuts the power while merges, undos and discards change a user's tree, and checks that nothing of the
+    /// user is missing (images of the disk as root, with qemu-storage-daemon)
+    Writes {
+        /// How often the hub is killed
+        #[arg(long, default_value_t = 500)]
+        kills: u64,
+        /// How many images of a disk that lost its power are checked
+        #[arg(long, default_value_t = 300)]
+        images: u64,
+        /// How many saves are raced
+        #[arg(long, default_value_t = 300)]
+        races: u64,
+        /// Repeats the random choices of an earlier run
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Switches the checks and the syncs off, which each lane must find
+        #[arg(long)]
+        planted: bool,
         /// Uses this binary (with debug assertions, for the failpoints) instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
@@ -144,6 +167,11 @@ fn main() -> ExitCode {
         What::Fleet { faults, seed, unfenced, adj } => {
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
             adj.and_then(|adj| runtime()?.block_on(fleet::run(&adj, faults, seed.unwrap_or_else(now_s), unfenced)))
+        }
+        What::Writes { kills, images, races, seed, planted, adj } => {
+            let adj = adj.map_or_else(|| build("debug", &[]), Ok);
+            let size = writes::Size { kills, images, races };
+            adj.and_then(|adj| writes::run(&adj, &size, seed.unwrap_or_else(now_s), planted))
         }
         What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
         What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, postgres, adj } => {

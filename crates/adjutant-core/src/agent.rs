@@ -165,6 +165,10 @@ pub struct AgentSpec {
     /// Memory of all its processes above which a run is stopped, in bytes. `None`: no limit.
     pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
+    /// How long the agent may be silent after its report before its run needs attention. `None`: without a limit.
+    pub report_grace_ms: Option<i64>,
+    /// Whether it is ended then instead.
+    pub ends_after_report: bool,
     /// Whether a run resumes by itself after a usage limit or an overload.
     pub auto_resume: bool,
     pub fence: Fence,
@@ -173,6 +177,15 @@ pub struct AgentSpec {
     /// Whether its prompt begins with the identity statement. Without one it gets the task only, in every attempt.
     pub has_identity: bool,
     pub overrides: AgentOverrides,
+}
+
+impl AgentSpec {
+    /// Lets the scripted agent receive messages while it works, if its script waits for one.
+    pub fn receive_expected_messages(&mut self, script: &str) {
+        if self.harness == HarnessKind::Echo && script.lines().any(|line| line.trim() == "expect-message") {
+            self.prompt = PromptVia::Stream;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPh
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => RunPhase::Underway,
         RunState::Stopped { .. } if awaits_requests => RunPhase::Underway,
         RunState::Stopped { reason, .. } => match reason {
-            StopReason::Parked | StopReason::RateLimited | StopReason::MemoryPressure => RunPhase::Underway,
+            StopReason::Parked | StopReason::RateLimited | StopReason::Overloaded | StopReason::MemoryPressure => RunPhase::Underway,
             StopReason::Paused => RunPhase::Paused,
             StopReason::Blocker
             | StopReason::Error
@@ -75,6 +75,7 @@ pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPh
             | StopReason::Budget
             | StopReason::SupervisorLost
             | StopReason::HostLost
+            | StopReason::UnreadableBlock
             | StopReason::Cancelled => RunPhase::Stopped(reason),
         },
         RunState::Finished(_) => RunPhase::Finished,
@@ -89,6 +90,8 @@ pub struct Facts {
     pub awaits_requests: bool,
     /// It is queued, and a run that it starts after has failed.
     pub is_held: bool,
+    /// It has reported, has made no statement since, and has been silent for longer than its agent may be.
+    pub is_silent_after_report: bool,
     pub shortfall: Option<Shortfall>,
     /// The owner was notified of the newest stop or end.
     pub is_owner_notified: bool,
@@ -101,12 +104,16 @@ pub enum Need {
     Resume(StopReason),
     /// To be resumed or cancelled, or a run that it starts after to be retried.
     Release,
+    /// To be ended or waited for, because its process lives on in silence after its report.
+    EndOrWait,
     /// To notify its owner of a bad end.
     Notice(BadEnd),
 }
 
 /// The word of a held run.
 const HELD: &str = "held";
+/// The word of a run whose process lives on after its report.
+const STILL_ALIVE: &str = "still_alive";
 
 /// The word is the reason of the stop or of the end. No word is both.
 impl Words for Need {
@@ -114,13 +121,16 @@ impl Words for Need {
         match self {
             Self::Resume(reason) => reason.word(),
             Self::Release => HELD,
+            Self::EndOrWait => STILL_ALIVE,
             Self::Notice(end) => end.word(),
         }
     }
 
     fn from_word(word: &str) -> Option<Self> {
-        if word == HELD {
-            return Some(Self::Release);
+        match word {
+            HELD => return Some(Self::Release),
+            STILL_ALIVE => return Some(Self::EndOrWait),
+            _ => {}
         }
         StopReason::from_word(word).map(Self::Resume).or_else(|| BadEnd::from_word(word).map(Self::Notice))
     }
@@ -154,14 +164,15 @@ impl BadEnd {
     }
 }
 
-/// Returns what a run needs a person or a client to do. A stopped or held run needs it until it resumes, a bad end until the
-/// owner was notified. A cancelled run needs nothing, because it was ended on purpose.
+/// Returns what a run needs a person or a client to do. A stopped or held run needs it until it resumes, a silent run that has reported
+/// until it acts or ends, a bad end until the owner was notified. A cancelled run needs nothing, because it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
-    let Facts { state, awaits_requests, is_held, shortfall, is_owner_notified } = *facts;
+    let Facts { state, awaits_requests, is_held, is_silent_after_report, shortfall, is_owner_notified } = *facts;
     match (run_phase(state, awaits_requests, is_held), state) {
         (RunPhase::Stopped(reason), _) => Some(Need::Resume(reason)),
         (RunPhase::Held, _) => Some(Need::Release),
+        (RunPhase::Underway, RunState::Running) if is_silent_after_report => Some(Need::EndOrWait),
         (RunPhase::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
         _ => None,
     }
@@ -209,16 +220,24 @@ mod tests {
             outcome().prop_map(RunState::Finished),
         ];
         let shortfall = proptest::option::of(proptest::sample::select(Shortfall::ALL.to_vec()));
-        (state, any::<bool>(), any::<bool>(), shortfall, any::<bool>()).prop_map(|(state, awaits_requests, is_held, shortfall, is_owner_notified)| {
-            Facts { state, awaits_requests, is_held, shortfall, is_owner_notified }
-        })
+        (state, any::<[bool; 4]>(), shortfall).prop_map(
+            |(state, [awaits_requests, is_held, is_silent_after_report, is_owner_notified], shortfall)| Facts {
+                state,
+                awaits_requests,
+                is_held,
+                is_silent_after_report,
+                shortfall,
+                is_owner_notified,
+            },
+        )
     }
 
     proptest! {
         #[test]
         fn run_that_resumes_automatically_needs_nothing(facts in facts()) {
             if run_phase(facts.state, facts.awaits_requests, facts.is_held) == RunPhase::Underway {
-                prop_assert_eq!(need(&facts), None);
+                let is_alive = facts.state == RunState::Running && facts.is_silent_after_report;
+                prop_assert_eq!(need(&facts), is_alive.then_some(Need::EndOrWait));
             }
         }
 
@@ -248,9 +267,18 @@ mod tests {
 
     #[test]
     fn held_run_needs_attention_until_it_is_released() {
-        let of = |is_held| need(&Facts { state: RunState::Queued, awaits_requests: false, is_held, shortfall: None, is_owner_notified: true });
+        let of = |is_held| {
+            need(&Facts {
+                state: RunState::Queued,
+                awaits_requests: false,
+                is_held,
+                is_silent_after_report: true,
+                shortfall: None,
+                is_owner_notified: true,
+            })
+        };
         assert_eq!((of(true), of(false)), (Some(Need::Release), None));
-        assert_eq!(Need::from_word(Need::Release.word()), Some(Need::Release));
+        assert_eq!([Need::Release, Need::EndOrWait].map(|need| Need::from_word(need.word())), [Some(Need::Release), Some(Need::EndOrWait)]);
         let live = run_phase(RunState::Starting, false, true);
         assert_eq!(live, RunPhase::Underway, "a run that has started is not held");
     }
@@ -259,9 +287,9 @@ mod tests {
     fn parked_rate_limited_and_paused_runs_need_nothing() {
         let of = |reason| {
             let state = RunState::Stopped { reason, until: SteadyTime(1) };
-            need(&Facts { state, awaits_requests: false, is_held: false, shortfall: None, is_owner_notified: false })
+            need(&Facts { state, awaits_requests: false, is_held: false, is_silent_after_report: true, shortfall: None, is_owner_notified: false })
         };
-        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::MemoryPressure, StopReason::Paused] {
+        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::Overloaded, StopReason::MemoryPressure, StopReason::Paused] {
             assert_eq!(of(reason), None, "{reason:?}");
         }
         for reason in [
@@ -272,6 +300,7 @@ mod tests {
             StopReason::Budget,
             StopReason::SupervisorLost,
             StopReason::HostLost,
+            StopReason::UnreadableBlock,
         ] {
             assert_eq!(of(reason), Some(Need::Resume(reason)));
         }

@@ -96,6 +96,7 @@ impl Cause {
             | Self::NotPermitted
             | Self::LimitReached
             | Self::NoWord
+            | Self::Refused
             | Self::Agent => false,
         }
     }

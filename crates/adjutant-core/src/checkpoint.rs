@@ -1,6 +1,7 @@
 //! Checkpoints: the saved state of a stopped run, from which a later attempt continues, and the choices after an
 //! error.
 
+use crate::signal::without_blocks;
 use crate::words;
 use crate::{RunState, StopReason};
 
@@ -36,6 +37,14 @@ pub struct Checkpoint {
     pub changed_files: Vec<String>,
 }
 
+impl Checkpoint {
+    /// Returns whether it says why the run stopped: the run itself does, and so does one for a limit.
+    #[must_use]
+    pub fn explains_stop(&self) -> bool {
+        self.made_by == CheckpointAuthor::Run || self.blocker_type.is_some()
+    }
+}
+
 /// The known facts about a run that left no checkpoint.
 #[derive(Debug, Clone, Default)]
 pub struct RunSnapshot<'a> {
@@ -46,24 +55,63 @@ pub struct RunSnapshot<'a> {
     pub summary: Option<&'a str>,
     /// The end of its output.
     pub last_words: Option<&'a str>,
-    /// The limit that stopped it. `None`: its time limit.
+    /// Why its attempt ended. `None`: its time limit.
     pub stopped_by: Option<StopReason>,
     /// The measured value and the limit, if they are known.
     pub measured: Option<&'a str>,
+    /// The checkpoint of an earlier attempt.
+    pub earlier: Option<&'a Checkpoint>,
 }
 
-/// Returns a checkpoint for a run that used up its time, or that another limit stopped, and that left none.
+/// Returns a checkpoint for a run whose attempt was interrupted, and that left none itself.
 #[must_use]
-pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
-    let RunSnapshot { name, active_ms, percent, progress, summary, last_words, stopped_by, measured } = known;
+pub fn reconstruct(known: &RunSnapshot<'_>) -> Checkpoint {
+    let RunSnapshot { name: _, active_ms: _, percent, progress, summary, last_words, stopped_by, measured: _, earlier } = known;
     let progress = match (percent, progress) {
         (Some(percent), Some(note)) => Some(format!("{percent} %: {note}")),
         (Some(percent), None) => Some(format!("{percent} %")),
         (None, note) => note.map(str::to_owned),
     };
+    // Progress and report are of the whole run; what a run has written itself is kept with them, although it is older.
+    let written = earlier.and_then(|earlier| own_part(earlier.completed_work.as_deref()?, &[PROGRESS, REPORTED]));
     let done: Vec<String> =
-        [progress.map(|text| format!("Last progress: {text}")), summary.map(|text| format!("Reported: {text}"))].into_iter().flatten().collect();
-    let (details, requirements) = match stopped_by {
+        [written, progress.map(|text| format!("{PROGRESS}{text}")), summary.map(|text| format!("{REPORTED}{text}"))].into_iter().flatten().collect();
+    let last_output = last_words.map(without_blocks).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let state =
+        [earlier.and_then(|earlier| own_part(earlier.state.as_deref()?, &[OUTPUT])), last_output.map(|text| format!("{OUTPUT}\n{}", tail(&text)))];
+    let state: Vec<String> = state.into_iter().flatten().collect();
+    let (details, requirements) = reason(known);
+    let is_limit =
+        matches!(stopped_by, None | Some(StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget));
+    Checkpoint {
+        made_by: CheckpointAuthor::Adjutant,
+        blocker_type: is_limit.then(|| "resource_limit".to_owned()),
+        details,
+        completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
+        blocked_work: earlier.and_then(|earlier| earlier.blocked_work.clone()),
+        state: Some(state.join("\n")).filter(|text| !text.is_empty()),
+        requirements,
+        ..Checkpoint::default()
+    }
+}
+
+/// The labels of the parts that Adjutant adds.
+const PROGRESS: &str = "Last progress: ";
+const REPORTED: &str = "Reported: ";
+const OUTPUT: &str = "The end of its output:";
+const WRITTEN: &str = "Written before your last attempt: ";
+
+/// Returns the part of an earlier checkpoint that the run has written itself: what precedes the labels of Adjutant.
+fn own_part(text: &str, labels: &[&str]) -> Option<String> {
+    let end = labels.iter().filter_map(|label| text.find(label)).min().unwrap_or(text.len());
+    let own = text[..end].trim();
+    (!own.is_empty()).then(|| format!("{WRITTEN}{}", own.strip_prefix(WRITTEN).unwrap_or(own)))
+}
+
+/// Returns why a run was interrupted, and what it needs.
+fn reason(known: &RunSnapshot<'_>) -> (String, Option<String>) {
+    let RunSnapshot { name, active_ms, measured, stopped_by, .. } = known;
+    match stopped_by {
         Some(StopReason::MemoryLimit) => (
             format!("It left no checkpoint: {}", measured.unwrap_or("its processes exceeded the agent's memory limit")),
             Some("Raise `memory` of its agent, shrink the task, or delegate the rest".to_owned()),
@@ -73,20 +121,18 @@ pub fn checkpoint_at_time_limit(known: &RunSnapshot<'_>) -> Checkpoint {
             Some(format!("Raise the budget (adj budget {name} --add), which resumes it, or cancel it")),
         ),
         Some(StopReason::MemoryPressure) => ("The machine ran short of memory, and it left no checkpoint".to_owned(), None),
-        _ => (
+        None | Some(StopReason::ResourceLimit) => (
             format!("It used up its time limit ({} s) and left no checkpoint", active_ms / 1000),
             Some("Give it the same time again (resume), shrink the task, or delegate the rest".to_owned()),
         ),
-    };
-    let last_output = last_words.map(str::trim).filter(|text| !text.is_empty());
-    Checkpoint {
-        made_by: CheckpointAuthor::Adjutant,
-        blocker_type: Some("resource_limit".to_owned()),
-        details,
-        completed_work: Some(done.join("\n")).filter(|text| !text.is_empty()),
-        state: last_output.map(|text| format!("The end of its output:\n{}", tail(text))),
-        requirements,
-        ..Checkpoint::default()
+        Some(StopReason::SupervisorLost) => ("Its supervisor was lost; its last actions are unknown".to_owned(), None),
+        Some(StopReason::HostLost) => ("Its runner was cut off; its last actions are unknown".to_owned(), None),
+        Some(StopReason::RateLimited) => ("Its model was rate-limited".to_owned(), None),
+        Some(StopReason::Overloaded) => ("The service of its model failed or was overloaded".to_owned(), None),
+        Some(StopReason::Parked) => ("It ended with a request open".to_owned(), None),
+        Some(StopReason::Paused) => ("It was paused".to_owned(), None),
+        Some(StopReason::UnreadableBlock) => ("It printed a block that cannot be read".to_owned(), None),
+        Some(StopReason::Blocker | StopReason::Error | StopReason::Cancelled) => ("It was stopped".to_owned(), None),
     }
 }
 
@@ -157,18 +203,43 @@ mod tests {
             last_words: Some("reading b.rs\n"),
             ..RunSnapshot::default()
         };
-        let made = checkpoint_at_time_limit(&known);
+        let made = reconstruct(&known);
         assert_eq!(made.made_by, CheckpointAuthor::Adjutant);
         assert_eq!(made.completed_work.as_deref(), Some("Last progress: 40 %: half of src"));
         assert_eq!(made.state.as_deref(), Some("The end of its output:\nreading b.rs"));
         assert!(made.details.contains("61 s"));
         let long = "ä".repeat(10_000);
-        let made = checkpoint_at_time_limit(&RunSnapshot { last_words: Some(&long), ..RunSnapshot::default() });
+        let made = reconstruct(&RunSnapshot { last_words: Some(&long), ..RunSnapshot::default() });
         assert!(made.state.is_some_and(|state| state.chars().count() < 2_100));
-        assert_eq!(checkpoint_at_time_limit(&RunSnapshot::default()).completed_work, None);
+        assert_eq!(reconstruct(&RunSnapshot::default()).completed_work, None);
         for reason in [StopReason::MemoryLimit, StopReason::MemoryPressure] {
-            let made = checkpoint_at_time_limit(&RunSnapshot { stopped_by: Some(reason), ..known.clone() });
+            let made = reconstruct(&RunSnapshot { stopped_by: Some(reason), ..known.clone() });
             assert!(made.details.contains("memory") && !made.details.contains("time limit"), "{made:?}");
+        }
+    }
+
+    #[test]
+    fn interruption_keeps_what_the_run_wrote_before() {
+        let own = Checkpoint {
+            completed_work: Some("46 files".to_owned()),
+            blocked_work: Some("the audit".to_owned()),
+            state: Some("47/120".to_owned()),
+            ..Checkpoint::default()
+        };
+        let output = "reading b.rs\n[PROGRESS]\nagent_id: x\npercent: 60\n[/PROGRESS]\nFound 3 issues\n";
+        for reason in StopReason::ALL {
+            let known =
+                RunSnapshot { percent: Some(60), last_words: Some(output), stopped_by: Some(reason), earlier: Some(&own), ..RunSnapshot::default() };
+            let made = reconstruct(&known);
+            assert_eq!(made.completed_work.as_deref(), Some("Written before your last attempt: 46 files\nLast progress: 60 %"));
+            assert_eq!(
+                made.state.as_deref(),
+                Some("Written before your last attempt: 47/120\nThe end of its output:\nreading b.rs\nFound 3 issues"),
+                "a block in a prompt could be printed again"
+            );
+            assert_eq!(made.blocked_work.as_deref(), Some("the audit"));
+            let again = reconstruct(&RunSnapshot { earlier: Some(&made), ..known });
+            assert_eq!((&again.completed_work, &again.state), (&made.completed_work, &made.state), "the next interruption adds nothing");
         }
     }
 

@@ -28,10 +28,11 @@ pub fn pair_change(conflicted: bool, conflicts: bool) -> PairChange {
 }
 
 /// Proposes an order of merging: always the run that conflicts with the fewest remaining ones, then the one with
-/// the fewest changed files, then the first. `conflicts` are pairs of positions in `runs`; the result are positions.
+/// the fewest changed files, then the first. Runs that have changed nothing are left out. `conflicts` are pairs of positions in `runs`;
+/// the result are positions.
 #[must_use]
 pub fn merge_order(runs: &[Changes], conflicts: &[(usize, usize)]) -> Vec<usize> {
-    let mut left: Vec<usize> = (0..runs.len()).collect();
+    let mut left: Vec<usize> = (0..runs.len()).filter(|run| runs[*run].files > 0).collect();
     let mut order = Vec::with_capacity(runs.len());
     while !left.is_empty() {
         let others = |run: usize| {
@@ -71,10 +72,15 @@ mod tests {
         assert_eq!(merge_order(&[], &[(0, 1)]), [] as [usize; 0]);
     }
 
+    #[test]
+    fn run_without_changes_is_not_merged() {
+        assert_eq!(merge_order(&of(&[0, 2, 1, 0]), &[(1, 2)]), [2, 1]);
+    }
+
     proptest! {
         #[test]
         fn order_is_a_permutation_that_pairs_do_not_reorder(
-            files in prop::collection::vec(0_u64..4, 0..9), pairs in prop::collection::vec((0_usize..9, 0_usize..9), 0..12),
+            files in prop::collection::vec(1_u64..4, 0..9), pairs in prop::collection::vec((0_usize..9, 0_usize..9), 0..12),
         ) {
             let runs = of(&files);
             let order = merge_order(&runs, &pairs);

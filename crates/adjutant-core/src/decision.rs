@@ -24,10 +24,10 @@ const OPTIONS_NAMED_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 60;
 
 /// Resolves an answer to a request with options: the option with this text or this number, or the text itself. If all
-/// options are numbers, another number is also taken as text.
+/// options are numbers, another number is also taken as text, unless it could be meant as the number of an option.
 ///
 /// # Errors
-/// The answer is a number without an option, and the options are not all numbers.
+/// The answer is a number without an option, and the options are not all numbers; or it has two meanings.
 pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<String, Denied> {
     let word = given.trim();
     if options.is_empty() {
@@ -40,9 +40,18 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
     if !is_number(word) {
         return Ok(given.to_owned());
     }
+    let all_numbers = options.iter().all(|option| is_number(option.trim()));
     let by_number = word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
-    if by_number.is_none() && options.iter().all(|option| is_number(option.trim())) {
-        return Ok(word.to_owned());
+    // An answer is final, so what it means is not guessed.
+    match by_number {
+        Some(option) if all_numbers => {
+            let option: String = option.chars().take(OPTION_CHARS_MAX).collect();
+            let problem =
+                format!("{word} is not one of the options, but the number of option {option}: answer {option}, or in words (\"make it {word}\")");
+            return Err(Denied::invalid(field, problem));
+        }
+        None if all_numbers => return Ok(word.to_owned()),
+        _ => {}
     }
     by_number.cloned().ok_or_else(|| {
         let named = options.iter().zip(1..).take(OPTIONS_NAMED_MAX);
@@ -139,7 +148,11 @@ mod tests {
         let chosen = |options: &[&str], given| chosen("answer", &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(), given);
         assert_eq!(chosen(&["per user", "per key"], " 2 ").as_deref(), Ok("per key"));
         assert_eq!(chosen(&["2", "1"], "1").as_deref(), Ok("1"), "spelled out");
-        assert_eq!(chosen(&["1", "2", "4", "8"], "3").as_deref(), Ok("4"), "no option has this text");
+        let ambiguous = chosen(&["1", "2", "4", "8"], "3").expect_err("option 3 is 4").to_string();
+        assert!(ambiguous.contains("the number of option 4: answer 4, or in words (\"make it 3\")"), "{ambiguous}");
+        assert_eq!(chosen(&["10", "20", "30"], "20").as_deref(), Ok("20"));
+        assert!(chosen(&["10", "20", "30"], "2").is_err());
+        assert_eq!(chosen(&["1", "2", "4", "8"], "make it 3").as_deref(), Ok("make it 3"));
         assert_eq!(chosen(&["1", "2", "4", "8"], "16").as_deref(), Ok("16"), "numeric options allow other numbers");
         assert_eq!(chosen(&["a", "b"], "3 of them").as_deref(), Ok("3 of them"));
         assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there are no options");

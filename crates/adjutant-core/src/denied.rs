@@ -8,6 +8,12 @@ pub enum Denied {
     /// Unknown, malformed or another owner's: indistinguishable on purpose.
     #[error("no such {what}: {given}")]
     NotFound { what: &'static str, given: String },
+    /// It may have been confirmed, but the database was set back.
+    #[error("no such {what}: {given}; it may have been lost when the database of the hub was set back (noticed {at})")]
+    Lost { what: &'static str, given: String, at: String },
+    /// No run has this name, but one that the caller may see has a similar name.
+    #[error("no such run: {given}; did you mean {meant}?")]
+    Misspelled { given: String, meant: String },
     /// A prefix that matches several.
     #[error("{given} could be any of {candidates}")]
     Ambiguous { given: String, candidates: String },
@@ -36,14 +42,14 @@ pub enum Denied {
     #[error("a run cannot answer its own question")]
     OwnQuestion,
     /// A finished run never changes.
-    #[error("the run has finished ({0})")]
-    RunFinished(Outcome),
+    #[error("{run} has finished ({outcome})")]
+    RunFinished { run: String, outcome: Outcome },
     /// The run has no open request to answer.
     #[error("{run} has no open question")]
     NoOpenRequest { run: String },
     /// The run's state does not allow this.
-    #[error("{}", wrong_state(state, wanted))]
-    WrongState { state: &'static str, wanted: &'static str },
+    #[error("{}", wrong_state(run, state, wanted))]
+    WrongState { run: String, state: &'static str, wanted: &'static str },
     /// The same idempotency key was used with another body.
     #[error("this idempotency key was used before with different content")]
     KeyReused,
@@ -78,6 +84,12 @@ impl Denied {
         Self::NotFound { what, given: excerpt(given) }
     }
 
+    /// Returns the refusal for a name of a run that is probably misspelled.
+    #[must_use]
+    pub fn misspelled(given: &str, meant: &str) -> Self {
+        Self::Misspelled { given: excerpt(given), meant: meant.to_owned() }
+    }
+
     /// Returns the refusal of one of several changes.
     #[must_use]
     pub fn one_of(which: &str, why: Self) -> Self {
@@ -97,8 +109,8 @@ impl Denied {
     }
 }
 
-fn wrong_state(state: &str, wanted: &str) -> String {
-    if state == wanted { format!("the run is already {state}") } else { format!("a {state} run cannot be {wanted}") }
+fn wrong_state(run: &str, state: &str, wanted: &str) -> String {
+    if state == wanted { format!("{run} is already {state}") } else { format!("{run} is {state} and cannot be {wanted}") }
 }
 
 fn article(kind: RequestKind) -> &'static str {

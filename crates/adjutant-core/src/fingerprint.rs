@@ -1,4 +1,4 @@
-//! The fingerprint of a certificate.
+//! The fingerprint of the public key of a certificate.
 
 use crate::Denied;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 const HEX_DIGITS: usize = 64;
 
-/// The SHA-256 of a certificate.
+/// The SHA-256 of the public key of a certificate (its `SubjectPublicKeyInfo` in DER).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint(String);
 
@@ -21,8 +21,16 @@ impl Fingerprint {
         if digits.len() == HEX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             Ok(Self(digits))
         } else {
-            Err(Denied::invalid("fingerprint", "use the SHA-256 of the certificate, in hexadecimal"))
+            Err(Denied::invalid("fingerprint", "use the SHA-256 of the public key of the certificate, in hexadecimal"))
         }
+    }
+
+    /// Parses fingerprints with commas between them.
+    ///
+    /// # Errors
+    /// One of them is not a SHA-256.
+    pub fn parse_list(given: &str) -> Result<Vec<Self>, Denied> {
+        given.split(',').map(Self::parse).collect()
     }
 
     /// Returns the digits in lower case, without colons.
@@ -57,6 +65,9 @@ mod tests {
         for given in [plain.clone(), plain.to_uppercase(), format!(" sha256:{plain}\n"), format!("SHA256:{colons}"), colons] {
             assert_eq!(Fingerprint::parse(&given).expect("a fingerprint").as_str(), plain, "{given}");
         }
+        let two = format!("{plain}, sha256:{plain}");
+        assert_eq!(Fingerprint::parse_list(&two).expect("two fingerprints").len(), 2);
+        assert!(Fingerprint::parse_list(&format!("{plain},")).is_err());
         for bad in ["", "sha256:", &plain[1..], &format!("{plain}0"), &"0g".repeat(32), &format!("sha1:{plain}")] {
             assert!(Fingerprint::parse(bad).is_err(), "{bad}");
         }

@@ -60,7 +60,8 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
                 .to_owned()
         }
         ParentChannel::Blocks => format!(
-            "- To reach your parent, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. There is no other way.\n\
+            "- To reach your parent, print a block: a line [TYPE], YAML with agent_id: {run} and the fields named here, a line [/TYPE]. \
+             Write a value that contains `: `, `#`, `@` or several lines below `|`, indented.\n\
              - To ask: CLARIFICATION_NEEDED with reason, and questions (a list, each with text, and options if there are some). Then end: you are resumed with the answer. \
              Do not ask what you can find out yourself.\n\
              - When you cannot continue: STOP_WORK with stop_reason (blocker or error), details, completed_work, blocked_work, state_snapshot. Then end.\n\

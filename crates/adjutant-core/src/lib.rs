@@ -11,6 +11,7 @@ pub mod budget;
 pub mod chat;
 pub mod checkpoint;
 pub mod condition;
+pub mod confirmed;
 pub mod conflict;
 pub mod decision;
 pub mod denied;

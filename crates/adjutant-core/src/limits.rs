@@ -33,6 +33,8 @@ pub const DECISION_EXPIRY_MS_MIN: i64 = 60 * 1000;
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
 /// How long an agent may neither write nor make a call before it is reported as silent: 10 minutes.
 pub const STALL_MS_DEFAULT: i64 = 10 * 60 * 1000;
+/// How long an agent may neither write nor make a call after its report before its run needs attention: 1 minute.
+pub const REPORT_GRACE_MS_DEFAULT: i64 = 60 * 1000;
 /// Grace between TERM and KILL when an attempt is stopped.
 pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;
 /// How long a stopped run can be resumed before it is finished: 7 days.

@@ -1,5 +1,6 @@
 //! Readable names for runs, such as `brave-otter`, in addition to their UUIDs.
 
+use crate::agent::{edit_distance, suggested_name};
 use crate::limits::NAME_BYTES_MAX;
 use std::fmt;
 
@@ -17,6 +18,9 @@ const ANIMALS: [&str; 64] = [
     "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
 ];
 
+/// What stands for the newest run where a name is accepted.
+pub const LAST_RUN: &str = "@last";
+
 /// Words that have another meaning where names are accepted.
 const RESERVED: [&str; 12] = ["person", "user", "me", "parent", "hub", "board", "root-board", "ledger", "agent", "client", "run", "file"];
 
@@ -30,8 +34,12 @@ pub struct RunName(String);
 pub enum NameError {
     #[error("use a-z, 0-9 and -, starting with a letter, at most {NAME_BYTES_MAX} characters")]
     Malformed,
-    #[error("it is reserved, or looks like a question's number (q12)")]
+    #[error("this word is reserved")]
     Reserved,
+    #[error("questions have such names, as q12; use another, as job-1")]
+    Number,
+    #[error("runs have such ids")]
+    Id,
 }
 
 impl RunName {
@@ -43,9 +51,10 @@ impl RunName {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        let taken_shape = crate::RequestNo::parse(text).is_ok() || crate::RunId::parse(text).is_ok();
         match well_formed {
-            _ if taken_shape || RESERVED.contains(&text) => Err(NameError::Reserved),
+            _ if crate::RequestNo::parse(text).is_ok() => Err(NameError::Number),
+            _ if crate::RunId::parse(text).is_ok() => Err(NameError::Id),
+            _ if RESERVED.contains(&text) => Err(NameError::Reserved),
             false => Err(NameError::Malformed),
             true => Ok(Self(text.to_owned())),
         }
@@ -70,6 +79,14 @@ impl RunName {
     }
 }
 
+/// Returns the name of a run, or `@last`, that a misspelled one probably means.
+#[must_use]
+pub fn misspelled_run<'a>(typed: &str, names: &'a [String]) -> Option<&'a str> {
+    let known = names.iter().map(String::as_str).chain([LAST_RUN]).filter(|name| *name != typed);
+    // Short names such as `e1` and `e2` differ on purpose.
+    suggested_name(typed, known).filter(|name| edit_distance(&typed.to_lowercase(), name) * 2 < name.len())
+}
+
 impl fmt::Display for RunName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -92,6 +109,8 @@ mod tests {
     fn error_mentions_reserved_words_only_when_hit() {
         assert_eq!(RunName::parse("My Run"), Err(NameError::Malformed));
         assert_eq!(RunName::parse("parent"), Err(NameError::Reserved));
+        assert_eq!(RunName::parse("q1"), Err(NameError::Number));
+        assert_eq!(RunName::parse("q"), Ok(RunName("q".to_owned())));
     }
 
     proptest! {

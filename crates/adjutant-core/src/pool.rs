@@ -56,8 +56,8 @@ pub fn build_jobs_of_run(jobs: u64, slots: u64) -> u64 {
 pub const AFTER_MAX: usize = 64;
 /// Minimum number of measured runs for predicting a start time.
 const MEASURED_MIN: usize = 3;
-/// The last place in the queue for which a start time is predicted.
-const PREDICTED_PLACE_MAX: u64 = 1_000;
+/// Maximum number of runs before a queued run that are counted. No start time is predicted beyond.
+pub const AHEAD_COUNTED_MAX: u32 = 1_000;
 
 /// The name of a pool: 1 to 50 characters of `[a-z0-9_-]`, starting with a letter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,7 +131,7 @@ pub enum PoolPlace {
     Here,
     /// On runners, of which at least one is connected.
     Runners,
-    /// On runners. The loads of the machines of all that are connected delay starts.
+    /// On runners, none of which takes a run now: the loads of their machines delay starts, or their homes cannot be written.
     RunnersHeld(QueueReason),
     /// On runners, of which none is connected.
     NoRunner,
@@ -223,6 +223,8 @@ pub enum QueueReason {
     FreeMemory,
     /// Not enough ports are free.
     Ports,
+    /// No runner can write to its home.
+    RunnerStorage,
 }
 
 words!(QueueReason {
@@ -239,6 +241,7 @@ words!(QueueReason {
     CpuPressure = "cpu_pressure",
     FreeMemory = "free_memory",
     Ports = "ports",
+    RunnerStorage = "runner_storage",
 });
 
 /// The data about a queued run.
@@ -286,6 +289,8 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
 /// The queued runs of one pool that start before a given one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead {
+    /// How far each number was counted, at least 1. A number that is as large may be larger.
+    pub counted_max: u64,
     /// The number of runs with a lower rank number, which start first.
     pub of_lower_rank: u64,
     /// The number of runs of its owner and rank that were dispatched before.
@@ -294,12 +299,25 @@ pub struct Ahead {
     pub of_others: Vec<u64>,
 }
 
-/// Returns the place of a run in its pool, from 1. Owners alternate, so each other owner starts about as many runs before it as its
+/// The place of a queued run in its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuePlace {
+    /// From 1.
+    At(u64),
+    /// At least this many runs start before it.
+    Behind(u64),
+}
+
+/// Returns the place of a run in its pool. Owners alternate, so each other owner starts about as many runs before it as its
 /// own owner.
 #[must_use]
-pub fn queue_place(ahead: &Ahead) -> u64 {
-    let Ahead { of_lower_rank, of_owner, of_others } = ahead;
-    1 + of_lower_rank + of_owner + of_others.iter().map(|count| (*count).min(*of_owner)).sum::<u64>()
+pub fn queue_place(ahead: &Ahead) -> QueuePlace {
+    let Ahead { counted_max, of_lower_rank, of_owner, of_others } = ahead;
+    // If it is larger, so is the place. Of the others, no more than this number count.
+    if of_lower_rank.max(of_owner) >= counted_max {
+        return QueuePlace::Behind(*counted_max);
+    }
+    QueuePlace::At(1 + of_lower_rank + of_owner + of_others.iter().map(|count| (*count).min(*of_owner)).sum::<u64>())
 }
 
 /// Predicts the time until a run at this place starts, in milliseconds, from the active times of ended runs of the pool and the
@@ -308,7 +326,7 @@ pub fn queue_place(ahead: &Ahead) -> u64 {
 #[must_use]
 pub fn likely_start_ms(place: u64, slots: u64, measured_ms: &[i64], live: &[LiveTime]) -> Option<i64> {
     let mean_ms = (measured_ms.len() >= MEASURED_MIN).then(|| measured_ms.iter().sum::<i64>() / i64::try_from(measured_ms.len()).unwrap_or(1));
-    if place == 0 || place > PREDICTED_PLACE_MAX || slots == 0 {
+    if place == 0 || place > u64::from(AHEAD_COUNTED_MAX) || slots == 0 {
         return None;
     }
     // The times at which slots become free, each with the number of slots.
@@ -488,8 +506,12 @@ mod tests {
 
     #[test]
     fn place_counts_runs_of_other_owners() {
-        let ahead = |of_lower_rank, of_owner, of_others: &[u64]| queue_place(&Ahead { of_lower_rank, of_owner, of_others: of_others.to_vec() });
-        assert_eq!([ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])], [1, 4, 6]);
+        let ahead = |of_lower_rank, of_owner, of_others: &[u64]| {
+            queue_place(&Ahead { counted_max: 10, of_lower_rank, of_owner, of_others: of_others.to_vec() })
+        };
+        assert_eq!([ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])], [1, 4, 6].map(QueuePlace::At));
+        // A run of another owner that was not counted starts after it.
+        assert_eq!([ahead(9, 9, &[10]), ahead(10, 0, &[]), ahead(0, 10, &[])], [QueuePlace::At(28), QueuePlace::Behind(10), QueuePlace::Behind(10)]);
     }
 
     /// One queued or live run of a simulated pool.

@@ -19,7 +19,8 @@ pub enum ReportStatus {
 
 words!(ReportStatus { Success = "success", Partial = "partial_success", Failed = "failed" });
 
-/// A run's claim about its end: a status of its report, or `completed`, which means success.
+/// A run's claim about its end: a status of its report, or `completed`, which means success. These are the words of a block and of
+/// the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     Success,
@@ -28,9 +29,19 @@ pub enum Claim {
     Failed,
 }
 
-words!(Claim { Success = "success", Completed = "completed", Partial = "partial_success", Failed = "error" | "failed" });
+words!(Claim { Success = "success", Completed = "completed", Partial = "partial_success" | "partial", Failed = "error" | "failed" });
 
 impl Claim {
+    /// Returns the claim that a run's own word states. `None`: no claim, or a success with reservations, which is none.
+    #[must_use]
+    pub fn spoken(text: &str) -> Option<Self> {
+        let (claim, is_alone) = words::spoken_first(text)?;
+        match claim {
+            Self::Success | Self::Completed if !is_alone => None,
+            claim => Some(claim),
+        }
+    }
+
     /// Returns the corresponding status of a report.
     #[must_use]
     pub fn status(self) -> ReportStatus {

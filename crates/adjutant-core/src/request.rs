@@ -52,6 +52,17 @@ impl Subject {
         }
     }
 
+    /// Returns whether a request of this subject asks for the same as another one with the same text.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Question, Self::Question) => true,
+            (Self::Approval { preview, .. }, Self::Approval { preview: other, .. }) => preview == other,
+            (Self::Delegation(delegation), Self::Delegation(other)) => delegation == other,
+            _ => false,
+        }
+    }
+
     /// Formats a request in one line: its text, and for an approval everything that it allows. Long parts are cut, with
     /// a mark.
     #[must_use]
@@ -69,6 +80,17 @@ impl Subject {
     pub fn outlives_its_run(&self) -> bool {
         matches!(self, Self::Delegation(Delegation { independence: Independence::Parallel | Independence::Optional, .. }))
     }
+}
+
+/// The words with which a risk is stated to be low or medium.
+pub const LOW_RISKS: [&str; 8] = ["none", "no", "minimal", "negligible", "low", "medium", "moderate", "minor"];
+
+/// Returns whether an approval needs more than one plain key: its risk is stated, and its first word does not say that it is low or
+/// medium. A risk is free text of the agent, so an unknown one counts as high.
+#[must_use]
+pub fn is_high_risk(risk: Option<&str>) -> bool {
+    let first = |text: &str| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_lowercase();
+    risk.is_some_and(|risk| !risk.trim().is_empty() && !LOW_RISKS.contains(&first(risk).as_str()))
 }
 
 /// The author of an answer.

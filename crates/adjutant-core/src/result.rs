@@ -30,6 +30,8 @@ pub enum EndReason {
     /// The model's context is full.
     Context,
     RateLimited,
+    /// The service of its model fails or has no capacity.
+    Overloaded,
     Error,
     Cancelled,
 }
@@ -40,6 +42,7 @@ words!(EndReason {
     Limit = "limit",
     Context = "context",
     RateLimited = "rate_limited",
+    Overloaded = "overloaded",
     Error = "error",
     Cancelled = "cancelled",
 });
@@ -66,14 +69,16 @@ fn of_stop(reason: StopReason) -> EndReason {
         StopReason::Cancelled => EndReason::Cancelled,
         StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget => EndReason::Limit,
         StopReason::RateLimited => EndReason::RateLimited,
-        StopReason::Parked | StopReason::Paused | StopReason::Blocker => EndReason::Partial,
+        StopReason::Overloaded => EndReason::Overloaded,
+        StopReason::Parked | StopReason::Paused | StopReason::Blocker | StopReason::UnreadableBlock => EndReason::Partial,
         StopReason::Error | StopReason::SupervisorLost | StopReason::HostLost => EndReason::Error,
     }
 }
 
 fn of_cause(cause: Cause) -> EndReason {
     match cause {
-        Cause::RateLimited | Cause::Overloaded => EndReason::RateLimited,
+        Cause::RateLimited => EndReason::RateLimited,
+        Cause::Overloaded => EndReason::Overloaded,
         Cause::ContextExhausted => EndReason::Context,
         Cause::LimitReached | Cause::NoCredit => EndReason::Limit,
         Cause::NotSignedIn
@@ -82,6 +87,7 @@ fn of_cause(cause: Cause) -> EndReason {
         | Cause::TooOld
         | Cause::SessionLost
         | Cause::NotPermitted
+        | Cause::Refused
         | Cause::NoWord
         | Cause::Agent => EndReason::Error,
     }

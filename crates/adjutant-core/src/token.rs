@@ -11,10 +11,15 @@ pub const LAUNCHED_PREFIX: &str = "launched-";
 /// How long the token of a browser is valid.
 const BROWSER_MS: i64 = 12 * 60 * 60 * 1000;
 
-/// Returns when a token expires. `None`: it is valid until it is revoked.
+/// How long the token of a page stays valid after the page was left: for its last calls, and for a reload.
+const LEFT_MS: i64 = 60 * 1000;
+
+/// Returns when a token expires, if its page was left at `left_at`. `None`: it is valid until it is revoked.
 #[must_use]
-pub fn expires_at(name: &str, created_at: Time) -> Option<Time> {
-    name.starts_with(BROWSER_PREFIX).then_some(Time(created_at.0.saturating_add(BROWSER_MS)))
+pub fn expires_at(name: &str, created_at: Time, left_at: Option<Time>) -> Option<Time> {
+    let latest = Time(created_at.0.saturating_add(BROWSER_MS));
+    let end = left_at.map_or(latest, |left| latest.min(Time(left.0.saturating_add(LEFT_MS))));
+    name.starts_with(BROWSER_PREFIX).then_some(end)
 }
 
 /// The role of a token.
@@ -116,8 +121,10 @@ mod tests {
 
     #[test]
     fn only_tokens_of_browsers_expire() {
-        assert_eq!(expires_at("ui-1", Time(1_000)), Some(Time(43_201_000)));
-        assert_eq!(expires_at("ci", Time(1_000)), None);
+        assert_eq!(expires_at("ui-1", Time(1_000), None), Some(Time(43_201_000)));
+        assert_eq!(expires_at("ui-1", Time(1_000), Some(Time(5_000))), Some(Time(65_000)));
+        assert_eq!(expires_at("ui-1", Time(1_000), Some(Time(43_200_000))), Some(Time(43_201_000)));
+        assert_eq!(expires_at("ci", Time(1_000), None), None);
     }
 
     #[test]

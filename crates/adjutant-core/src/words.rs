@@ -16,6 +16,26 @@ pub trait Words: Copy + Eq + 'static {
     fn from_word(word: &str) -> Option<Self>;
 }
 
+/// Returns the value whose word a run has written: in any case, with blanks or hyphens for underscores, and in quotes or
+/// emphasis. Stored words are read with [`Words::from_word`].
+#[must_use]
+pub fn spoken<T: Words>(text: &str) -> Option<T> {
+    let bare = text.trim_matches(|c: char| !c.is_alphanumeric());
+    let joined: String = bare.chars().map(|c| if c.is_whitespace() || c == '-' { '_' } else { c }).collect();
+    [joined.to_lowercase(), joined.to_uppercase()].iter().find_map(|word| T::from_word(word))
+}
+
+/// Returns the value whose word begins a text, and whether the text contains nothing else.
+#[must_use]
+pub fn spoken_first<T: Words>(text: &str) -> Option<(T, bool)> {
+    const WORDS_MAX: usize = 3;
+    if let Some(value) = spoken(text) {
+        return Some((value, true));
+    }
+    let words: Vec<&str> = text.split_whitespace().take(WORDS_MAX).collect();
+    (1..=words.len()).rev().find_map(|count| spoken(&words[..count].join(" "))).map(|value| (value, false))
+}
+
 /// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of the list),
 /// `word` and `from_word`. The first word of a variant is the one that is written; words after `|` are read too.
 ///

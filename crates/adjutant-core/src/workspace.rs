@@ -20,8 +20,10 @@ words!(Isolation { None = "none", Clone = "clone", Worktree = "worktree" });
 /// The state of a run's workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkspaceState {
-    /// It is created before the run's agent starts for the first time.
+    /// It is created before the run's agent starts for the first time. Its base is that of the dispatch.
     Planned,
+    /// An attempt is starting: the base is final, and the agent has not worked in it yet.
+    Starting,
     /// The agent works in it, or has worked in it.
     Ready,
     /// Its changes were merged.
@@ -30,7 +32,7 @@ pub enum WorkspaceState {
     Discarded,
 }
 
-words!(WorkspaceState { Planned = "planned", Ready = "ready", Merged = "merged", Discarded = "discarded" });
+words!(WorkspaceState { Planned = "planned", Starting = "starting", Ready = "ready", Merged = "merged", Discarded = "discarded" });
 
 /// The settings of the workspaces of a repository: what they contain in addition to the files of their base.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

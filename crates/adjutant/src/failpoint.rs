@@ -11,6 +11,15 @@
 //!
 //! `ADJ_FAILPOINT=held=<fifo>`: an undo that is recorded waits until the FIFO is opened for writing.
 //!
+//! `ADJ_FAILPOINT=window=<dir>`: programs of the user work while a file of theirs is replaced. At the moments `looked`, `exchanged`,
+//! `checked` and `swapping`, the files `<moment>.rename` and `<moment>.write` there replace the file, by a rename or in place,
+//! `<moment>.remove` removes it, and `<moment>.kill` kills this process, each once; so does `<name>.kill` at the failpoint of this name.
+//! While `no-exchange` exists, the file system cannot exchange names; while `unchecked` exists, files are replaced without a look. After the snapshot of an undo, `snapshot.rename` replaces the file that `snapshot.to` names.
+//!
+//! `ADJ_FAILPOINT=unchecked=on`: files of the user are replaced and removed without a look.
+//!
+//! `ADJ_FAILPOINT=unsynced=on`: merges and undos are not synced.
+//!
 //! `ADJ_FAILPOINT=certificate=<fifo>`: while the FIFO exists, the hub's certificate is not read until it is opened for writing.
 //!
 //! `ADJ_FAILPOINT=unfenced=on`: a hub that has lost its session continues to write to a store that it shares, without lock and epoch.
@@ -57,6 +66,8 @@ pub const NAMES: &[&str] = &[
     "guard.before_sweep",
     // The directory of the workspace exists, but is empty.
     "workspace.before_clone",
+    // The commit that a workspace is created from is recorded, its ref still names the one of the dispatch.
+    "base.after_choice",
     // The workspace is complete, but not yet renamed.
     "workspace.before_rename",
     // The workspace is renamed, the agent not yet started.
@@ -77,6 +88,12 @@ pub const NAMES: &[&str] = &[
     "snapshot.before_ref",
     // The first file is restored, the others are not.
     "undo.applying",
+    // A file of the user has the state that was seen, and is not replaced yet.
+    "replace.looked",
+    // It is exchanged with the new one, or renamed, and not looked at again.
+    "replace.exchanged",
+    // It was looked at again, and is neither removed nor put back.
+    "replace.checked",
     // The last fact is on disk, the hub has not received it.
     "supervisor.after_ended",
     // The merged commit is created, nothing is recorded.
@@ -85,11 +102,11 @@ pub const NAMES: &[&str] = &[
     "merge.after_journal",
     // The index of the user's repository is locked, no file is written yet.
     "merge.after_lock",
-    // The files are written, the index is not yet.
+    // The files are written, the branch not yet moved.
     "merge.after_files",
-    // The index is written, the branch not yet moved.
+    // The index is written, the end of the merge not yet recorded.
     "merge.after_index",
-    // The branch is moved, the end of the merge not yet recorded.
+    // The branch is moved, the index is not yet written.
     "merge.after_ref",
     // The end of the merge is recorded, not yet acknowledged.
     "merge.after_end",
@@ -261,6 +278,101 @@ pub fn is_unfenced() -> bool {
     false
 }
 
+/// Returns whether the checks before and after replacing a file of the user are switched off.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_unchecked() -> bool {
+    armed_failpoint().is_some_and(|(name, dir)| name == "unchecked" || (name == "window" && std::path::Path::new(dir).join("unchecked").exists()))
+}
+
+/// A release build always has the checks.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn is_unchecked() -> bool {
+    false
+}
+
+/// Returns whether merges and undos are not synced.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn is_unsynced() -> bool {
+    armed_failpoint().is_some_and(|(name, _)| name == "unsynced")
+}
+
+/// A release build always syncs.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn is_unsynced() -> bool {
+    false
+}
+
+/// Returns whether a file system that cannot exchange names is simulated.
+#[cfg(debug_assertions)]
+#[must_use]
+pub fn cannot_exchange() -> bool {
+    armed_failpoint().is_some_and(|(name, dir)| name == "window" && std::path::Path::new(dir).join("no-exchange").exists())
+}
+
+/// A release build asks the file system.
+#[cfg(not(debug_assertions))]
+#[must_use]
+pub fn cannot_exchange() -> bool {
+    false
+}
+
+/// Lets a program of the user work at a moment of replacing a file.
+#[cfg(debug_assertions)]
+pub fn window(moment: &str, dir: &std::os::fd::OwnedFd, name: &std::ffi::OsStr) {
+    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else { return };
+    let script = |kind: &str| Some(std::path::Path::new(scripts).join(format!("{moment}.{kind}"))).filter(|path| path.exists());
+    let worked = || -> std::io::Result<()> {
+        if let Some(path) = script("rename") {
+            rustix::fs::renameat(rustix::fs::CWD, &path, dir, name)?;
+        }
+        if let Some(path) = script("write") {
+            let (text, flags) = (std::fs::read(&path)?, rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::TRUNC);
+            let file = rustix::fs::openat(dir, name, flags, rustix::fs::Mode::empty())?;
+            rustix::io::write(&file, &text)?;
+            std::fs::remove_file(path)?;
+        }
+        if let Some(path) = script("remove") {
+            rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty())?;
+            std::fs::remove_file(path)?;
+        }
+        if let Some(path) = script("kill") {
+            std::fs::remove_file(path)?;
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+            loop {
+                std::thread::park();
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = worked() {
+        tracing::error!(%error, moment, "the program of a test failed");
+    }
+}
+
+/// Lets a program of the user replace the file that `<moment>.to` names.
+#[cfg(debug_assertions)]
+pub fn save(moment: &str) {
+    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else { return };
+    let from = std::path::Path::new(scripts).join(format!("{moment}.rename"));
+    if let Ok(to) = std::fs::read_to_string(std::path::Path::new(scripts).join(format!("{moment}.to")))
+        && let Err(error) = std::fs::rename(&from, to)
+    {
+        tracing::debug!(%error, moment, "the program of a test has saved already");
+    }
+}
+
+/// No program of a test works in a release build.
+#[cfg(not(debug_assertions))]
+pub fn save(_moment: &str) {}
+
+/// No program of a test works in a release build.
+#[cfg(not(debug_assertions))]
+pub fn window(_moment: &str, _dir: &std::os::fd::OwnedFd, _name: &std::ffi::OsStr) {}
+
 /// Waits where a test holds this work. Blocks.
 #[cfg(debug_assertions)]
 pub fn hold(name: &str) {
@@ -333,10 +445,11 @@ pub fn has_conformance_fixtures() -> bool {
 /// For the macro.
 #[cfg(debug_assertions)]
 pub fn reach(name: &str) {
-    if let Some((armed, file)) = armed_failpoint()
-        && armed == name
-        && std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok()
-    {
+    let Some((armed, file)) = armed_failpoint() else { return };
+    let is_first = || std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok();
+    // Only one process can remove it.
+    let is_scripted = || armed == "window" && std::fs::remove_file(std::path::Path::new(file).join(format!("{name}.kill"))).is_ok();
+    if (armed == name && is_first()) || is_scripted() {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).expect("a process may kill itself");
         loop {
             std::thread::park();

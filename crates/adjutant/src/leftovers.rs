@@ -143,6 +143,7 @@ pub fn collect(dir: &AttemptDir, run_id: &str, attempt: u32, facts_problem: Opti
         active_until_ms: (!was_seen).then(|| last_sign(dir)),
         refusal: None,
         is_too_old: false,
+        is_unwritable: false,
     })
 }
 

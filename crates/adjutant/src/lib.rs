@@ -38,6 +38,7 @@ pub mod tcp;
 pub mod text;
 pub mod tls;
 pub mod trace;
+pub mod user_files;
 pub mod versions;
 pub mod view;
 pub mod webhook;

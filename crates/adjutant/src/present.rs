@@ -165,8 +165,8 @@ pub fn resources_line(of: &ResourcesView) -> String {
         parts.push(format!("memory peak {}", size(of.memory_peak_bytes)));
     }
     parts.push(match of.cpu_ms / 1_000 {
-        seconds @ 60.. => format!("{} min {} s CPU time", seconds / 60, seconds % 60),
-        seconds => format!("{seconds}.{} s CPU time", of.cpu_ms % 1_000 / 100),
+        seconds @ 60.. => format!("{}m{}s CPU time", seconds / 60, seconds % 60),
+        seconds => format!("{seconds}.{}s CPU time", of.cpu_ms % 1_000 / 100),
     });
     if let Some(written) = of.written_bytes.filter(|written| *written > 0) {
         parts.push(format!("{} written", size(written)));
@@ -177,17 +177,31 @@ pub fn resources_line(of: &ResourcesView) -> String {
     parts.join(", ")
 }
 
-/// Formats a duration with its two largest units.
+/// Returns the items of a text that is only a list, in one line. `None`: it is not a list of several items.
+#[must_use]
+pub fn list_in_one_line(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let items: Option<Vec<&str>> = lines.iter().map(|line| line.strip_prefix("- ").or(line.strip_prefix("* ")).map(str::trim)).collect();
+    items.filter(|items| items.len() > 1).map(|items| items.join("; "))
+}
+
+/// Says that a run's snapshots do not have all files, in the words of all interfaces.
+#[must_use]
+pub fn not_kept(why: &str) -> String {
+    format!("not all files are kept, so adj undo cannot restore them: {why}")
+}
+
+/// Formats a duration with its two largest units, in the notation of options and ages.
 #[must_use]
 pub fn duration(ms: u64) -> String {
     let (s, min, h) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
     match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..10_000 => format!("{s}.{} s", ms % 1_000 / 100),
-        10_000..60_000 => format!("{s} s"),
-        60_000..3_600_000 => format!("{min} min {} s", s % 60),
-        3_600_000..172_800_000 => format!("{h} h {} min", min % 60),
-        _ => format!("{} d {} h", h / 24, h % 24),
+        0..1_000 => format!("{ms}ms"),
+        1_000..10_000 => format!("{s}.{}s", ms % 1_000 / 100),
+        10_000..60_000 => format!("{s}s"),
+        60_000..3_600_000 => format!("{min}m{}s", s % 60),
+        3_600_000..172_800_000 => format!("{h}h{}m", min % 60),
+        _ => format!("{}d{}h", h / 24, h % 24),
     }
 }
 
@@ -226,16 +240,22 @@ mod tests {
     #[test]
     fn durations_and_costs_are_short() {
         let durations: Vec<String> = [7, 1_250, 59_999, 61_000, 7_260_000, 180_000_000].into_iter().map(duration).collect();
-        assert_eq!(durations, ["7 ms", "1.2 s", "59 s", "1 min 1 s", "2 h 1 min", "2 d 2 h"]);
+        assert_eq!(durations, ["7ms", "1.2s", "59s", "1m1s", "2h1m", "2d2h"]);
         let costs = [cost(None, 2), cost(Some(0), 0), cost(Some(310_000), 0), cost(Some(1_250), 1)];
         assert_eq!(costs, ["unknown", "$0", "$0.31", "$0.001250 and 1 unknown"]);
     }
 
     #[test]
+    fn list_becomes_one_line() {
+        assert_eq!(list_in_one_line("- a: 1\n- b\n").as_deref(), Some("a: 1; b"));
+        assert_eq!((list_in_one_line("text\n- a\n- b"), list_in_one_line("- a"), list_in_one_line("")), (None, None, None));
+    }
+
+    #[test]
     fn tree_is_compared_with_one_agent_in_sequence() {
         let tree = TreeStatsView { runs: 3, elapsed_ms: 250_000, sequential_ms: 540_000, cost_micros: None, cost_unknown_runs: 3 };
-        assert_eq!(tree_line(&tree), "3 runs took 4 min 10 s (one agent in sequence: about 9 min 0 s), cost unknown");
-        assert_eq!(tree_line(&TreeStatsView { runs: 1, ..tree }), "took 4 min 10 s, cost unknown");
+        assert_eq!(tree_line(&tree), "3 runs took 4m10s (one agent in sequence: about 9m0s), cost unknown");
+        assert_eq!(tree_line(&TreeStatsView { runs: 1, ..tree }), "took 4m10s, cost unknown");
     }
 
     #[test]

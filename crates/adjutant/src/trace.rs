@@ -1,4 +1,4 @@
-//! Writes the processes' own log lines to stderr, which is a file for background processes.
+//! Writes the processes' own log lines to stderr, which is a file for background processes. Decides how often a failure that repeats is logged.
 
 use crate::config;
 use crate::files;
@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -30,6 +31,50 @@ pub fn start(default: &str) {
     }
     if let Some((wanted, error)) = problem {
         tracing::warn!(%error, "ADJ_LOG={wanted:?} is not a valid filter: the default applies");
+    }
+}
+
+/// How long a failure that repeats is not logged again.
+const LOGGED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// How many different failures are remembered. They can alternate, such as those of several hubs.
+const FAILURES_MAX: usize = 8;
+
+/// The failures of something that is tried again and again. Each is logged once, and then at most once a minute.
+#[derive(Debug, Default)]
+pub struct RepeatedFailures(Vec<RepeatedFailure>);
+
+#[derive(Debug)]
+struct RepeatedFailure {
+    text: String,
+    logged_at: Instant,
+    /// How often it has occurred since.
+    times: u32,
+}
+
+impl RepeatedFailures {
+    /// Counts a failure. Returns how often it has occurred since it was last logged, if it is to be logged now.
+    pub fn note(&mut self, text: &str, now: Instant) -> Option<u32> {
+        let Self(known) = self;
+        if let Some(failure) = known.iter_mut().find(|failure| failure.text == text) {
+            failure.times = failure.times.saturating_add(1);
+            if now.saturating_duration_since(failure.logged_at) < LOGGED_AGAIN_AFTER {
+                return None;
+            }
+            failure.logged_at = now;
+            return Some(std::mem::take(&mut failure.times));
+        }
+        if known.len() >= FAILURES_MAX
+            && let Some(oldest) = (0..known.len()).min_by_key(|at| known[*at].logged_at)
+        {
+            known.remove(oldest);
+        }
+        known.push(RepeatedFailure { text: text.to_owned(), logged_at: now, times: 0 });
+        Some(1)
+    }
+
+    /// Forgets the failures after a success. The next one is logged.
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -94,5 +139,38 @@ impl Write for Lines {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_failure_is_logged_once_a_minute_with_a_count() {
+        let (mut failures, start) = (RepeatedFailures::default(), Instant::now());
+        let mut logged = Vec::new();
+        for tenth in 0..1_300 {
+            let now = start + Duration::from_millis(100) * tenth;
+            logged.extend(failures.note("refused", now).map(|times| (tenth, times)));
+        }
+        assert_eq!(logged, [(0, 1), (600, 600), (1_200, 600)]);
+    }
+
+    #[test]
+    fn failure_is_logged_when_it_changes_and_after_a_success() {
+        let (mut failures, now) = (RepeatedFailures::default(), Instant::now());
+        assert_eq!(["one", "two", "one", "two"].map(|text| failures.note(text, now)), [Some(1), Some(1), None, None]);
+        failures.clear();
+        assert_eq!(failures.note("one", now), Some(1));
+    }
+
+    #[test]
+    fn many_different_failures_are_forgotten() {
+        let (mut failures, now) = (RepeatedFailures::default(), Instant::now());
+        for number in 0..1_000 {
+            assert_eq!(failures.note(&number.to_string(), now + Duration::from_millis(number)), Some(1));
+        }
+        assert_eq!(failures.0.len(), FAILURES_MAX);
     }
 }

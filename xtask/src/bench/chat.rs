@@ -54,7 +54,7 @@ pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Sam
     let run: RunView = client.call(&order).await?;
     let mut given = BTreeMap::new();
     while given.len() < bench.scale.answers as usize {
-        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, wait_ms: 10_000 };
+        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms: 10_000 };
         let found = client.call(&wait).await?;
         let Some(request) = found.needs.iter().find(|request| !given.contains_key(&request.message_id)) else {
             if found.working.is_empty() {

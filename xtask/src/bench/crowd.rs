@@ -42,7 +42,7 @@ pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'stati
 
 /// Counts the unfinished runs with a property.
 pub async fn count_runs(client: &Client, holds: fn(&RunView) -> bool) -> Result<usize> {
-    let runs = client.call(&ListRuns { all: false, limit: Some(10_000) }).await?.runs;
+    let runs = client.call(&ListRuns { all: false, limit: Some(10_000), before: None }).await?.runs;
     Ok(runs.iter().filter(|run| holds(run)).count())
 }
 

@@ -15,8 +15,14 @@ const RUNNERS: usize = 50;
 const DISPATCHERS: usize = 32;
 /// How long a runner waits for an order before it checks whether all have arrived.
 const WAIT_MS: u64 = 5_000;
+/// Least rate of claims, as a share of what the server does for a queue without anything else.
+const SHARE_MIN: f64 = 0.25;
+/// Number of rows that are taken to measure that.
+const FLOOR_ROWS: usize = 10_000;
+/// The pool of [`CONFIG`].
+pub const POOL: &str = "fleet";
 const LIMIT: Duration = Duration::from_secs(300);
-const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[pools.fleet]\nrunners = true\nslots = 10000\n";
+pub const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[pools.fleet]\nrunners = true\nslots = 10000\n";
 
 /// Measures how many queued runs a second arrive at runners that this program plays: it makes their calls, and starts nothing.
 pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
@@ -50,14 +56,20 @@ pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
     let rate = queued as f64 / seconds;
     let mut row = Row::number(&format!("{queued} queued runs claimed by {RUNNERS} runners"), rate, "/s", 1_000.0, false);
     row.floor = format!("{} each commit", super::ms(bench.commit_ms()));
-    Ok(vec![row])
+    let mut rows = vec![row];
+    if let Some(floor) = bench.skip_locked_per_s(RUNNERS, FLOOR_ROWS) {
+        let mut row = Row::number(&format!("  as a share of SKIP LOCKED with {RUNNERS} clients"), rate / floor, "", SHARE_MIN, false);
+        row.floor = format!("{floor:.0}/s");
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// Takes its share of the orders. Returns when it began and ended, and what it received.
 fn play(url: &str, token: &str, number: usize, share: usize, begin: &Barrier) -> Result<(Instant, Instant, Vec<String>)> {
     let mut hub = Connection::open(url, token)?;
     let home_id = format!("{number:032x}");
-    let join = JoinRunner { home_id: home_id.clone(), pools: vec!["fleet".to_owned()], slots: u64::try_from(share)?, ..JoinRunner::default() };
+    let join = JoinRunner { home_id: home_id.clone(), pools: vec![POOL.to_owned()], slots: u64::try_from(share)?, ..JoinRunner::default() };
     let joined: RunnerJoined = serde_json::from_slice(&hub.post("/runner/join", "", &serde_json::to_value(&join)?)?)?;
     let headers = format!("{RUNNER_SESSION}: {}\r\n{RUNNER_HOME}: {home_id}\r\n", joined.session);
     begin.wait();
@@ -83,7 +95,7 @@ pub async fn fill(lab: &Arc<Lab>, count: usize) -> Result<()> {
         dispatchers.spawn(async move {
             let client = lab.client();
             let mut order = lab.order("echo", "say done".to_owned());
-            order.pool = Some("fleet".to_owned());
+            order.pool = Some(POOL.to_owned());
             for _ in (first..count).step_by(DISPATCHERS) {
                 client.call(&order).await.map_err(|error| error.to_string())?;
             }

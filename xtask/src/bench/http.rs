@@ -1,13 +1,18 @@
 //! Calls over HTTP, compared with the same calls on the hub's socket.
 
 use super::{Bench, in_lab};
-use crate::lab::Result;
+use crate::lab::{Result, cpu_time};
 use crate::stats::{Row, Samples, short};
 use adjutant::view::GetRun;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Number of connections whose CPU time is measured.
+const CONNECTIONS: u32 = 300;
+/// The hub's CPU time for another connection of a program on this machine, without its call.
+const CONNECTION_MAX_MS: f64 = 1.0;
 
 pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let calls = bench.scale.answers as usize;
@@ -41,14 +46,29 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
             tools.push(start.elapsed());
         }
         let over = (tools.p50() - socket.p50()).max(0.0);
+        let hub = lab.hub().await?.pid;
+        let body = json!({"run": run});
+        let kept = cpu_of(hub, || http.post("/api/v1/run", "", &body).map(drop))?;
+        let new = cpu_of(hub, || Connection::open(&url, token.trim())?.post("/api/v1/run", "", &body).map(drop))?;
+        let each = new.saturating_sub(kept).as_secs_f64() * 1e3 / f64::from(CONNECTIONS);
         Ok(vec![
             Row::plain("HTTP: the same call on the socket", shown(socket.p50()), shown(socket.p99())),
             Row::plain("HTTP: call of the API", shown(times.p50()), shown(times.p99())),
             Row::plain("HTTP: call of an MCP tool", shown(tools.p50()), shown(tools.p99())),
             Row::number("HTTP: MCP tool above the call on the socket", over, "ms", 0.3, true),
+            Row::number("HTTP: CPU time of the hub for another connection of a program on this machine", each, "ms", CONNECTION_MAX_MS, true),
         ])
     })
     .await
+}
+
+/// Returns the CPU time of the hub for as many calls as connections are measured.
+fn cpu_of(hub: u32, mut call: impl FnMut() -> Result<()>) -> Result<Duration> {
+    let before = cpu_time(hub)?;
+    for _ in 0..CONNECTIONS {
+        call()?;
+    }
+    Ok(cpu_time(hub)?.saturating_sub(before))
 }
 
 fn shown(ms: f64) -> String {

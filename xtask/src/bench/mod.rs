@@ -13,8 +13,10 @@ mod hosts;
 mod http;
 mod live;
 mod load;
+mod losses;
 mod notes;
 mod pools;
+mod queued;
 mod signals;
 mod size;
 mod snapshots;
@@ -55,6 +57,8 @@ pub struct Scale {
     /// Numbers of queued runs, and number of races for a last slot.
     pub queued: &'static [usize],
     pub slot_races: usize,
+    /// Number of queued runs in a long queue.
+    pub queued_shown: usize,
     /// Number of queued runs that runners claim.
     pub queued_for_runners: usize,
     /// Number of workers that wait on runners.
@@ -85,6 +89,7 @@ const FULL: Scale = Scale {
     searches: 100,
     queued: &[10, 10_000],
     slot_races: 10_000,
+    queued_shown: 100_000,
     queued_for_runners: 10_000,
     waiting_workers: 10_000,
     failovers: 20,
@@ -109,6 +114,7 @@ const QUICK: Scale = Scale {
     searches: 30,
     queued: &[10, 10_000],
     slot_races: 300,
+    queued_shown: 10_000,
     queued_for_runners: 1_000,
     waiting_workers: 400,
     failovers: 3,
@@ -136,7 +142,8 @@ pub struct Postgres {
 }
 
 /// The measurements that have targets for a store on PostgreSQL.
-const ON_POSTGRES: [&str; 6] = ["ask", "pairs", "fleet: claims", "fleet: answer across hosts", "fleet: waiting workers", "fleet: failover"];
+const ON_POSTGRES: [&str; 8] =
+    ["ask", "pairs", "queue: replies", "fleet: claims", "fleet: losses", "fleet: answer across hosts", "fleet: waiting workers", "fleet: failover"];
 /// Those that need one.
 const ONLY_ON_POSTGRES: [&str; 1] = ["fleet: failover"];
 
@@ -161,6 +168,11 @@ impl Bench {
     /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit on PostgreSQL.
     fn commit_ms(&self) -> f64 {
         self.postgres.as_ref().map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
+    }
+
+    /// Measures how many rows a second clients take from a queue on the server. `None`: the store is not on one.
+    fn skip_locked_per_s(&self, clients: usize, count: usize) -> Option<f64> {
+        self.postgres.as_ref().map(|postgres| postgres.server.skip_locked_per_s(clients, count))
     }
 
     /// Returns whether the kind of store in use is measured.
@@ -248,7 +260,9 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
     measure!("pairs", load::pairs(&bench));
     measure!("pools: claim", pools::claim(&bench));
     measure!("pools: races", pools::races(&bench));
+    measure!("queue: replies", queued::replies(&bench));
     measure!("fleet: claims", fleet::claims(&bench));
+    measure!("fleet: losses", losses::measure(&bench));
     measure!("fleet: answer across hosts", hosts::answer(&bench));
     measure!("fleet: waiting workers", waiting::measure(&bench));
     measure!("fleet: failover", failover::measure(&bench));

@@ -22,7 +22,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
         let run: RunView = client.call(&lab.order("bench", Task::PrintBlocks { count, out: out.clone() }.prompt()?)).await?;
         let mut seen: BTreeMap<String, u64> = BTreeMap::new();
         while seen.len() < count as usize {
-            let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, wait_ms: 10_000 };
+            let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms: 10_000 };
             let found = client.call(&wait).await?;
             let at_ns = monotonic_ns();
             if found.needs.is_empty() && found.working.is_empty() {
@@ -84,7 +84,7 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
         let mut times = Samples::default();
         for number in 0..bench.scale.starts {
             let run = lab.dispatch(&client, "echo", &format!("say here\nhang\nresume-here\njournal {} {number}", journal.display())).await?;
-            let ended = |until| Wait { runs: vec![run.run_id.clone()], until, after: None, wait_ms: 20_000 };
+            let ended = |until| Wait { runs: vec![run.run_id.clone()], until, after: None, new_reports: false, wait_ms: 20_000 };
             super::size::wait_for_log(&lab, &run.log_path).await?;
             client.call(&Pause { run: run.run_id.clone() }).await?;
             client.call(&ended(WaitUntil::All)).await?;

@@ -96,7 +96,7 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let start = Instant::now();
         let run = lab.dispatch(&client, "echo", &format!("flood {}", bench.scale.flood_bytes)).await?;
-        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 120_000 };
+        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms: 120_000 };
         let waiting = client.call(&wait);
         tokio::pin!(waiting);
         let mut others = Samples::default();

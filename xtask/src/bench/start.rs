@@ -87,7 +87,7 @@ pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
 async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch) -> Result<u64> {
     let start_ns = monotonic_ns();
     let run = client.call(order).await?;
-    let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, wait_ms: 20_000 };
+    let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms: 20_000 };
     let ended = client.call(&wait).await?;
     if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
         return Err(format!("{}: {:?}", run.name, ended.ended).into());

@@ -98,7 +98,7 @@ struct Worker {
 impl Runner {
     async fn join(url: &str, token: &RunnerToken, number: usize, slots: usize) -> Result<Self> {
         let fingerprint = Fingerprint::parse(&token.fingerprint)?;
-        let hub = Connections::shared(url.parse()?, Trust::Fingerprint(fingerprint));
+        let hub = Connections::shared(url.parse()?, Trust::Fingerprints(vec![fingerprint]));
         let mut runner = Self { hub, bearer: format!("Bearer {}", token.token), home_id: format!("{number:032x}"), session: String::new() };
         let join =
             JoinRunner { home_id: runner.home_id.clone(), pools: vec!["fleet".to_owned()], slots: u64::try_from(slots)?, ..JoinRunner::default() };
@@ -146,7 +146,7 @@ impl Worker {
 
     /// Reads the orders, as a supervisor does. Returns their version once it is another one.
     async fn orders(&self, known: i64) -> Result<i64> {
-        Ok(self.relay::<Orders>("/link/orders", &GetOrders { known, wait_ms: WAIT_MS }).await?.version)
+        Ok(self.relay::<Orders>("/link/orders", &GetOrders { known, wait_ms: WAIT_MS, standing: None }).await?.version)
     }
 
     async fn follow_orders(&self, mut known: i64) -> Result<Infallible> {

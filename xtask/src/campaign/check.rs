@@ -63,7 +63,7 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
         }
         stored.insert(one.run.clone(), view);
     }
-    let runs = client.call(&ListRuns { all: true, limit: Some(1) }).await?;
+    let runs = client.call(&ListRuns { all: true, limit: Some(1), before: None }).await?;
     let listed = runs.runs.len() as u64 + runs.more;
     if listed != stored.len() as u64 {
         problems.push(format!("{listed} runs are stored, {} were acknowledged or delegated", stored.len()));

@@ -31,11 +31,13 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, m
             continue;
         }
         if let (SERVER, Some(server)) = (kind, &mut server) {
+            lock(ledger).hub_killed = Some(Instant::now());
             tokio::task::block_in_place(|| {
                 server.kill();
                 server.resume();
             });
             done[SERVER] += 1;
+            lock(ledger).hub_killed = Some(Instant::now());
             continue;
         }
         let victim = if kind == HUB { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
@@ -51,6 +53,9 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, m
         }
         if kill_process(pid, Signal::KILL).is_ok() {
             done[kind] += 1;
+            if kind == HUB {
+                lock(ledger).hub_killed = Some(Instant::now());
+            }
         }
     }
     if done.iter().zip(wanted).any(|(done, wanted)| *done < wanted) {

@@ -10,7 +10,7 @@ use adjutant_core::{EventKind, RunStateKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Timeout for a run. A run that has not ended by then counts as hanging.
+/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns whether only the driver can continue the run.
@@ -41,8 +41,9 @@ async fn drive(lab: &Lab, ledger: &Shared, journal: &Path, key: &str, plan: Plan
         if is_over(&view) && children_over {
             return Ok(());
         }
-        if start.elapsed() > RUN_LIMIT {
-            return Err(format!("{run} is still {} ({:?}) after {RUN_LIMIT:?}", view.state, view.reason));
+        if lock(ledger).undisturbed(start) > RUN_LIMIT {
+            let log = lab.end_of_hub_log();
+            return Err(format!("{run} is still {} ({:?}) after {RUN_LIMIT:?}. The end of the hub's log:\n{log}", view.state, view.reason));
         }
         if plan.kind == Kind::Cancel && start.elapsed() > cancel_after && !lock(ledger).cancelled.contains(&run) {
             cancel(lab, &client, ledger, &run).await?;
@@ -137,7 +138,7 @@ pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
             if record_children(lab, &client, ledger, &view).await? {
                 break;
             }
-            if start.elapsed() > RUN_LIMIT {
+            if lock(ledger).undisturbed(start) > RUN_LIMIT {
                 return Err(format!("a child run of {run} has not ended after {RUN_LIMIT:?}"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

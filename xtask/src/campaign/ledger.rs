@@ -4,6 +4,7 @@ use super::plan::{Decisions, Plan};
 use adjutant::view::Dispatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// An acknowledged dispatch.
 #[derive(Debug, Clone)]
@@ -40,10 +41,17 @@ pub struct Ledger {
     /// Runs that may have lost a process to a kill.
     pub supervisor_killed: BTreeSet<String>,
     pub guard_killed: BTreeSet<String>,
+    /// When a hub or the server of the store was last killed.
+    pub hub_killed: Option<Instant>,
     pub problems: Vec<String>,
 }
 
 impl Ledger {
+    /// Returns how long a run that began at this time has had a hub. On a loaded host, hubs that are killed one after the other start nothing.
+    pub fn undisturbed(&self, start: Instant) -> Duration {
+        self.hub_killed.map_or(start, |killed| killed.max(start)).elapsed()
+    }
+
     /// Returns the decisions for a run, once its dispatch is acknowledged.
     pub fn decisions(&self, run: &str) -> Option<Decisions> {
         self.dispatched.values().find(|one| one.run == run).map(|one| one.plan.decisions)

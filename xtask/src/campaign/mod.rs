@@ -198,7 +198,7 @@ fn is_of_peers(failpoint: &str) -> bool {
 
 /// Returns whether a failpoint is reached only by runs that change files.
 fn is_of_workspaces(failpoint: &str) -> bool {
-    ["workspace.", "snapshot.", "merge.", "discard.", "undo."].iter().any(|beginning| failpoint.starts_with(beginning))
+    ["workspace.", "base.", "snapshot.", "merge.", "discard.", "undo.", "replace."].iter().any(|beginning| failpoint.starts_with(beginning))
 }
 
 async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<String>> {

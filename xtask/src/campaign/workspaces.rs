@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Timeout for a run. A run that has not ended by then counts as hanging.
+/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// The user's uncommitted changes. No run changes them.
 const MINE: (&str, &str) = ("mine.txt", "changed by the user\n");
@@ -62,7 +62,7 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
             break;
         }
         let wanted = uses[(number + lane) % uses.len()];
-        let one = One { lab, repository: &repository, name: format!("{}-{lane}-{number}", wanted.word()), wanted };
+        let one = One { lab, ledger, repository: &repository, name: format!("{}-{lane}-{number}", wanted.word()), wanted };
         if let Err(problem) = one.run(&mut random) {
             lock(ledger).problems.push(format!("{}: {problem}", one.name));
             // The lane ends, because the failed run may have left changes in the repository.
@@ -77,6 +77,7 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
 /// A run, and the actions on its work.
 struct One<'a> {
     lab: &'a Lab,
+    ledger: &'a Shared,
     repository: &'a Repository,
     name: String,
     wanted: Use,
@@ -126,8 +127,9 @@ impl One<'_> {
                 Some("stopped") => drop(self.lab.output(&["cancel", &self.name])?),
                 _ => drop(self.lab.output(&["wait", &self.name, "--timeout", "5s"])?),
             }
-            if start.elapsed() > RUN_LIMIT {
-                return Err(format!("still {} after {RUN_LIMIT:?}", view["state"]).into());
+            if lock(self.ledger).undisturbed(start) > RUN_LIMIT {
+                let log = self.lab.end_of_hub_log();
+                return Err(format!("still {} after {RUN_LIMIT:?}. The end of the hub's log:\n{log}", view["state"]).into());
             }
         }
     }
@@ -217,7 +219,7 @@ impl One<'_> {
     }
 
     fn discard(&self, view: &Value, kept: &[String]) -> Result<()> {
-        if view["workspace"]["state"] == "planned" {
+        if ["planned", "starting"].map(Value::from).contains(&view["workspace"]["state"]) {
             // The run was lost before its workspace was created.
             return if kept.is_empty() { self.repository.check() } else { Err("it has files but no workspace".into()) };
         }
@@ -287,7 +289,7 @@ impl One<'_> {
                 return Ok(String::from_utf8_lossy(&stdout).into_owned());
             }
             // Exit code 6: the hub was killed while it started.
-            if status.code() != Some(6) || start.elapsed() > RUN_LIMIT {
+            if status.code() != Some(6) || lock(self.ledger).undisturbed(start) > RUN_LIMIT {
                 let args = args.iter().filter(|arg| !arg.contains('\n')).collect::<Vec<_>>();
                 return Err(format!("adj {args:?}: {status}: {}", String::from_utf8_lossy(&stderr)).into());
             }

@@ -13,7 +13,7 @@ const HEAD: &str = "# Clients
 [Agent Skills](https://agentskills.io) it also adds a skill, which tells their models when to delegate and when not.
 
 ```sh not-run: asks on a terminal
-adj install                   # show the changes for the clients found here, and ask once
+adj install                   # name the files of the clients found here, and ask once (d: show the changes)
 adj install codex goose       # connect these clients
 adj install --dry-run         # only show the changes
 adj install --project         # connect the clients in this directory only, with their files for a project
@@ -23,13 +23,17 @@ adj install --print zed       # print the entry, to add it by hand (--skill only
 ```
 
 - Comments and formatting of a file stay. The file as it was is kept beside it (`FILE.adj-backup`). If the file was not changed in between, `--undo`
-  restores exactly this copy; otherwise it removes only the entry, and the backup stays.
+  restores exactly this copy; otherwise it removes only the entry, and the backup stays. An entry that was there before, or that has other fields than
+  `adj install` writes, is yours: `--undo` keeps it, and says so.
 - A file is replaced by a rename, and keeps its mode and group. A link is kept, and the file that it names is changed. A file that does not parse, is
   read-only or belongs to another user is not changed.
 - An existing entry that starts `adj mcp` is kept, under its name: its program is updated if it is another file, and missing fields are added. Fields that
   you have set stay.
 - The entry names `adj`, or the absolute path of the program if `PATH` finds another one or none. Desktop apps, which do not see the `PATH` of your shell,
   always get the path.
+- If the client does not start the entry's server (`enabled` is false, `disabled` is true, `mcp.excluded` names it), `adj install` and `adj doctor` say what to change.
+- Codex gets the setting `default_tools_approval_mode` with the value `approve`: it asks its user before a tool that can remove something (`merge_changes`), and `codex exec`, which has nobody
+  to ask, refuses such a call. To be asked in a terminal, set `tools.merge_changes.approval_mode` to `prompt` in the entry.
 - The limit for a tool call is raised where the client has one, so that one call can wait for a long time.
 - The skill is a file of its own; no file of yours with instructions (`AGENTS.md`, `CLAUDE.md`, `GEMINI.md`) is changed. Its last line has a checksum: a copy
   that you have edited, or that is a link, is neither replaced nor removed. Two clients with the same directory share the skill; it stays until both are disconnected.

@@ -1,5 +1,6 @@
 //! Causes faults, one after another or two at a time.
 
+use super::administrator;
 use super::ledger::{Shared, lock};
 use super::plan::{Fault, Kind, Machine, Plan, Step};
 use super::service::Service;
@@ -160,12 +161,23 @@ async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option
             block_in_place(|| site.restart_server())?;
             1
         }
+        Kind::ReplicaPromoted => {
+            block_in_place(|| site.promote_replica());
+            1
+        }
+        kind if kind.is_of_administrator() => {
+            let ongoing = block_in_place(|| administrator::begin(site, fault))?;
+            hold(site, fault, during).await?;
+            block_in_place(|| administrator::end(site, fault, ongoing))?;
+            1
+        }
         Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault, during).await?,
         Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault, during).await?,
         Kind::ClockSet => {
             site.clocks[machine].set(fault.shift_s)?;
             1
         }
+        _ => return Err(format!("there is no way to cause: {}", fault.kind.name()).into()),
     })
 }
 

@@ -5,6 +5,7 @@
 //!
 //! With `--unfenced`, a former leader continues to write, and the campaign must find it.
 
+mod administrator;
 mod calls;
 mod check;
 mod clock;

@@ -28,6 +28,15 @@ pub enum Kind {
     ServerKilled,
     ServerStopped,
     ServerRestarted,
+    ServerReadOnly,
+    ReplicaPromoted,
+    CommitsHang,
+    TimeoutsSet,
+    ConnectionsRefused,
+    SessionsTerminated,
+    StatementsCancelled,
+    TableLocked,
+    TablesRewritten,
     Cut,
     CutOneWay,
     CutFromOne,
@@ -36,7 +45,7 @@ pub enum Kind {
     ClockSet,
 }
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 26] = [
     Kind::HubKilled,
     Kind::LeaderKilled,
     Kind::LeaderStopped,
@@ -48,6 +57,15 @@ const KINDS: [Kind; 17] = [
     Kind::ServerKilled,
     Kind::ServerStopped,
     Kind::ServerRestarted,
+    Kind::ServerReadOnly,
+    Kind::ReplicaPromoted,
+    Kind::CommitsHang,
+    Kind::TimeoutsSet,
+    Kind::ConnectionsRefused,
+    Kind::SessionsTerminated,
+    Kind::StatementsCancelled,
+    Kind::TableLocked,
+    Kind::TablesRewritten,
     Kind::Cut,
     Kind::CutOneWay,
     Kind::CutFromOne,
@@ -70,6 +88,15 @@ impl Kind {
             Self::ServerKilled => "PostgreSQL killed",
             Self::ServerStopped => "PostgreSQL stopped for a while",
             Self::ServerRestarted => "PostgreSQL restarted",
+            Self::ServerReadOnly => "PostgreSQL read-only for a while",
+            Self::ReplicaPromoted => "PostgreSQL killed and a synchronous replica promoted",
+            Self::CommitsHang => "commits wait for a missing standby for a while",
+            Self::TimeoutsSet => "timeouts set for the role for a while",
+            Self::ConnectionsRefused => "connections to the database refused for a while",
+            Self::SessionsTerminated => "sessions terminated again and again",
+            Self::StatementsCancelled => "statements cancelled again and again",
+            Self::TableLocked => "tables locked for a while",
+            Self::TablesRewritten => "all tables rewritten (VACUUM FULL)",
             Self::Cut => "machine cut off",
             Self::CutOneWay => "machine cut off one way",
             Self::CutFromOne => "two machines cut off from each other",
@@ -82,14 +109,34 @@ impl Kind {
     /// Returns whether a fault of this kind lasts for a while.
     pub fn lasts(self) -> bool {
         let is_stop = matches!(self, Self::LeaderStopped | Self::RunnerStopped | Self::RunnersMachineStopped | Self::ServerStopped);
-        is_stop || self.target() == "packets"
+        is_stop || self.target() == "packets" || self.is_of_administrator()
+    }
+
+    /// Returns whether an administrator of PostgreSQL causes it, with statements.
+    pub fn is_of_administrator(self) -> bool {
+        use Kind::{
+            CommitsHang, ConnectionsRefused, ServerReadOnly, SessionsTerminated, StatementsCancelled, TableLocked, TablesRewritten, TimeoutsSet,
+        };
+        matches!(
+            self,
+            ServerReadOnly
+                | CommitsHang
+                | TimeoutsSet
+                | ConnectionsRefused
+                | SessionsTerminated
+                | StatementsCancelled
+                | TableLocked
+                | TablesRewritten
+        )
     }
 
     /// Returns whether a fault of this kind can come in the middle of another one.
     fn can_come_during(self, other: Self) -> bool {
         let are_packets = |kind: Self| kind.target() == "packets";
         // Which may be stopped, or cannot reach the server.
-        let waits_for_end = matches!(self, Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted);
+        let waits_for_end = matches!(self, Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted);
+        // What an administrator has begun needs the server for its end, too.
+        let waits_for_end = waits_for_end || self.is_of_administrator() || other.is_of_administrator() && self == Self::ServerStopped;
         other.lasts() && !(are_packets(self) && are_packets(other)) && !waits_for_end
     }
 
@@ -98,7 +145,8 @@ impl Kind {
         match self {
             Self::Cut | Self::CutOneWay | Self::CutFromOne | Self::Slow | Self::Lossy => "packets",
             Self::ClockSet => "clock",
-            Self::ServerKilled | Self::ServerRestarted => "server",
+            Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted => "server",
+            kind if kind.is_of_administrator() => "server",
             _ => "processes",
         }
     }

@@ -18,7 +18,7 @@ pub const EACH: usize = 3;
 pub const FIRST_RUNNER: usize = EACH;
 pub const SERVER: usize = 2 * EACH;
 pub const MACHINES: usize = SERVER + 1;
-const DATABASE: &str = "fleet";
+pub const DATABASE: &str = "fleet";
 const PORT: u16 = 7317;
 /// The lease of attempts, shorter than the longest stop of a runner.
 pub const LEASE_S: u64 = 6;
@@ -173,6 +173,11 @@ impl Site {
         wait_for_end(pid)?;
         self.start_server();
         Ok(())
+    }
+
+    /// Puts a synchronous replica in the place of PostgreSQL, which is killed.
+    pub fn promote_replica(&mut self) {
+        self.network.machines[SERVER].inside(|| self.server.promote_replica());
     }
 
     /// Starts what is dead.

@@ -99,6 +99,13 @@ impl Account {
     }
 }
 
+/// Decides whether a request may begin that may use `wanted`, beside others that have reserved a part of what is left. One request may always begin while
+/// anything is left, so a budget is exceeded by at most one request, and by what requests use beyond their reservations.
+#[must_use]
+pub fn fits_beside(left: i64, reserved: u64, wanted: u64) -> bool {
+    left > 0 && (reserved == 0 || i64::try_from(reserved.saturating_add(wanted)).is_ok_and(|all| all <= left))
+}
+
 /// Checks that each account on which a run draws has something left, so that a request may begin.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ mod tests;
 mod text;
 mod usage;
 
-pub use account::{Account, TooLittleLeft, check_left};
+pub use account::{Account, TooLittleLeft, check_left, fits_beside};
 pub use usage::{Price, STATED_COST_MICROS_MAX, STATED_TOKENS_MAX, Tokens, UNSTATED_TOKENS, micros_of};
 
 use crate::words;

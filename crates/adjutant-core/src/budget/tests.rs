@@ -239,3 +239,19 @@ fn price_is_rounded_up() {
     assert_eq!(price.cost_micros(&Tokens { input: 1_000_000, ..Tokens::default() }), 3_000_000);
     assert_eq!(price.cost_micros(&Tokens { cached: 1, ..Tokens::default() }), 1);
 }
+
+#[test]
+fn request_begins_only_while_something_is_left() {
+    for (left, reserved, wanted, fits) in [
+        (10, 0, 5, true),
+        (10, 0, 50, true),
+        (10, 5, 5, true),
+        (10, 6, 5, false),
+        (1, 0, 5, true),
+        (0, 0, 0, false),
+        (-3, 0, 1, false),
+        (0, 5, 0, false),
+    ] {
+        assert_eq!(fits_beside(left, reserved, wanted), fits, "{left} {reserved} {wanted}");
+    }
+}

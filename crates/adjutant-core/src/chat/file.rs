@@ -1,7 +1,9 @@
 //! Validates a file with a chat. A file is checked completely, by the rules for posted messages, before any of it is
 //! imported.
 
-use super::{EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX, Participant, checked_message, checked_title};
+use super::{
+    EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX, Participant, checked_message, checked_title, follows,
+};
 use crate::Denied;
 use std::collections::HashSet;
 
@@ -135,7 +137,7 @@ impl FileCheck {
                 denied => denied,
             })
         };
-        if *seq != self.last_seq + 1 {
+        if !follows(self.last_seq, *seq) {
             return Err(wrong(&format!("{} is the next number", self.last_seq + 1)));
         }
         if EntryKind::from_word(kind).is_none() {
@@ -178,6 +180,7 @@ impl FileCheck {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SEQ_MAX;
     use super::*;
 
     fn entry(seq: i64) -> FileEntry<'static> {
@@ -200,7 +203,9 @@ mod tests {
     fn entry_that_could_not_be_posted_is_refused() {
         let long = "x".repeat(MESSAGE_BYTES_MAX + 1);
         let wrong = [
+            FileEntry { seq: 0, ..entry(1) },
             FileEntry { seq: 2, ..entry(1) },
+            FileEntry { seq: SEQ_MAX + 1, ..entry(1) },
             FileEntry { kind: "order", ..entry(1) },
             FileEntry { author: "nobody at all", ..entry(1) },
             FileEntry { text: "", ..entry(1) },
@@ -218,6 +223,8 @@ mod tests {
         assert_eq!(check.entry(&FileEntry { key: Some("k"), ..entry(1) }), Ok(()));
         assert!(check.entry(&FileEntry { key: Some("k"), ..entry(2) }).is_err(), "a key belongs to one entry");
         assert_eq!(check.entry(&FileEntry { reply_to: Some(1), ..entry(2) }), Ok(()));
+        assert!(check.entry(&entry(2)).is_err(), "numbers increase");
+        assert_eq!(check.entry(&entry(10_001)), Ok(()));
     }
 
     #[test]

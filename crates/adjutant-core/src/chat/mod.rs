@@ -40,6 +40,15 @@ pub const LEDGER_KEY_PREFIX: &str = "ledger/";
 pub const REMOVED_ANNOUNCEMENT: &str = "{}";
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
+/// Largest number of an entry that comes from elsewhere: every JSON parser keeps it exact, and numbers can go on above it.
+const SEQ_MAX: i64 = 1 << 53;
+
+/// Returns whether an entry from elsewhere can follow another one: with the next number, or with a much higher one if its hub has left numbers
+/// out because its database was set back (see [`crate::confirmed`]).
+#[must_use]
+pub fn follows(last: i64, seq: i64) -> bool {
+    seq <= SEQ_MAX && (seq == last + 1 || seq > last && seq - last >= crate::confirmed::GAP_MIN)
+}
 /// Longest instructions to the agents of a chat, in bytes.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of participants that can be named when a chat is started.

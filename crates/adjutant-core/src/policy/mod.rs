@@ -5,17 +5,28 @@
 //! to deny or to ask, it is enough that the operation may be covered. Everything else is asked.
 
 mod command;
+mod command_words;
+mod directory;
 mod grant;
 mod host;
+mod mismatch;
 mod operation;
 mod path;
+mod programs;
+mod watch;
 mod wildcard;
 
-pub use command::{CommandPattern, directory_changes, simple_command};
+pub use command::CommandPattern;
+use command::Occurrence;
+pub use command_words::simple_command;
+pub use directory::directory_changes;
 pub use grant::{GrantNo, GrantState, GrantTerms, use_grant};
 pub use host::HostPattern;
+use mismatch::Compared;
+pub use mismatch::{Mismatch, PassedPolicy, passed_policies};
 pub use operation::{Operation, OperationPart, REQUEST_APPROVAL, StatedPath, approval_parts, parts_line};
 pub use path::{PathPattern, absolute};
+pub use watch::{FilePolicies, Observation, deciding_with_change, observe};
 pub use wildcard::Wildcard;
 
 use crate::limits::NAME_BYTES_MAX;
@@ -120,21 +131,34 @@ impl ApprovalQuery<'_> {
 }
 
 /// Returns the policy that decides about a request, if any: the first that denies, else the first that asks, else the
-/// first that allows.
+/// first that allows. A request that a policy may deny, which is not certain, is asked.
 #[must_use]
 pub fn deciding<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, asked: &ApprovalQuery<'_>) -> Option<&'a Policy> {
-    [PolicyDecision::Deny, PolicyDecision::Ask, PolicyDecision::Allow]
-        .into_iter()
-        .find_map(|decision| policies.clone().find(|policy| policy.decision == decision && policy.covers(asked)))
+    let first = |decision| policies.clone().find(|policy| policy.decision == decision && policy.covers(asked));
+    let is_perhaps_denied =
+        || policies.clone().any(|policy| policy.decision == PolicyDecision::Deny && policy.conditions.may_hold(asked) == Occurrence::Possible);
+    let restricts = first(PolicyDecision::Deny).or_else(|| first(PolicyDecision::Ask));
+    restricts.or_else(|| if is_perhaps_denied() { None } else { first(PolicyDecision::Allow) })
 }
 
 impl Policy {
     /// Returns whether the policy decides about a request.
     #[must_use]
     pub fn covers(&self, asked: &ApprovalQuery<'_>) -> bool {
+        self.mismatch(asked).is_none()
+    }
+
+    /// Returns why the policy does not decide about a request. `None`: it does.
+    #[must_use]
+    pub fn mismatch(&self, asked: &ApprovalQuery<'_>) -> Option<Mismatch> {
         match self.decision {
-            PolicyDecision::Allow => self.conditions.certainly_hold(asked),
-            PolicyDecision::Ask | PolicyDecision::Deny => self.conditions.may_hold(asked),
+            PolicyDecision::Allow => self.conditions.check_certain(asked).err(),
+            PolicyDecision::Ask => self.conditions.check_possible(asked).err(),
+            PolicyDecision::Deny => match self.conditions.check_possible(asked) {
+                Ok(Occurrence::Certain) => None,
+                Ok(Occurrence::Possible | Occurrence::None) => Some(Mismatch::Uncertain),
+                Err(mismatch) => Some(mismatch),
+            },
         }
     }
 
@@ -153,44 +177,68 @@ impl Policy {
 }
 
 impl Conditions {
-    fn certainly_hold(&self, asked: &ApprovalQuery<'_>) -> bool {
-        let Self { agents, tools, profiles, risks, paths, commands, hosts } = self;
+    /// Checks that the conditions certainly cover everything that the operation does.
+    fn check_certain(&self, asked: &ApprovalQuery<'_>) -> Result<(), Mismatch> {
+        let Self { agents: _, tools, profiles: _, risks: _, paths, commands, hosts } = self;
         let Operation { tool, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete, digest: _ } =
             asked.operation;
-        let is_caller = (agents.is_empty() || agents.iter().any(|agent| agent.matches(asked.agent)))
-            && (tools.is_empty() || tools.iter().any(|pattern| pattern.matches(tool)))
-            && (profiles.is_empty() || profiles.contains(&asked.profile))
-            && (risks.is_empty() || asked.risk.is_some_and(|risk| risks.iter().any(|pattern| pattern.matches(risk))));
-        if !is_caller || !self.restrict_content() {
-            return is_caller;
+        self.check_caller(asked, Wildcard::matches)?;
+        if !self.restrict_content() {
+            return Ok(());
+        }
+        let words = command.as_deref().map(simple_command);
+        let fitting = words.iter().flatten().find_map(|words| commands.iter().find(|pattern| pattern.allows(words)));
+        let is_denied_form = || commands.iter().any(|pattern| command.as_deref().is_some_and(|text| pattern.occurrence(text) != Occurrence::None));
+        if !commands.is_empty() && words == Some(None) && is_denied_form() {
+            return Err(Mismatch::NotSimple);
+        }
+        Compared { patterns: commands, is_stated: command.is_some(), is_covered: fitting.is_some() }.check()?;
+        let is_real =
+            |path: &StatedPath| path.real.as_deref().is_some_and(|real| paths.iter().any(|pattern| pattern.matches(real, asked.directory())));
+        Compared { patterns: paths, is_stated: !stated.is_empty(), is_covered: stated.iter().all(is_real) }.check()?;
+        let is_host = |url: &String| hosts.iter().any(|pattern| pattern.matches(url));
+        Compared { patterns: hosts, is_stated: !urls.is_empty(), is_covered: urls.iter().all(is_host) }.check()?;
+        // What is not stated cannot be covered.
+        if !is_complete {
+            return Err(Mismatch::Incomplete);
+        }
+        let is_certain = |pattern: &CommandPattern| is_directory_certain(pattern, directory.as_ref(), asked.directory());
+        if !possible_directories.is_empty() || !fitting.is_none_or(is_certain) {
+            return Err(Mismatch::Directory);
         }
         // The text of a request can ask for more than the command that the run states with it.
         let is_for_own_words = tools.iter().any(|pattern| pattern.is_literal() && pattern.matches(tool));
-        // What is not stated cannot be covered.
-        if !is_complete || !possible_directories.is_empty() || tool == REQUEST_APPROVAL && !is_for_own_words {
-            return false;
-        }
-        let command_fits = match command {
-            None => commands.is_empty(),
-            Some(text) => simple_command(text).is_some_and(|words| {
-                let fits = |pattern: &&CommandPattern| pattern.matches(&words);
-                commands.iter().find(fits).is_some_and(|pattern| is_directory_certain(pattern, directory.as_ref(), asked.directory()))
-            }),
-        };
-        let is_real =
-            |path: &StatedPath| path.real.as_deref().is_some_and(|real| paths.iter().any(|pattern| pattern.matches(real, asked.directory())));
-        command_fits
-            && stated.is_empty() == paths.is_empty()
-            && stated.iter().all(is_real)
-            && urls.is_empty() == hosts.is_empty()
-            && urls.iter().all(|url| hosts.iter().any(|pattern| pattern.matches(url)))
+        if tool == REQUEST_APPROVAL && !is_for_own_words { Err(Mismatch::OwnWords) } else { Ok(()) }
     }
 
-    fn may_hold(&self, asked: &ApprovalQuery<'_>) -> bool {
-        let Self { agents, tools, profiles, risks, paths, commands, hosts } = self;
-        let Operation { tool, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } =
+    /// Checks who asks, with which tool and risk. `matches`: compares a pattern of a tool or a risk.
+    fn check_caller(&self, asked: &ApprovalQuery<'_>, matches: fn(&Wildcard, &str) -> bool) -> Result<(), Mismatch> {
+        let Self { agents, tools, profiles, risks, paths: _, commands: _, hosts: _ } = self;
+        if !agents.is_empty() && !agents.iter().any(|agent| agent.matches(asked.agent)) {
+            return Err(Mismatch::Agent(mismatch::listed(agents)));
+        }
+        if !profiles.is_empty() && !profiles.contains(&asked.profile) {
+            return Err(Mismatch::Profile(profiles.iter().map(|profile| profile.word()).collect::<Vec<_>>().join(", ")));
+        }
+        if !risks.is_empty() && !asked.risk.is_some_and(|risk| risks.iter().any(|pattern| matches(pattern, risk))) {
+            return Err(Mismatch::Risk(mismatch::listed(risks)));
+        }
+        if !tools.is_empty() && !tools.iter().any(|pattern| matches(pattern, &asked.operation.tool)) {
+            return Err(Mismatch::Tool(mismatch::listed(tools)));
+        }
+        Ok(())
+    }
+
+    fn may_hold(&self, asked: &ApprovalQuery<'_>) -> Occurrence {
+        self.check_possible(asked).unwrap_or(Occurrence::None)
+    }
+
+    /// Returns how certain it is that the conditions hold, or why they cannot.
+    fn check_possible(&self, asked: &ApprovalQuery<'_>) -> Result<Occurrence, Mismatch> {
+        let Self { agents: _, tools: _, profiles: _, risks: _, paths, commands, hosts } = self;
+        let Operation { tool: _, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } =
             asked.operation;
-        let words = command.as_deref().map(command::possible_words).unwrap_or_default();
+        let words = command.as_deref().map(command_words::possible_words).unwrap_or_default();
         let within = directory.as_ref().map_or(asked.directory(), |directory| directory.stated.as_str());
         let may_name = |pattern: &PathPattern, path: &str| {
             // Relative patterns are meant from the run's directory, relative words from that of the command.
@@ -202,13 +250,22 @@ impl Conditions {
                 || words.iter().any(|word| may_name(pattern, word) || word.split_once('=').is_some_and(|(_, value)| may_name(pattern, value)))
         };
         let names_host = |pattern: &HostPattern| urls.iter().chain(&words).any(|text| pattern.may_match(text));
-        (agents.is_empty() || agents.iter().any(|agent| agent.matches(asked.agent)))
-            && (tools.is_empty() || tools.iter().any(|pattern| pattern.matches_any_case(tool)))
-            && (profiles.is_empty() || profiles.contains(&asked.profile))
-            && (risks.is_empty() || asked.risk.is_some_and(|risk| risks.iter().any(|pattern| pattern.matches_any_case(risk))))
-            && (paths.is_empty() || paths.iter().any(names_path))
-            && (commands.is_empty() || command.as_deref().is_some_and(|text| commands.iter().any(|pattern| pattern.may_occur_in(text))))
-            && (hosts.is_empty() || hosts.iter().any(names_host))
+        self.check_caller(asked, Wildcard::matches_any_case)?;
+        let occurrence = match command.as_deref() {
+            _ if commands.is_empty() => Occurrence::Certain,
+            None => return Err(Mismatch::NoCommand),
+            Some(text) => commands.iter().map(|pattern| pattern.occurrence(text)).max().unwrap_or(Occurrence::None),
+        };
+        if occurrence == Occurrence::None {
+            return Err(Mismatch::OtherCommand);
+        }
+        if !paths.is_empty() && !paths.iter().any(names_path) {
+            return Err(Mismatch::OtherPath);
+        }
+        if !hosts.is_empty() && !hosts.iter().any(names_host) {
+            return Err(Mismatch::OtherHost);
+        }
+        Ok(occurrence)
     }
 }
 

@@ -45,6 +45,67 @@ fn denies(conditions: &Conditions, operation: &Operation) -> bool {
 }
 
 #[test]
+fn mismatch_names_the_first_condition_that_does_not_hold() {
+    use Mismatch::*;
+    let own = |operation: Operation| Operation { tool: REQUEST_APPROVAL.to_owned(), ..operation };
+    let tests = commands(&["cargo test", "git status"]);
+    let tool = |tool: &str| Conditions { tools: vec![Wildcard::new(tool)], ..tests.clone() };
+    let why = |decision, conditions: &Conditions, operation: &Operation| policy(decision, conditions.clone()).mismatch(&asked(operation));
+    let allow = |conditions: &Conditions, operation: &Operation| why(PolicyDecision::Allow, conditions, operation);
+    let all = Operation { command: None, ..own(shell("")) };
+    let cases = [
+        (allow(&tests, &shell("cargo test")), None),
+        (allow(&tool("Bash"), &shell("cargo test")), None),
+        (allow(&tests, &shell("cargo build")), Some(OtherCommand)),
+        (allow(&tests, &shell("cargo test; rm -rf /")), Some(NotSimple)),
+        (allow(&tests, &shell("make; x")), Some(OtherCommand)),
+        (allow(&tests, &all), Some(NoCommand)),
+        (allow(&tests, &own(shell("cargo test"))), Some(OwnWords)),
+        (allow(&tool("*"), &own(shell("cargo test"))), Some(OwnWords)),
+        (allow(&tool(REQUEST_APPROVAL), &own(shell("cargo test"))), None),
+        (allow(&tool("Edit"), &shell("cargo test")), Some(Tool("Edit".to_owned()))),
+        (allow(&Conditions { agents: vec![Wildcard::new("codex")], ..tests.clone() }, &shell("cargo test")), Some(Agent("codex".to_owned()))),
+        (allow(&Conditions { profiles: vec![Permissions::Full], ..tests.clone() }, &shell("cargo test")), Some(Profile("full".to_owned()))),
+        (allow(&Conditions { risks: vec![Wildcard::new("low")], ..tests.clone() }, &shell("cargo test")), Some(Risk("low".to_owned()))),
+        (allow(&tests, &Operation { is_complete: false, ..shell("cargo test") }), Some(Incomplete)),
+        (allow(&tests, &Operation { possible_directories: vec!["/x".to_owned()], ..shell("cargo test") }), Some(Directory)),
+        (allow(&tests, &edit("/w/a", Some("/w/a"))), Some(NoCommand)),
+        (allow(&paths(&["src/**"]), &shell("cargo test")), Some(CommandBeside)),
+        (allow(&paths(&["src/**"]), &edit("/w/src/a", Some("/w/b"))), Some(OtherPath)),
+        (allow(&hosts(&["a.org"]), &Operation { urls: vec!["https://b.org".to_owned()], command: None, ..shell("") }), Some(OtherHost)),
+        (allow(&hosts(&["a.org"]), &edit("/w/a", Some("/w/a"))), Some(PathBeside)),
+        (why(PolicyDecision::Deny, &commands(&["git push"]), &shell("git pull")), Some(OtherCommand)),
+        (why(PolicyDecision::Deny, &commands(&["git push"]), &shell("git --unknown stash push")), Some(Uncertain)),
+        (why(PolicyDecision::Ask, &commands(&["git push"]), &shell("git --unknown stash push")), None),
+        (why(PolicyDecision::Deny, &commands(&["git push"]), &edit("/w/a", None)), Some(NoCommand)),
+    ];
+    for (at, (found, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(found, expected, "case {at}");
+    }
+}
+
+#[test]
+fn passed_policies_have_their_reasons() {
+    let operation = shell("git status");
+    let named = |name: &str, decision, conditions| Policy { name: PolicyName::parse(name).expect("a name"), ..policy(decision, conditions) };
+    let all = [
+        named("deny", PolicyDecision::Deny, commands(&["git status"])),
+        named("allow", PolicyDecision::Allow, commands(&["git status"])),
+        named("other", PolicyDecision::Allow, commands(&["make"])),
+    ];
+    let passed = |decides: Option<&str>, options| -> Vec<(String, Option<Mismatch>)> {
+        let decides = decides.map(|name| PolicyName::parse(name).expect("a name"));
+        passed_policies(all.iter(), &asked(&operation), decides.as_ref(), options)
+            .into_iter()
+            .map(|it| (it.policy.name.to_string(), it.why))
+            .collect()
+    };
+    let other = ("other".to_owned(), Some(Mismatch::OtherCommand));
+    assert_eq!(passed(Some("deny"), false), [("allow".to_owned(), None), other.clone()]);
+    assert_eq!(passed(Some("deny"), true), [("allow".to_owned(), Some(Mismatch::Options)), other]);
+}
+
+#[test]
 fn deny_beats_ask_and_ask_beats_allow_in_any_order() {
     use PolicyDecision::{Allow, Ask, Deny};
     let operation = shell("git status");
@@ -121,7 +182,22 @@ fn changes_of_the_directory_are_found() {
         "time -p ls .",
         "ls > out .",
         "cargo test 2>&1 | tail",
+        "cargo test 'a$(x)'",
+        "grep \"a*\" f",
+        "grep 'cd' f && echo 'eval x; source y'",
+        "echo \"cd $x\" `true` ",
+        "awk '{print $1}' f | sort",
+        "git commit -m \"eval the source (cd)\"",
+        "eval 'make && ls'",
+        "rg 'a(b|c){2}' src; printf '%s\\n' \"$HOME\"",
+        "sh -c 'cd /etc; make'",
+        "find . -name '*.rs' -newer \\( x",
     ]) {
+        if text.contains('`') {
+            // Where its end is not certain, every word counts.
+            assert!(directory_changes(text, "/w").is_some(), "{text}");
+            continue;
+        }
         assert_eq!(directory_changes(text, "/w"), None, "{text}");
     }
     for text in [
@@ -165,10 +241,35 @@ fn changes_of_the_directory_are_found() {
         "command $X src",
         "exec -a y $X src",
         "for a in b; do source env; done",
+        "eval 'cd src'",
+        "eval \"eval 'cd src'\"",
+        "eval cd src",
+        "trap 'cd src' DEBUG",
+        "PROMPT_COMMAND='cd src'",
+        "alias make='cd src'",
+        "function f { cd src; }; f",
+        "f() { cd src; }; f",
+        "make <<X\ncd src\nX",
+        "make; cd src # 'x",
+        "echo $'a' ; cd src",
+        "\"$X\" src",
+        "c\"d\" src",
+        "l* src; cd src",
+        "builtin cd src",
     ] {
         assert!(directory_changes(text, "/w").is_some(), "{text}");
     }
     assert_eq!(directory_changes("x; cd -P src && ls; cd /etc", "/w"), Some(["src", "/etc"].map(str::to_owned).to_vec()));
+}
+
+#[test]
+fn command_that_may_be_denied_is_asked() {
+    use PolicyDecision::{Allow, Deny};
+    let policies = [policy(Deny, commands(&["git push"])), policy(Allow, commands(&["git -v stash push", "git -C . push", "ls **"]))];
+    let decided = |text: &str| deciding(policies.iter(), &asked(&shell(text))).map(|policy| policy.decision);
+    assert_eq!(decided("git -C . push"), Some(Deny));
+    assert_eq!(decided("git -v stash push"), None);
+    assert_eq!(decided("ls -l"), Some(Allow));
 }
 
 #[test]
@@ -214,7 +315,7 @@ fn any_decision() -> impl Strategy<Value = PolicyDecision> {
 }
 
 fn any_conditions() -> impl Strategy<Value = Conditions> {
-    let command = proptest::sample::select(vec!["git **", "git status", "ls *", "rm **"]);
+    let command = proptest::sample::select(vec!["ls **", "git status", "ls *", "rm **"]);
     let path = proptest::sample::select(vec!["**", "src/**", "/etc/**", "*.rs"]);
     (proptest::collection::vec(command, 0..2), proptest::collection::vec(path, 0..2), any::<bool>()).prop_map(|(command, path, by_tool)| Conditions {
         tools: if by_tool { vec![Wildcard::new("Bash")] } else { Vec::new() },

@@ -73,6 +73,9 @@ pub fn compose(task: &str, resumption: &Resumption) -> String {
 /// Composes the prompt of an attempt that resumes in its session, which already contains the task.
 #[must_use]
 pub fn compose_in_session(resumption: &Resumption) -> String {
+    // The session remembers what a reconstructed checkpoint says.
+    let checkpoint = resumption.checkpoint.clone().filter(Checkpoint::explains_stop);
+    let resumption = &Resumption { checkpoint, ..resumption.clone() };
     format!("You were stopped and are resumed now. Below is what has been decided since. {QUOTED}\n\n{}", sections(resumption))
 }
 
@@ -111,7 +114,10 @@ fn sections(resumption: &Resumption) -> String {
         parts.push(format!("## MESSAGES\n\n{}", list.join("\n\n")));
     }
     parts.extend(resolution_section(resumption));
-    parts.extend(checkpoint.as_ref().map(|checkpoint| checkpoint_section(checkpoint, resumption.checkpoint_is_old, working_directory)));
+    // A run that stated its state when it asked needs no reconstructed one.
+    let states_itself = decided.iter().any(|one| one.clarification.as_ref().is_some_and(|clarification| clarification.state.is_some()));
+    let left = checkpoint.as_ref().filter(|left| !states_itself || left.made_by == CheckpointAuthor::Run);
+    parts.extend(left.and_then(|left| checkpoint_section(left, resumption.checkpoint_is_old, working_directory)));
     parts.push(format!("## RESUME INSTRUCTIONS\n\n{}", instructions_section(resumption)));
     parts.join("\n\n")
 }
@@ -134,7 +140,7 @@ fn clarification_section(decided: &[SettledQuestion]) -> Option<String> {
 /// Formats why the run stopped, and how that was resolved.
 fn resolution_section(resumption: &Resumption) -> Option<String> {
     let Resumption { checkpoint, checkpoint_is_old, after_error, choice, resolution, .. } = resumption;
-    let left = checkpoint.as_ref().filter(|_| !checkpoint_is_old);
+    let left = checkpoint.as_ref().filter(|left| !checkpoint_is_old && left.explains_stop());
     if left.is_none() && choice.is_none() && resolution.is_none() {
         return None;
     }
@@ -150,8 +156,12 @@ fn resolution_section(resumption: &Resumption) -> Option<String> {
     Some(format!("{heading}\n\n{text}"))
 }
 
-/// Formats the checkpoint.
-fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> String {
+/// Formats the checkpoint. `None`: it was reconstructed from nothing that the run has done.
+fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: &str) -> Option<String> {
+    let has_work = checkpoint.completed_work.is_some() || checkpoint.blocked_work.is_some() || checkpoint.state.is_some();
+    if checkpoint.made_by == CheckpointAuthor::Adjutant && !has_work && checkpoint.changed_files.is_empty() {
+        return None;
+    }
     let made = match checkpoint.made_by {
         CheckpointAuthor::Adjutant => Some("You left no checkpoint; this is reconstructed from your last output.".to_owned()),
         CheckpointAuthor::Run if is_old => Some("You left this before your last attempt; check what has changed since.".to_owned()),
@@ -168,7 +178,7 @@ fn checkpoint_section(checkpoint: &Checkpoint, is_old: bool, working_directory: 
         (!names.is_empty()).then(|| format!("Changed files: {}{more}", quote_line(&names.join(", "), CHANGED_CHARS_MAX))),
         Some(format!("Working directory: {}", quote_line(directory, usize::MAX))),
     ]);
-    format!("## STATE RESTORATION\n\n{text}")
+    Some(format!("## STATE RESTORATION\n\n{text}"))
 }
 
 /// Formats where and how to continue.

@@ -17,6 +17,6 @@ mod tests;
 
 pub use outcome::{Cause, Exit, Failure, Outcome, OutcomeKind, Verdict};
 pub use parking::{Blocking, awaits_requests, resumes_now};
-pub use state::{AttemptEnd, Retention, RunEvent, RunState, RunStateKind, apply};
+pub use state::{AttemptEnd, Retention, RunEvent, RunState, RunStateKind, StateRefusal, apply};
 pub use status::{OpenRequests, RunStatus, status};
 pub use stop_reason::StopReason;

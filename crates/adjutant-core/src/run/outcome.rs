@@ -49,6 +49,8 @@ pub enum Cause {
     NotPermitted,
     /// A limit of the CLI (turns, budget) was reached.
     LimitReached,
+    /// The model refused to continue.
+    Refused,
     /// The process exited without stating an outcome in its stream.
     NoWord,
     /// The agent reported a failure of unknown cause.
@@ -67,6 +69,7 @@ words!(Cause {
     SessionLost = "session_lost",
     NotPermitted = "not_permitted",
     LimitReached = "limit_reached",
+    Refused = "refused",
     NoWord = "no_word",
     Agent = "agent_error",
 });
@@ -75,7 +78,28 @@ impl Cause {
     /// Returns whether the cause is temporary, so that the run resumes automatically later.
     #[must_use]
     pub fn passes(self) -> bool {
-        matches!(self, Self::RateLimited | Self::Overloaded)
+        self.stop().is_some()
+    }
+
+    /// Returns the stop of a run for a temporary cause.
+    #[must_use]
+    pub fn stop(self) -> Option<StopReason> {
+        match self {
+            Self::RateLimited => Some(StopReason::RateLimited),
+            Self::Overloaded => Some(StopReason::Overloaded),
+            Self::NotSignedIn
+            | Self::ModelUnavailable
+            | Self::Network
+            | Self::NoCredit
+            | Self::ContextExhausted
+            | Self::TooOld
+            | Self::SessionLost
+            | Self::NotPermitted
+            | Self::LimitReached
+            | Self::Refused
+            | Self::NoWord
+            | Self::Agent => None,
+        }
     }
 }
 
@@ -93,6 +117,7 @@ impl fmt::Display for Cause {
             Self::SessionLost => "the session to resume no longer exists",
             Self::NotPermitted => "a required permission was denied",
             Self::LimitReached => "the agent's own limit was reached",
+            Self::Refused => "the model refused to continue",
             Self::NoWord => "the agent exited without reporting a result",
             Self::Agent => "the agent reported an error",
         })

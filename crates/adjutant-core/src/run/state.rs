@@ -2,6 +2,7 @@
 
 use super::outcome::{Cause, Exit, Failure, Outcome, Verdict};
 use super::stop_reason::StopReason;
+use crate::signal::UnreadableEnd;
 use crate::words;
 use crate::{Denied, SteadyTime};
 
@@ -85,8 +86,12 @@ pub struct AttemptEnd {
     pub blocking_request_open: bool,
     /// The attempt left a checkpoint, so a failed run can be resumed.
     pub checkpoint_left: bool,
+    /// What the blocks lead to that the run printed and that cannot be read, if it did not fix them.
+    pub unreadable: Option<UnreadableEnd>,
     /// The agent can resume where it stopped.
     pub can_resume: bool,
+    /// The agent exited before its supervisor began to stop it, so a stop that is in progress came too late.
+    pub by_itself: bool,
 }
 
 /// An event of a run.
@@ -124,17 +129,40 @@ pub struct Retention {
     pub stopped_ms: i64,
 }
 
+/// Why the state of a run does not accept an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateRefusal {
+    /// A finished run accepts no event.
+    Finished(Outcome),
+    NotIn {
+        state: &'static str,
+        wanted: &'static str,
+    },
+}
+
+impl StateRefusal {
+    /// Returns the refusal of a call about the run with this name.
+    #[must_use]
+    pub fn of_run(self, name: &str) -> Denied {
+        let run = name.to_owned();
+        match self {
+            Self::Finished(outcome) => Denied::RunFinished { run, outcome },
+            Self::NotIn { state, wanted } => Denied::WrongState { run, state, wanted },
+        }
+    }
+}
+
 /// Returns the state of a run after an event.
 ///
 /// # Errors
-/// `RunFinished` for any event of a finished run, `WrongState` for an event that is not valid in this state.
-pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Retention) -> Result<RunState, Denied> {
+/// `Finished` for any event of a finished run, `NotIn` for an event that is not valid in this state.
+pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Retention) -> Result<RunState, StateRefusal> {
     use RunEvent as E;
     use RunState as S;
     let stopped = |reason| S::Stopped { reason, until: now.plus_ms(retention.stopped_ms) };
-    let wrong = |wanted| Err(Denied::WrongState { state: state.word(), wanted });
+    let wrong = |wanted| Err(StateRefusal::NotIn { state: state.word(), wanted });
     match (state, event) {
-        (S::Finished(outcome), _) => Err(Denied::RunFinished(outcome)),
+        (S::Finished(outcome), _) => Err(StateRefusal::Finished(outcome)),
 
         (S::Queued, E::Claimed) => Ok(S::Starting),
         (_, E::Claimed) => wrong("started"),
@@ -177,6 +205,11 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (S::Stopping(reason), E::Ended(end)) if reason.is_announced() && end.blocking_request_open && !end.can_resume => {
             Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
         }
+        // The stop came too late. Resuming the run would do its work again.
+        (S::Stopping(reason), E::Ended(end)) if end.by_itself && !reason.outlasts_an_exit() => match state_after_end(end, stopped) {
+            finished @ S::Finished(_) => Ok(finished),
+            _ => Ok(stopped(reason)),
+        },
         // It has finished its work with what it used last.
         (S::Stopping(StopReason::Budget), E::Ended(end @ AttemptEnd { verdict: Some(Verdict::Succeeded), exit: Exit::Code(0), .. }))
             if !end.blocking_request_open =>
@@ -206,10 +239,10 @@ fn state_after_end(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) ->
         return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
     }
     if let (Some(Verdict::Failed(cause)), Some(until)) = (end.verdict, end.again_at)
-        && cause.passes()
+        && let Some(reason) = cause.stop()
         && !end.waits_for_caller
     {
-        return RunState::Stopped { reason: StopReason::RateLimited, until };
+        return RunState::Stopped { reason, until };
     }
     let outcome = match (end.verdict, end.exit) {
         (Some(Verdict::Failed(cause)), _) if cause.passes() && end.waits_for_caller && end.can_resume => return stopped(StopReason::Error),
@@ -220,5 +253,9 @@ fn state_after_end(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) ->
         (None, _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
         (None, exit) => Outcome::Failed(Failure::Exit(exit)),
     };
-    RunState::Finished(outcome)
+    match (outcome, end.unreadable) {
+        (Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))), Some(UnreadableEnd::Notify)) if end.can_resume => RunState::Queued,
+        (Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))), Some(_)) if end.can_resume => stopped(StopReason::UnreadableBlock),
+        (outcome, _) => RunState::Finished(outcome),
+    }
 }

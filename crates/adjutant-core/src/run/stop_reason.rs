@@ -27,8 +27,12 @@ pub enum StopReason {
     Blocker,
     /// It announced an error. It resumes like after a blocker.
     Error,
+    /// It printed a block that cannot be read, and did not fix it.
+    UnreadableBlock,
     /// Its model is rate-limited. The run resumes automatically later.
     RateLimited,
+    /// The service of its model fails or has no capacity. The run resumes automatically later.
+    Overloaded,
 }
 
 words!(StopReason {
@@ -43,7 +47,9 @@ words!(StopReason {
     Paused = "paused",
     Blocker = "blocker",
     Error = "error",
+    UnreadableBlock = "unreadable_block",
     RateLimited = "rate_limited",
+    Overloaded = "overloaded",
 });
 
 impl StopReason {
@@ -62,7 +68,22 @@ impl StopReason {
             | Self::HostLost
             | Self::Parked
             | Self::Paused
-            | Self::RateLimited => false,
+            | Self::UnreadableBlock
+            | Self::RateLimited
+            | Self::Overloaded => false,
         }
+    }
+
+    /// Returns whether the run waits for its model's service, and resumes automatically later.
+    #[must_use]
+    pub fn waits_for_model(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Overloaded)
+    }
+
+    /// Returns whether such a stop takes effect even if the agent had exited before it: the run itself has stopped, or only another attempt
+    /// can receive what it asked for.
+    #[must_use]
+    pub fn outlasts_an_exit(self) -> bool {
+        self.is_announced() || matches!(self, Self::Parked | Self::UnreadableBlock)
     }
 }

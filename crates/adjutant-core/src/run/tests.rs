@@ -1,8 +1,9 @@
 //! Unit tests of runs' states.
 
 use super::*;
+use crate::SteadyTime;
 use crate::report::Claim;
-use crate::{Denied, SteadyTime};
+use crate::signal::UnreadableEnd;
 use proptest::prelude::*;
 
 const KEEP: Retention = Retention { stopped_ms: 1_000 };
@@ -23,6 +24,10 @@ fn verdict() -> impl Strategy<Value = Option<Verdict>> {
     ]
 }
 
+fn unreadable() -> impl Strategy<Value = Option<UnreadableEnd>> {
+    prop_oneof![2 => Just(None), 1 => Just(Some(UnreadableEnd::Notify)), 1 => Just(Some(UnreadableEnd::NeedsAttention))]
+}
+
 fn event() -> impl Strategy<Value = RunEvent> {
     prop_oneof![
         3 => Just(RunEvent::Claimed),
@@ -32,9 +37,9 @@ fn event() -> impl Strategy<Value = RunEvent> {
         1 => Just(RunEvent::FellBack),
         1 => proptest::sample::select(Cause::ALL.to_vec()).prop_map(RunEvent::Refused),
         2 => reason().prop_map(RunEvent::StopAsked),
-        2 => (exit(), verdict(), any::<[bool; 5]>()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left, waits_for_caller])| {
+        2 => (exit(), verdict(), any::<[bool; 6]>(), unreadable()).prop_map(|(exit, verdict, [failure_reported, blocking_request_open, can_resume, checkpoint_left, waits_for_caller, by_itself], unreadable)| {
             let again_at = can_resume.then_some(SteadyTime(9));
-            RunEvent::Ended(AttemptEnd { exit, verdict, again_at, waits_for_caller, failure_reported, blocking_request_open, checkpoint_left, can_resume })
+            RunEvent::Ended(AttemptEnd { exit, verdict, again_at, waits_for_caller, failure_reported, blocking_request_open, checkpoint_left, unreadable, can_resume, by_itself })
         }),
         1 => Just(RunEvent::SupervisorLost),
         1 => Just(RunEvent::HostLost),
@@ -49,7 +54,7 @@ fn allowed(from: RunState, to: RunState) -> bool {
         (from, to),
         (S::Queued, S::Starting | S::Stopped { .. } | S::Finished(_))
             | (S::Starting, S::Running | S::Queued | S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
-            | (S::Running, S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
+            | (S::Running, S::Queued | S::Stopping(_) | S::Stopped { .. } | S::Finished(_))
             | (S::Stopping(_), S::Stopping(_) | S::Stopped { .. } | S::Queued | S::Finished(_))
             | (S::Stopped { .. }, S::Queued | S::Finished(_))
             | (S::Stopped { reason: StopReason::MemoryPressure, .. }, S::Stopped { reason: StopReason::Paused, .. })
@@ -68,26 +73,42 @@ proptest! {
                     prop_assert!(falls_back || allowed(state, next), "{state:?} -> {next:?}");
                     state = next;
                 }
-                Err(Denied::RunFinished(_)) => prop_assert!(state.is_finished()),
-                Err(Denied::WrongState { .. }) => prop_assert!(!state.is_finished()),
-                Err(other) => prop_assert!(false, "{other:?}"),
+                Err(StateRefusal::Finished(_)) => prop_assert!(state.is_finished()),
+                Err(StateRefusal::NotIn { .. }) => prop_assert!(!state.is_finished()),
             }
         }
     }
 
     #[test]
-    fn cancel_overrides_every_end(before in reason(), exit in exit(), open in any::<bool>()) {
+    fn cancel_overrides_every_end(before in reason(), exit in exit(), open in any::<bool>(), by_itself in any::<bool>()) {
         let stopping = apply(RunState::Stopping(before), RunEvent::StopAsked(StopReason::Cancelled), SteadyTime(0), KEEP).expect("a cancel is always accepted");
-        let end = AttemptEnd { exit, verdict: None, again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: open, checkpoint_left: false, can_resume: true };
+        let end = AttemptEnd { exit, verdict: None, again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: open, checkpoint_left: false, unreadable: None, can_resume: true, by_itself };
         prop_assert_eq!(apply(stopping, RunEvent::Ended(end), SteadyTime(1), KEEP), Ok(RunState::Finished(Outcome::Cancelled)));
     }
 
     #[test]
     fn open_blocking_request_is_never_success(exit in exit(), can_resume in any::<bool>()) {
-        let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: true, checkpoint_left: true, can_resume };
+        let end = AttemptEnd { exit, verdict: Some(Verdict::Succeeded), again_at: None, waits_for_caller: false, failure_reported: false, blocking_request_open: true, checkpoint_left: true, unreadable: None, can_resume, by_itself: true };
         let next = apply(RunState::Running, RunEvent::Ended(end), SteadyTime(1), KEEP).expect("a running attempt can end");
         prop_assert_ne!(next, RunState::Finished(Outcome::Succeeded));
     }
+}
+
+#[test]
+fn unreadable_block_is_never_success() {
+    let outcome = |end| apply(RunState::Running, RunEvent::Ended(end), SteadyTime(0), KEEP);
+    let stopped = RunState::Stopped { reason: StopReason::UnreadableBlock, until: SteadyTime(1_000) };
+    for (verdict, exit) in [(None, Exit::Code(0)), (Some(Verdict::Succeeded), Exit::Code(0)), (None, Exit::Code(1))] {
+        let of = |unreadable| outcome(AttemptEnd { exit, unreadable: Some(unreadable), ..end(verdict) });
+        assert_eq!(of(UnreadableEnd::Notify), Ok(RunState::Queued));
+        assert_eq!(of(UnreadableEnd::NeedsAttention), Ok(stopped));
+    }
+    for unreadable in [UnreadableEnd::Notify, UnreadableEnd::NeedsAttention] {
+        let of = |end| outcome(AttemptEnd { unreadable: Some(unreadable), ..end });
+        assert!(matches!(of(end(Some(Verdict::Failed(Cause::NotSignedIn)))), Ok(RunState::Finished(_))), "the agent cannot work");
+        assert!(matches!(of(AttemptEnd { blocking_request_open: true, ..end(None) }), Ok(RunState::Stopped { reason: StopReason::Parked, .. })));
+    }
+    assert_eq!(outcome(end(None)), Ok(RunState::Finished(Outcome::Succeeded)));
 }
 
 #[test]
@@ -170,7 +191,9 @@ fn end(verdict: Option<Verdict>) -> AttemptEnd {
         failure_reported: false,
         blocking_request_open: false,
         checkpoint_left: false,
+        unreadable: None,
         can_resume: true,
+        by_itself: false,
     }
 }
 
@@ -181,6 +204,21 @@ fn stated_outcome_takes_precedence_over_exit_status() {
     assert_eq!(outcome(failed), Ok(RunState::Finished(Outcome::Failed(Failure::Agent(Cause::NotSignedIn)))));
     let succeeded = AttemptEnd { exit: Exit::Signal(15), ..end(Some(Verdict::Succeeded)) };
     assert_eq!(outcome(succeeded), Ok(RunState::Finished(Outcome::Succeeded)));
+}
+
+#[test]
+fn temporary_cause_is_the_reason_of_the_stop() {
+    let until = SteadyTime(77);
+    for cause in Cause::ALL.iter().copied() {
+        let failed = AttemptEnd { again_at: Some(until), ..end(Some(Verdict::Failed(cause))) };
+        let next = apply(RunState::Running, RunEvent::Ended(failed), SteadyTime(0), KEEP);
+        let expected = match cause.stop() {
+            Some(reason) => RunState::Stopped { reason, until },
+            None => RunState::Finished(Outcome::Failed(Failure::Agent(cause))),
+        };
+        assert_eq!(next, Ok(expected), "{cause:?}");
+        assert!(cause.stop().is_none_or(|reason| reason.word() == cause.word() && reason.waits_for_model()), "{cause:?}");
+    }
 }
 
 #[test]
@@ -196,4 +234,25 @@ fn rate_limit_stops_the_run_until_it_resumes() {
     assert!(matches!(forbidden, Ok(RunState::Stopped { reason: StopReason::Error, .. })), "{forbidden:?}");
     let other = end(Some(Verdict::Failed(Cause::NotSignedIn)));
     assert!(matches!(outcome(AttemptEnd { waits_for_caller: true, ..other }), Ok(RunState::Finished(_))), "it does not pass by itself");
+}
+
+#[test]
+fn stop_that_came_too_late_does_not_repeat_the_work() {
+    let next = |reason, end| apply(RunState::Stopping(reason), RunEvent::Ended(end), SteadyTime(0), KEEP).expect("a stopping attempt can end");
+    let own = |exit| AttemptEnd { exit, by_itself: true, ..end(None) };
+    for reason in StopReason::ALL {
+        let stopped = RunState::Stopped { reason, until: SteadyTime(1_000) };
+        let (done, failed) = (next(reason, own(Exit::Code(0))), next(reason, own(Exit::Code(3))));
+        match reason {
+            StopReason::Cancelled => assert_eq!((done, failed), (RunState::Finished(Outcome::Cancelled), RunState::Finished(Outcome::Cancelled))),
+            reason if reason.outlasts_an_exit() => assert_eq!((done, failed), (stopped, stopped), "{reason:?}: another attempt has to follow"),
+            _ => {
+                assert_eq!(done, RunState::Finished(Outcome::Succeeded), "{reason:?}");
+                assert_eq!(failed, RunState::Finished(Outcome::Failed(Failure::Exit(Exit::Code(3)))), "{reason:?}");
+                let asks = AttemptEnd { blocking_request_open: true, ..own(Exit::Code(0)) };
+                assert_eq!(next(reason, asks), stopped, "{reason:?}: it has not finished");
+                assert_eq!(next(reason, AttemptEnd { by_itself: false, ..own(Exit::Code(0)) }), stopped, "{reason:?}: the stop ended it");
+            }
+        }
+    }
 }

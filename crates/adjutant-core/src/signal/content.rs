@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
-use crate::report::Report;
+use crate::report::{Claim, Report};
 use crate::words;
 
 /// One question of a clarification.
@@ -103,7 +103,11 @@ pub enum Signal {
         checkpoint: Checkpoint,
     },
     Delegation(Delegation),
-    Completion(Report),
+    Completion {
+        /// The run's own word for its end.
+        claim: Claim,
+        report: Report,
+    },
     Progress {
         percent: Option<u8>,
         note: Option<String>,

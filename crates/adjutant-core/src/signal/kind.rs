@@ -30,10 +30,29 @@ impl SignalKind {
         }
     }
 
+    /// Returns which fields a block of this kind needs, as a sentence for the run that writes it.
+    #[must_use]
+    pub fn needed(self) -> &'static str {
+        match self {
+            Self::Clarification => "It needs questions (a list, each with text) or reason.",
+            Self::Stop => "It needs stop_reason (blocker, error or completion) and details.",
+            Self::Delegation => "It needs new_task_description.",
+            Self::Completion => "It needs status (success, partial_success or failed) and summary.",
+            Self::Progress => "It needs percent or note.",
+            Self::Approval => "It needs action.",
+        }
+    }
+
     /// Returns the kind with this tag.
     #[must_use]
     pub fn from_tag(tag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.tag() == tag)
+    }
+
+    /// Returns the kind whose tag a run has written, in any case.
+    #[must_use]
+    pub fn from_spoken_tag(tag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.tag().eq_ignore_ascii_case(tag.trim()))
     }
 }
 

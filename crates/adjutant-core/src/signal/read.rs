@@ -1,15 +1,58 @@
-//! Interprets the fields of a block as a signal.
+//! Interprets the fields of a block as a signal, and decides whose block it is.
 
 use super::content::{Clarification, Delegation, Independence, Priority, Question, Signal, StopCause};
 use super::field::Field;
+use super::flat::{covers, flat, without_frame, without_prose};
 use super::kind::SignalKind;
 use crate::RunId;
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
-use crate::report::{Report, ReportStatus};
+use crate::report::{Claim, Report};
+use crate::words::{Words, spoken_first};
 use std::fmt;
 
-/// Why a block is not a valid signal. The block is recorded, shown to the parent, and has no effect.
+/// The run that has printed a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Own<'a> {
+    pub id: RunId,
+    /// Its name, which stands before its id in its prompt.
+    pub name: &'a str,
+}
+
+/// What a block says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// It is a valid signal of this run.
+    Exact(Signal),
+    /// It is not valid as it stands, but its meaning is certain. `dropped`: a field that is not valid and has no effect.
+    Flat { signal: Signal, dropped: Option<SignalError> },
+    /// It is another run's, or no block at all. It has no effect.
+    Ignored(SignalError),
+    /// Its meaning is not certain. `is_own`: it names this run; otherwise none.
+    Unreadable { why: SignalError, is_own: bool },
+}
+
+impl Reading {
+    /// Returns the signal, if the block has an effect.
+    #[must_use]
+    pub fn signal(&self) -> Option<&Signal> {
+        match self {
+            Self::Exact(signal) | Self::Flat { signal, .. } => Some(signal),
+            Self::Ignored(_) | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// Returns the reading of a text that was not valid before it was repaired.
+    #[must_use]
+    pub fn repaired(self) -> Self {
+        match self {
+            Self::Exact(signal) => Self::Flat { signal, dropped: None },
+            other => other,
+        }
+    }
+}
+
+/// Why a block is not a valid signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignalError {
     /// The closing line is missing.
@@ -28,7 +71,11 @@ pub enum SignalError {
     Unusable {
         field: &'static str,
         given: String,
+        /// What the field can be. Empty: see the documentation.
+        wanted: &'static str,
     },
+    /// A line contains a marker and is not one: it is prose, or a quotation.
+    NoBlock,
 }
 
 impl fmt::Display for SignalError {
@@ -39,26 +86,124 @@ impl fmt::Display for SignalError {
             Self::Unreadable(problem) => write!(f, "it cannot be read: {problem}"),
             Self::Foreign { given, own } => write!(f, "agent_id {given:?} is not this run ({own})"),
             Self::Missing(field) => write!(f, "{field} is missing"),
-            Self::Unusable { field, given } => write!(f, "{field} cannot be {given:?}"),
+            Self::Unusable { field, given, wanted: "" } => write!(f, "{field} cannot be {given:?}"),
+            Self::Unusable { field, given, wanted } => write!(f, "{field} cannot be {given:?}: use {wanted}"),
+            Self::NoBlock => f.write_str("a line with this marker is not a block: a marker stands alone on its line"),
         }
     }
+}
+
+/// Reads the text between the markers of a block. `yaml` parses it. `is_closed`: its closing line is there.
+#[must_use]
+pub fn read_block(kind: SignalKind, text: &str, is_closed: bool, own: Own<'_>, yaml: impl FnOnce(&str) -> Result<Field, SignalError>) -> Reading {
+    let text = if is_closed { without_frame(text) } else { without_prose(kind, &without_frame(text)) };
+    let parsed = yaml(&text);
+    let certain = |signal, fields: &Field| Reading::Flat { signal, dropped: bad_timestamp(fields) };
+    let as_yaml = match &parsed {
+        Ok(fields) if covers(&text, fields) => read(kind, fields, own),
+        Ok(_) => Err(SignalError::Unreadable("YAML drops a part of it, such as the text after a `#`: write the value under `|`".to_owned())),
+        Err(why) => Err(why.clone()),
+    };
+    let problem = match as_yaml {
+        Ok(signal) => match parsed {
+            Ok(fields) if !is_closed || bad_timestamp(&fields).is_some() => return certain(signal, &fields),
+            _ => return Reading::Exact(signal),
+        },
+        Err(problem) => problem,
+    };
+    let fields = flat(kind, &text);
+    let problem = match fields.as_ref().map(|fields| (read(kind, fields, own), fields)) {
+        Ok((Ok(signal), fields)) => return certain(signal, fields),
+        // A field that is missing or unusable is the cause that its author can fix.
+        Ok((Err(problem), _)) => problem,
+        Err(why) => match problem {
+            SignalError::Unreadable(yaml) => SignalError::Unreadable(format!("{yaml}; {why}")),
+            problem => problem,
+        },
+    };
+    match Claimant::of(&text, fields.as_ref().ok().or(parsed.as_ref().ok()), own) {
+        Claimant::Own => Reading::Unreadable { why: problem, is_own: true },
+        Claimant::Other(given) => Reading::Ignored(SignalError::Foreign { given, own: own.id }),
+        // A marker without any field is a heading or an entry of a list.
+        Claimant::Nobody if fields.is_err() && parsed.as_ref().map_or(true, |parsed| !matches!(parsed, Field::Map(_))) => Reading::Ignored(problem),
+        Claimant::Nobody => Reading::Unreadable { why: if is_closed { problem } else { SignalError::Unclosed }, is_own: false },
+    }
+}
+
+/// Reads a JSON object that is a signal. `parsed`: its kind and its fields.
+#[must_use]
+pub fn read_json(text: &str, parsed: Result<(SignalKind, Field), SignalError>, own: Own<'_>) -> Reading {
+    let problem = match &parsed {
+        Ok((kind, fields)) => match read(*kind, fields, own) {
+            Ok(signal) => match bad_timestamp(fields) {
+                None => return Reading::Exact(signal),
+                dropped => return Reading::Flat { signal, dropped },
+            },
+            Err(problem) => problem,
+        },
+        Err(problem) => problem.clone(),
+    };
+    match Claimant::of(text, parsed.as_ref().ok().map(|(_, fields)| fields), own) {
+        Claimant::Own => Reading::Unreadable { why: problem, is_own: true },
+        Claimant::Other(given) => Reading::Ignored(SignalError::Foreign { given, own: own.id }),
+        Claimant::Nobody if parsed.is_ok() => Reading::Unreadable { why: problem, is_own: false },
+        Claimant::Nobody => Reading::Ignored(problem),
+    }
+}
+
+/// Reads a block of which only the beginning was kept, for the reason `why`.
+#[must_use]
+pub fn read_broken(text: &str, why: SignalError, own: Own<'_>) -> Reading {
+    match Claimant::of(text, None, own) {
+        Claimant::Own => Reading::Unreadable { why, is_own: true },
+        Claimant::Other(_) | Claimant::Nobody => Reading::Ignored(why),
+    }
+}
+
+/// Returns what is wrong with the timestamp of a block. It has no effect, so it makes no block unreadable.
+fn bad_timestamp(fields: &Field) -> Option<SignalError> {
+    let given = optional(fields, "timestamp").filter(|given| !is_iso_8601(given))?;
+    Some(unusable("timestamp", &given, "ISO 8601"))
+}
+
+/// Whose block an unreadable one is.
+enum Claimant {
+    Own,
+    Other(String),
+    /// It names no run.
+    Nobody,
+}
+
+impl Claimant {
+    fn of(text: &str, fields: Option<&Field>, own: Own<'_>) -> Self {
+        let named = fields.and_then(|fields| optional(fields, "agent_id")).or_else(|| text.lines().find_map(named_agent));
+        match named {
+            Some(agent) if names(&agent, own) => Self::Own,
+            Some(agent) => Self::Other(agent.chars().take(80).collect()),
+            None if text.contains(&own.id.to_string()) => Self::Own,
+            None => Self::Nobody,
+        }
+    }
+}
+
+/// Returns the run that a line names.
+fn named_agent(line: &str) -> Option<String> {
+    let (key, value) = line.split_once(':')?;
+    let is_key = key.trim_matches(|c: char| !c.is_alphanumeric()).eq_ignore_ascii_case("agent_id");
+    let agent = value.split_whitespace().next()?.trim_matches(['"', '\'', ',']);
+    (is_key && !agent.is_empty()).then(|| agent.to_owned())
 }
 
 /// Interprets the fields of a block of the run `own`.
 ///
 /// # Errors
 /// The block is not a valid signal of this run.
-pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, SignalError> {
+pub fn read(kind: SignalKind, fields: &Field, own: Own<'_>) -> Result<Signal, SignalError> {
     let Field::Map(_) = fields else { return Err(SignalError::Unreadable("it has no fields".to_owned())) };
     match optional(fields, "agent_id") {
         None => return Err(SignalError::Missing("agent_id")),
-        Some(agent) if !names(&agent, own) => return Err(SignalError::Foreign { given: agent.chars().take(80).collect(), own }),
+        Some(agent) if !names(&agent, own) => return Err(SignalError::Foreign { given: agent.chars().take(80).collect(), own: own.id }),
         Some(_) => {}
-    }
-    if let Some(timestamp) = optional(fields, "timestamp")
-        && !is_iso_8601(&timestamp)
-    {
-        return Err(unusable("timestamp", &timestamp));
     }
     match kind {
         SignalKind::Clarification => clarification(fields),
@@ -77,13 +222,14 @@ pub fn read(kind: SignalKind, fields: &Field, own: RunId) -> Result<Signal, Sign
     }
 }
 
-/// Returns whether a text names the run: by its id, or, as in its environment, with the number of the attempt.
-fn names(agent: &str, own: RunId) -> bool {
+/// Returns whether a text names the run: by its name, by its id, or, as in its environment, with the number of the attempt.
+fn names(agent: &str, own: Own<'_>) -> bool {
+    let agent = agent.trim().trim_matches(['`', '*', '"', '\'', '.', ',', '(', ')']);
     let id = match agent.split_once('/') {
         Some((id, attempt)) if !attempt.is_empty() && attempt.bytes().all(|b| b.is_ascii_digit()) => id,
         _ => agent,
     };
-    id == own.to_string()
+    id.eq_ignore_ascii_case(&own.id.to_string()) || agent.eq_ignore_ascii_case(own.name)
 }
 
 fn optional(fields: &Field, key: &str) -> Option<String> {
@@ -94,8 +240,14 @@ fn read_required(fields: &Field, key: &'static str) -> Result<String, SignalErro
     optional(fields, key).ok_or(SignalError::Missing(key))
 }
 
-fn unusable(field: &'static str, given: &str) -> SignalError {
-    SignalError::Unusable { field, given: given.chars().take(80).collect() }
+fn unusable(field: &'static str, given: &str, wanted: &'static str) -> SignalError {
+    SignalError::Unusable { field, given: given.chars().take(80).collect(), wanted }
+}
+
+/// Returns a word of a field. Words after it are ignored.
+fn optional_word<T: Words>(fields: &Field, field: &'static str, wanted: &'static str) -> Result<Option<T>, SignalError> {
+    let Some(given) = optional(fields, field) else { return Ok(None) };
+    spoken_first(&given).map(|(word, _)| Some(word)).ok_or_else(|| unusable(field, &given, wanted))
 }
 
 fn clarification(fields: &Field) -> Result<Signal, SignalError> {
@@ -115,7 +267,7 @@ fn clarification(fields: &Field) -> Result<Signal, SignalError> {
         Some(Field::Text(text)) if !text.trim().is_empty() => {
             questions.push(Question { id: None, text: text.trim().to_owned(), context: None, options: Vec::new(), assumption: None, blocking: true });
         }
-        Some(Field::Map(_)) => return Err(SignalError::Unusable { field: "questions", given: "a single map".to_owned() }),
+        Some(Field::Map(_)) => return Err(unusable("questions", "a single map", "a list")),
         Some(Field::Text(_)) | None => {}
     }
     if questions.is_empty() {
@@ -133,10 +285,10 @@ fn question(item: &Field) -> Result<Question, SignalError> {
         }
         return Ok(Question { id: None, text: text.trim().to_owned(), context: None, options: Vec::new(), assumption: None, blocking: true });
     }
-    let blocking = match optional(item, "type").as_deref() {
+    let blocking = match optional(item, "type").map(|given| given.trim().to_lowercase()).as_deref() {
         None | Some("blocking") => true,
         Some("optional") => false,
-        Some(other) => return Err(unusable("type", other)),
+        Some(other) => return Err(unusable("type", other, "blocking or optional")),
     };
     Ok(Question {
         id: optional(item, "question_id"),
@@ -150,8 +302,11 @@ fn question(item: &Field) -> Result<Question, SignalError> {
 
 fn stop(fields: &Field) -> Result<Signal, SignalError> {
     let given = read_required(fields, "stop_reason")?;
-    let word = given.split_whitespace().next().unwrap_or("");
-    let cause = StopCause::from_word(word).ok_or_else(|| unusable("stop_reason", word))?;
+    let cause = match spoken_first(&given) {
+        // A completion does not stop the run, so it is one only without reservations.
+        Some((StopCause::Completion, false)) | None => return Err(unusable("stop_reason", &given, "blocker, error or completion")),
+        Some((cause, _)) => cause,
+    };
     let checkpoint = Checkpoint {
         blocker_type: optional(fields, "blocker_type"),
         details: read_required(fields, "details")?,
@@ -167,14 +322,9 @@ fn stop(fields: &Field) -> Result<Signal, SignalError> {
 }
 
 fn delegation(fields: &Field) -> Result<Signal, SignalError> {
-    let independence = match optional(fields, "independence") {
-        None => Independence::Parallel,
-        Some(word) => Independence::from_word(&word).ok_or_else(|| unusable("independence", &word))?,
-    };
-    let priority = match optional(fields, "priority") {
-        None => Priority::default(),
-        Some(word) => Priority::from_word(&word).ok_or_else(|| unusable("priority", &word))?,
-    };
+    let independence =
+        optional_word(fields, "independence", "can_proceed_parallel, blocks_current_work or optional")?.unwrap_or(Independence::Parallel);
+    let priority: Priority = optional_word(fields, "priority", "P0, P1 or P2")?.unwrap_or_default();
     Ok(Signal::Delegation(Delegation {
         task: read_required(fields, "new_task_description")?,
         agent: optional(fields, "agent"),
@@ -187,33 +337,32 @@ fn delegation(fields: &Field) -> Result<Signal, SignalError> {
         estimate: optional(fields, "estimated_duration"),
         budget: match optional(fields, "budget") {
             None => Budget::default(),
-            Some(text) => Budget::parse(&text).map_err(|_| unusable("budget", &text))?,
+            Some(text) => Budget::parse(&text).map_err(|_| unusable("budget", &text, ""))?,
         },
     }))
 }
 
 fn completion(fields: &Field) -> Result<Signal, SignalError> {
-    let word = read_required(fields, "status")?;
-    Ok(Signal::Completion(Report {
-        status: ReportStatus::from_word(&word).ok_or_else(|| unusable("status", &word))?,
+    let given = read_required(fields, "status")?;
+    let claim = Claim::spoken(&given).ok_or_else(|| unusable("status", &given, "success, partial_success or failed"))?;
+    let report = Report {
+        status: claim.status(),
         summary: read_required(fields, "summary")?,
         deliverables: fields.get("deliverables").map(Field::to_texts).unwrap_or_default(),
         metrics: optional(fields, "metrics_achieved"),
         issues: optional(fields, "issues_encountered"),
         recommendations: optional(fields, "recommendations"),
         duration: optional(fields, "total_duration"),
-    }))
+    };
+    Ok(Signal::Completion { claim, report })
 }
 
+/// Reads progress. What is not a number is a note.
 fn progress(fields: &Field) -> Result<Signal, SignalError> {
-    let percent = match optional(fields, "percent") {
-        None => None,
-        Some(text) => {
-            let number = text.trim().trim_end_matches('%').trim().parse::<u8>().ok().filter(|percent| *percent <= 100);
-            Some(number.ok_or_else(|| unusable("percent", &text))?)
-        }
-    };
-    let note = optional(fields, "note");
+    let given = optional(fields, "percent");
+    let number = given.as_deref().and_then(|text| text.trim().trim_start_matches('~').trim_end_matches('%').trim().parse::<u8>().ok());
+    let percent = number.filter(|percent| *percent <= 100);
+    let note = optional(fields, "note").or_else(|| given.filter(|_| percent.is_none()));
     if percent.is_none() && note.is_none() {
         return Err(SignalError::Missing("percent"));
     }
@@ -222,7 +371,7 @@ fn progress(fields: &Field) -> Result<Signal, SignalError> {
 
 /// Returns whether a text has the form of an ISO 8601 date, or date and time.
 #[must_use]
-pub fn is_iso_8601(text: &str) -> bool {
+pub(super) fn is_iso_8601(text: &str) -> bool {
     let bytes = text.trim().as_bytes();
     let digits = |range: std::ops::Range<usize>| bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
     let is = |at: usize, any: &[u8]| bytes.get(at).is_some_and(|byte| any.contains(byte));

@@ -149,6 +149,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn add_queued(&mut self, runs: u64) {
+        self.runs += runs;
+        self.queued += runs;
+    }
+
     fn add(&mut self, run: &RunFacts<'_>) {
         self.runs += 1;
         match run.outcome {
@@ -210,12 +215,24 @@ impl Stats {
     /// Adds one run, to a group if there are groups.
     pub fn add(&mut self, group: Option<&str>, run: &RunFacts<'_>) {
         self.total.add(run);
-        let Some(group) = group else { return };
-        let has_room = self.by_group.len() < GROUPS_MAX;
-        match self.by_group.get_mut(group) {
-            Some(tally) => tally.add(run),
-            None if has_room => self.by_group.entry(group.to_owned()).or_default().add(run),
-            None => self.others.add(run),
+        if let Some(group) = group {
+            self.tally_of(group).add(run);
+        }
+    }
+
+    /// Adds queued runs that have never started, to a group if there are groups.
+    pub fn add_queued(&mut self, group: Option<&str>, runs: u64) {
+        self.total.add_queued(runs);
+        if let Some(group) = group {
+            self.tally_of(group).add_queued(runs);
+        }
+    }
+
+    fn tally_of(&mut self, group: &str) -> &mut Tally {
+        if self.by_group.contains_key(group) || self.by_group.len() < GROUPS_MAX {
+            self.by_group.entry(group.to_owned()).or_default()
+        } else {
+            &mut self.others
         }
     }
 

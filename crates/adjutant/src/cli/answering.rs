@@ -6,10 +6,10 @@ use super::details::person;
 use super::next_step;
 use super::out::Failure;
 use super::style::Style;
-use crate::present::asked_for;
+use crate::present::{AskedFor, asked_for};
 use crate::text;
-use crate::view::{AnswerOne, AnswerRequests, Answered, DecisionWord, ErrorView, ReadRequest, RequestView, codes};
-use adjutant_core::{RequestId, RequestKind, RequestNo};
+use crate::view::{AnswerOne, AnswerRequests, Answered, DecisionWord, ErrorView, ListRequests, ReadRequest, RequestView, codes};
+use adjutant_core::{RequestId, RequestKind, RequestNo, RunStateKind};
 
 /// Starts an answer to a request, given by its number or id or by its run.
 pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
@@ -23,29 +23,38 @@ pub async fn answer_to(to: &str, cx: &Context) -> Result<AnswerOne, Failure> {
 
 /// Sends answers. A refusal names the request, what was answered, and the command to use.
 pub async fn send_answers(answers: Vec<AnswerOne>, cx: &Context) -> Result<Answered, Failure> {
-    let named = match answers.as_slice() {
-        [one] => one.message_id.clone(),
+    let only = match answers.as_slice() {
+        [one] => Some((one.message_id.clone(), one.run.clone())),
         _ => None,
     };
     let error = match cx.hub.call(&AnswerRequests { answers }).await {
         Ok(answered) => return Ok(answered),
         Err(error) => error,
     };
-    let Some(message_id) = named.filter(|_| [codes::ALREADY_ANSWERED, codes::UNFITTING].contains(&error.code.as_str())) else {
+    let is_of_request = [codes::ALREADY_ANSWERED, codes::UNFITTING, codes::EXPIRED, codes::WITHDRAWN, codes::USED].contains(&error.code.as_str());
+    let Some((message_id, run)) = only.filter(|_| is_of_request) else {
         return Err(error.into());
     };
-    Err(match cx.hub.call(&ReadRequest { message_id, wait_ms: 0 }).await {
-        Ok(request) => reword_refusal(error, &request).into(),
+    let request = match message_id {
+        Some(message_id) => cx.hub.call(&ReadRequest { message_id, wait_ms: 0 }).await.map(Some),
+        None => cx.hub.call(&ListRequests { run, all: false, limit: Some(1) }).await.map(|list| list.requests.into_iter().next()),
+    };
+    Err(match request {
+        Ok(Some(request)) => reword_refusal(error, &request).into(),
         // The first refusal is the relevant one.
-        Err(_) => error.into(),
+        Ok(None) | Err(_) => error.into(),
     })
 }
 
 /// Rewords a refusal to answer for the person at the terminal.
 fn reword_refusal(error: ErrorView, request: &RequestView) -> ErrorView {
     let number = text::line(&request.number);
+    let of_run = format!("{number} of {}", text::line(&request.run_name));
     if error.code == codes::UNFITTING {
-        return ErrorView { hint: Some(next_step::answer_command(request)), ..error };
+        return ErrorView { message: format!("{of_run}: {}", error.message), hint: Some(next_step::answer_command(request)), ..error };
+    }
+    if error.code != codes::ALREADY_ANSWERED {
+        return ErrorView { message: format!("{of_run}: {}", error.message), ..error };
     }
     let by = person(request.answered_by.as_deref().unwrap_or("another party")).to_owned();
     let ago = request.answered_at.as_deref().and_then(|at| age::seconds_since(at, now())).map(age::short);
@@ -72,6 +81,33 @@ async fn names_request(text: &str, cx: &Context) -> Result<bool, Failure> {
     }
 }
 
+/// A letter typed at a prompt of `adj next` instead of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptKey {
+    View,
+    Skip,
+    Quit,
+}
+
+/// Returns the key that a line typed below a request is. A letter that is an option of the question is an answer.
+pub fn prompt_key(request: &RequestView, line: &str) -> Option<PromptKey> {
+    let typed = line.trim();
+    if request.options.iter().any(|option| option.trim() == typed) {
+        return None;
+    }
+    key_of(typed)
+}
+
+/// Returns the key that a typed line is.
+pub fn key_of(typed: &str) -> Option<PromptKey> {
+    match typed.to_ascii_lowercase().as_str() {
+        "v" | "view" => Some(PromptKey::View),
+        "s" | "skip" => Some(PromptKey::Skip),
+        "q" | "quit" => Some(PromptKey::Quit),
+        _ => None,
+    }
+}
+
 /// Parses the line typed below a request.
 ///
 /// # Errors
@@ -80,7 +116,9 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     let message_id = Some(request.message_id.clone());
     if request.kind == RequestKind::Question {
         let number = line.trim().parse::<usize>().ok();
-        let is_no_option = number.is_some_and(|number| !request.options.is_empty() && !(1..=request.options.len()).contains(&number));
+        let has_numbers = request.options.iter().all(|option| option.trim().parse::<usize>().is_ok());
+        // Where all options are numbers, the hub decides what another number means.
+        let is_no_option = number.is_some_and(|number| !has_numbers && !(1..=request.options.len()).contains(&number));
         match (line.trim() == "?" || is_no_option, request.options.is_empty()) {
             (true, true) => return Err("type the answer"),
             (true, false) => return Err("type the number of an option, or an answer in words"),
@@ -100,6 +138,8 @@ pub fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOne, &'st
     Ok(AnswerOne { message_id, decision: Some(decision), reason, content_hash, ..AnswerOne::default() })
 }
 
+/// Longest preview that a prompt repeats, in characters.
+const PREVIEW_CHARS_MAX: usize = 60;
 /// Widest risk of a request in its prompt.
 const RISK_COLUMNS_MAX: usize = 60;
 
@@ -107,18 +147,30 @@ const RISK_COLUMNS_MAX: usize = 60;
 pub fn answer_prompt(request: &RequestView) -> String {
     match request.kind.known() {
         Some(RequestKind::Question) => format!("answer {} > ", text::line(&request.number)),
-        _ => format!("{} [y]es / [n]o, reason > ", approval_question(request)),
+        _ => format!("{}\n[y]es [n]o REASON [v]iew [s]kip [q]uit > ", approval_question(request)),
     }
 }
 
-/// Asks for a decision in one line, with everything that it allows, and its risk.
+/// Asks for a decision in one line, with everything that it allows, and its risk. A long preview, which is shown above, is
+/// only counted.
 pub fn approval_question(request: &RequestView) -> String {
-    format!("Approve {} ({})?", text::line(&request.number), asked_with_risk(request))
+    let mut asked = asked_for(request);
+    for preview in asked.parts.iter_mut().filter(|part| part.name == "preview") {
+        let lines = preview.text.lines().count();
+        if lines > 1 || preview.text.chars().count() > PREVIEW_CHARS_MAX {
+            preview.text = format!("{}, shown above", text::count(lines as u64, "line", "lines"));
+        }
+    }
+    format!("Approve {} ({})?", text::line(&request.number), with_risk(&asked, request))
 }
 
 /// Describes in one line what an approval covers.
 pub fn asked_with_risk(request: &RequestView) -> String {
-    let what = text::line(&asked_for(request).line());
+    with_risk(&asked_for(request), request)
+}
+
+fn with_risk(asked: &AskedFor<'_>, request: &RequestView) -> String {
+    let what = text::line(&asked.line());
     let risk = request.risk.as_deref().map(|risk| format!(", risk {}", text::cut(&text::line(risk), RISK_COLUMNS_MAX))).unwrap_or_default();
     what + &risk
 }
@@ -142,7 +194,9 @@ pub fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Failure> 
         cx.out.print_line(&line)?;
     }
     for run in &answered.runs {
-        if let Some(open) = run.pending.first() {
+        if run.state == RunStateKind::Finished {
+            cx.out.print_message(&format!("note: {} has ended, so it does not learn of this", text::line(&run.name)))?;
+        } else if let Some(open) = run.pending.first() {
             if open.kind != RequestKind::Question {
                 let line = format!("{} {}: {}", open.number, open.kind, asked_for(open).line());
                 cx.out.print_message(&text::line(&line))?;
@@ -158,6 +212,31 @@ pub fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letter_of_an_option_is_an_answer_and_no_key() {
+        let question = RequestView { kind: RequestKind::Question.into(), ..RequestView::default() };
+        assert_eq!(
+            ["v", " s ", "Q", "quit", "sv", "n"].map(|line| prompt_key(&question, line)),
+            [Some(PromptKey::View), Some(PromptKey::Skip), Some(PromptKey::Quit), Some(PromptKey::Quit), None, None,]
+        );
+        let sizes = RequestView { options: ["s", "m", "quit"].map(str::to_owned).to_vec(), ..question };
+        assert_eq!(["s", "quit", "q"].map(|line| prompt_key(&sizes, line)), [None, None, Some(PromptKey::Quit)]);
+    }
+
+    #[test]
+    fn prompt_repeats_only_a_short_preview() {
+        let approval = |preview: &str| RequestView {
+            kind: RequestKind::Approval.into(),
+            number: "Q1".to_owned(),
+            question: "apply".to_owned(),
+            preview: Some(preview.to_owned()),
+            ..RequestView::default()
+        };
+        assert_eq!(approval_question(&approval("touch a")), "Approve Q1 (apply; preview: touch a)?");
+        assert_eq!(approval_question(&approval("one\ntwo")), "Approve Q1 (apply; preview: 2 lines, shown above)?");
+        assert_eq!(approval_question(&approval(&"x".repeat(61))), "Approve Q1 (apply; preview: 1 line, shown above)?");
+    }
 
     #[test]
     fn decision_needs_yes_or_no_with_reason() {

@@ -4,12 +4,14 @@
 //! completed. Nothing is ever printed to standard error, where it would damage the line being typed.
 
 use super::args::Cli;
-use super::context::block_on;
+use super::context::{block_on, now};
+use super::run_state;
 use crate::client::Client;
 use crate::clients::on_path;
-use crate::config::{BUILT_IN, Config, Home, request_ephemeral, text_variable};
+use crate::config::{BUILT_IN, Config, Home, Setting, request_ephemeral, text_variable};
 use crate::text;
-use crate::view::{GrantView, ListChats, ListGrants, ListPools, ListRequests, ListRuns, RunView};
+use crate::view::{GrantView, ListChats, ListGrants, ListPools, ListRequests, ListRuns, RequestView, RunView};
+use adjutant_core::{RequestKind, RunStateKind, WorkspaceState};
 use clap::{Command, CommandFactory};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{EnvCompleter, Shells};
@@ -37,8 +39,17 @@ enum Kind {
     AnyRun,
     LiveRun,
     EndedRun,
+    /// A run whose changes are in a workspace, neither merged nor discarded.
+    MergeableRun,
+    /// A run that has ended or stopped and may have changed files.
+    UndoableRun,
     /// A request, or a run that has one.
     Request,
+    Question,
+    /// A request that is approved or denied.
+    Approval,
+    /// A setting of the configuration file.
+    Setting,
     Agent,
     Chat,
     /// The destination of a message: a chat, an agent or a run.
@@ -53,9 +64,14 @@ fn kind_of(command: &str, argument: &str) -> Option<Kind> {
     match (command, argument) {
         ("cancel" | "pause" | "send" | "wait", "run" | "runs") => Some(Kind::LiveRun),
         ("rm", "runs") => Some(Kind::EndedRun),
+        ("merge" | "discard", "run" | "runs") => Some(Kind::MergeableRun),
+        ("undo", "run") => Some(Kind::UndoableRun),
         (_, "run" | "runs" | "after") => Some(Kind::AnyRun),
         ("post", "to") => Some(Kind::Correspondent),
-        (_, "to") => Some(Kind::Request),
+        ("reply", "to") => Some(Kind::Question),
+        ("approve" | "deny", "to" | "requests") => Some(Kind::Approval),
+        (_, "to") | ("next", "of") => Some(Kind::Request),
+        ("get" | "set" | "unset", "key") => Some(Kind::Setting),
         (_, "agent" | "resolve_with" | "participants") | ("agents" | "test", "name") => Some(Kind::Agent),
         (_, "chat" | "from") => Some(Kind::Chat),
         (_, "pool") => Some(Kind::Pool),
@@ -101,6 +117,11 @@ fn shell(name: &str) -> Option<&'static dyn EnvCompleter> {
 /// Adds the completion of names to the arguments of a command and of those below it.
 fn with_names(command: Command) -> Command {
     let name = command.get_name().to_owned();
+    // Of a command and its aliases, the engine lists the first by the alphabet, so `ls` instead of `ps`. A hidden alias is still
+    // completed if nothing else begins as it does.
+    // The grammar has static names, and the process ends after the completion.
+    let aliases: Vec<&'static str> = command.get_all_aliases().map(|alias| &*alias.to_owned().leak()).collect();
+    let command = if aliases.is_empty() { command } else { command.alias(None::<&'static str>).aliases(aliases) };
     let command = command.mut_args(|arg| match kind_of(&name, arg.get_id().as_str()) {
         Some(kind) => arg.add(ArgValueCandidates::new(move || names(kind))),
         None => arg,
@@ -113,6 +134,7 @@ fn names(kind: Kind) -> Vec<CompletionCandidate> {
     match kind {
         Kind::Agent => return agents(),
         Kind::Topic => return topics(),
+        Kind::Setting => return settings(),
         _ => {}
     }
     let Ok(home) = Home::from_env() else { return Vec::new() };
@@ -130,10 +152,11 @@ async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidat
         Kind::AnyRun => runs(hub, true, |_| true).await?,
         Kind::LiveRun => runs(hub, false, |run| run.outcome.is_none()).await?,
         Kind::EndedRun => runs(hub, true, |run| run.outcome.is_some()).await?,
-        Kind::Request => {
-            let list = hub.call(&ListRequests { limit: Some(NAMES_MAX), ..ListRequests::default() }).await.ok()?;
-            list.requests.iter().filter_map(|one| candidate(&one.number, &format!("{}: {}", one.run_name, one.question))).collect()
-        }
+        Kind::MergeableRun => runs(hub, true, is_mergeable).await?,
+        Kind::UndoableRun => runs(hub, true, |run| !is_active(run) && may_have_changed(run)).await?,
+        Kind::Request => requests(hub, |_| true).await?,
+        Kind::Question => requests(hub, |request| request.kind == RequestKind::Question).await?,
+        Kind::Approval => requests(hub, |request| request.kind != RequestKind::Question).await?,
         Kind::Chat => chats(hub).await?,
         Kind::Correspondent => {
             let mut all = chats(hub).await?;
@@ -145,14 +168,52 @@ async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidat
             let list = hub.call(&ListGrants::default()).await.ok()?;
             list.grants.iter().filter_map(|GrantView { number, what, .. }| candidate(number, what)).collect()
         }
-        Kind::Agent | Kind::Topic => Vec::new(),
+        Kind::Agent | Kind::Topic | Kind::Setting => Vec::new(),
     })
 }
 
 async fn runs(hub: &Client, all: bool, is_wanted: impl Fn(&RunView) -> bool) -> Option<Vec<CompletionCandidate>> {
-    let list = hub.call(&ListRuns { all, limit: Some(NAMES_MAX) }).await.ok()?;
+    let list = hub.call(&ListRuns { all, limit: Some(NAMES_MAX), before: None }).await.ok()?;
     let wanted = list.runs.iter().filter(|run| is_wanted(run));
-    Some(wanted.filter_map(|run| candidate(&run.name, &format!("{}, {}: {}", run.status, run.agent, run.task))).collect())
+    let now = now();
+    Some(wanted.filter_map(|run| candidate(&run.name, &format!("{}, {}: {}", run_state::label(run, now).text, run.agent, run.task))).collect())
+}
+
+/// Returns whether an attempt of the run works or will start, so that its changes are not final.
+fn is_active(run: &RunView) -> bool {
+    !matches!(run.state.known(), Some(RunStateKind::Stopped | RunStateKind::Finished))
+}
+
+/// Returns whether nothing says that a run has changed no files.
+fn may_have_changed(run: &RunView) -> bool {
+    run.changed_files.as_ref().is_none_or(|files| !files.is_empty())
+}
+
+fn is_mergeable(run: &RunView) -> bool {
+    let is_open = run.workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Ready);
+    is_open && !is_active(run) && may_have_changed(run)
+}
+
+async fn requests(hub: &Client, is_wanted: impl Fn(&RequestView) -> bool) -> Option<Vec<CompletionCandidate>> {
+    let list = hub.call(&ListRequests { limit: Some(NAMES_MAX), ..ListRequests::default() }).await.ok()?;
+    let wanted = list.requests.iter().filter(|request| is_wanted(request));
+    Some(wanted.filter_map(|one| candidate(&one.number, &format!("{}: {}", one.run_name, one.question))).collect())
+}
+
+/// Returns the settings that `adj config set` can change: those outside of lists. Settings of an entry whose name the user chooses
+/// are left out.
+fn settings() -> Vec<CompletionCandidate> {
+    let mut names = Vec::new();
+    let file = Setting::file();
+    file.walk(&mut Vec::new(), &mut |path, setting| {
+        let is_value = !matches!(setting, Setting::Table(_) | Setting::Named(_))
+            && !matches!(setting, Setting::List(entry) if matches!(**entry, Setting::Table(_)));
+        let is_fixed = (1..path.len()).all(|len| matches!(file.find(&path[..len]), Some(Setting::Table(_))));
+        if is_value && is_fixed {
+            names.push(path.join("."));
+        }
+    });
+    names.iter().filter_map(|name| candidate(name, "")).collect()
 }
 
 async fn chats(hub: &Client) -> Option<Vec<CompletionCandidate>> {

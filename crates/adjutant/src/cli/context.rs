@@ -78,7 +78,8 @@ pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Fai
     let mut bytes = Vec::new();
     from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(cli_codes::IO, format!("cannot read {what} from {place}: {e}")))?;
     if bytes.len() as u64 == INPUT_BYTES_MAX {
-        return Err(fail(codes::INVALID, format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1)));
+        let message = format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1);
+        return Err(fail_hint(codes::INVALID, message, "save it in a file of the working directory, and name the file in a shorter text"));
     }
     String::from_utf8(bytes).map_err(|e| {
         fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8")

@@ -58,7 +58,7 @@ pub const TABLE: [Row; 15] = [
     Row {
         exit: Exit::Failed,
         number: 1,
-        meaning: "any other failure; for wait and run --wait: a run failed or was cancelled",
+        meaning: "any other failure; for wait and run --wait: a run failed, or a named one was cancelled",
         codes: &[codes::INTERNAL, codes::STORAGE, cli_codes::RUN_FAILED, cli_codes::IO],
     },
     Row {
@@ -84,7 +84,7 @@ pub const TABLE: [Row; 15] = [
     Row {
         exit: Exit::Conflict,
         number: 7,
-        meaning: "the state has changed (already answered, expired, withdrawn or finished), or a merge conflicts",
+        meaning: "the state has changed (already answered, expired, withdrawn or finished), a merge conflicts, or an undo could not restore all files",
         codes: &[codes::CONFLICT, codes::ALREADY_ANSWERED, codes::USED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::KEY_REUSED],
     },
     Row { exit: Exit::Limit, number: 8, meaning: "a limit is reached, or the disk is full", codes: &[codes::LIMIT, codes::STORAGE_FULL] },

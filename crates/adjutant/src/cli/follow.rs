@@ -11,6 +11,7 @@ use super::out::{CommandResult, Failure, fail};
 use super::prompt::TerminalLines;
 use super::style::Style;
 use super::{answering, details, next_step, run_end, run_state};
+use crate::present::not_kept;
 use crate::text;
 use crate::view::{
     AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
@@ -74,6 +75,9 @@ impl<'a> Follow<'a> {
         let open = run.pending.clone();
         let mut follow = Self::new(cx, run, scope)?;
         follow.is_line_open = is_line_open;
+        if let Some(why) = follow.run.snapshot_problem.clone() {
+            follow.print_note(&not_kept(&why))?;
+        }
         for request in open {
             follow.show_question(request)?;
         }
@@ -238,6 +242,7 @@ impl<'a> Follow<'a> {
                 let text = format!("started with {}", self.run.agent);
                 self.print_note(&text)?;
             }
+            Some(EventKind::RunSnapshotFailed) => self.print_note(&not_kept(&event.text))?,
             Some(EventKind::RequestAsked) => self.show_asked(event.request_id.as_deref()).await?,
             Some(kind @ (EventKind::RequestAnswered | EventKind::RequestExpired | EventKind::RequestWithdrawn)) => {
                 let what = kind.word().trim_start_matches("request.");

@@ -6,9 +6,9 @@ use super::field_list::{FieldList, JsonFields};
 use super::out::{Failure, fail, fail_hint};
 use crate::view::{
     AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatShares, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList,
-    GrantView, HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PeerDetails, PeerList, PeerView, PolicyList, PolicyTrial,
-    PoolList, PoolView, PostedMessage, RequestView, ResultView, RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView,
-    Waited, WebhookList, WebhooksRetried, field_names,
+    GrantView, HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PeerDetails, PeerList, PeerView, PolicyChangeView, PolicyCheck,
+    PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView, ResultView, RunView, SearchHits, StatsView, TokenList, TokenView,
+    TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
 };
 
 /// Checks the wanted fields of a command before it does anything.
@@ -53,8 +53,10 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
             None => fields!(GrantList),
         },
         Command::Policy(args) => match &args.what {
+            Some(PolicyCommand::Check { .. }) => fields!(PolicyCheck),
             Some(PolicyCommand::Try { .. }) => fields!(PolicyTrial),
-            Some(PolicyCommand::Trust { .. }) => fields!(TrustedPolicies),
+            Some(PolicyCommand::Trust { change: Some(_), .. }) => fields!(PolicyChangeView),
+            Some(PolicyCommand::Trust { change: None, .. }) => fields!(TrustedPolicies),
             None => fields!(PolicyList),
         },
         Command::Diff(_) => fields!(
@@ -90,7 +92,9 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Demo(_) => fields!(; "runs", "hubs_killed", "answers", "chat", "elapsed_ms", "home", "end", "removed"),
         Command::Init(_) => fields!(; "agents", "clients", "default_agent", "proposed"),
         Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry", "skill"),
-        Command::Install(_) => fields!(; "client", "name", "status", "error", "file", "written", "backup", "link_to", "running", "diff", "skill"),
+        Command::Install(_) => {
+            fields!(; "client", "name", "status", "error", "file", "written", "backup", "disabled", "link_to", "running", "diff", "skill")
+        }
         Command::Update(_) => fields!(; "version", "path", "installed_by", "hub", "on_path", "consistent", "update", "limits"),
         Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed", "home_problem", "errors"),
         Command::Doctor(_) => fields!(; "ok", "checks"),

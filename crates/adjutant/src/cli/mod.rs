@@ -20,6 +20,7 @@ mod next_step;
 mod out;
 mod overview;
 mod pager;
+mod problem_list;
 mod prompt;
 mod run_end;
 mod run_state;
@@ -27,6 +28,7 @@ mod secret;
 mod style;
 mod symbols;
 mod table;
+mod topic_page;
 mod wait_line;
 mod waiting;
 
@@ -46,6 +48,7 @@ use field_list::JsonFields;
 use out::{CommandResult, Failure, Out};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use style::{ColorEnv, Paint};
 
@@ -95,7 +98,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         },
         Some(Command::Runner(args)) => {
             let args::RunnerArgs { join, token_file, pools, labels, slots, ca, fingerprint, plain, idle_exit } = args;
-            let trust = fingerprint.map(Trust::Fingerprint).or(ca.map(Trust::File)).unwrap_or(Trust::Installed);
+            let trust = match ca {
+                Some(file) => Trust::File(file),
+                None if fingerprint.is_empty() => Trust::Installed,
+                None => Trust::Fingerprints(fingerprint),
+            };
             let labels = labels.into_iter().collect();
             crate::runner::main(crate::runner::Options { join, token_file, pools, labels, slots, trust, plain, idle_exit })
         }
@@ -144,14 +151,19 @@ fn output_for(global: &Global) -> Out {
         agent_mode,
         interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && global.json.is_none(),
         columns: terminal.then(columns),
+        columns_err: (std::io::stderr().is_terminal() && !agent_mode).then(|| columns_of(std::io::stderr())),
         paint: Paint::decide(global.color, env, terminal),
         paint_err: Paint::decide(global.color, env, std::io::stderr().is_terminal() && !agent_mode),
     }
 }
 
-/// Returns the width of the terminal, or 80 if unknown.
+/// Returns the width of the terminal of standard output, or 80 if unknown.
 fn columns() -> usize {
-    match rustix::termios::tcgetwinsize(std::io::stdout()) {
+    columns_of(std::io::stdout())
+}
+
+fn columns_of(terminal: impl AsFd) -> usize {
+    match rustix::termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         _ => 80,
     }
@@ -175,11 +187,31 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
             let result = dispatch_with_hub(command, &cx).await;
             if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
                 let effect = "live and queued runs keep the last valid one, or the defaults; no new run can be dispatched until it is fixed";
-                cx.out.print_message(&format!("warning: the configuration cannot be used: {} ({effect})", text::line(&problem)))?;
+                print_config_problem(&problem, effect, &cx.out)?;
+            }
+            if let Some(names) = cx.hub.without_report() {
+                cx.out.print_message(&format!(
+                    "note: the hub has just started and has no report yet of {}: its state may be old",
+                    text::line(&names)
+                ))?;
             }
             result
         }
     }
+}
+
+/// Warns that the configuration cannot be used, with a line for each problem of the file.
+fn print_config_problem(problem: &str, effect: &str, out: &Out) -> Result<(), Failure> {
+    let problem = text::line(problem);
+    let warning = "warning: the configuration cannot be used:";
+    let Some((head, problems)) = problem_list::problem_list(&problem) else {
+        return out.print_message(&format!("{warning} {problem} ({effect})"));
+    };
+    out.print_message(&format!("{warning} {head}"))?;
+    for problem in problems {
+        out.print_message(&format!("  {problem}"))?;
+    }
+    out.print_message(&format!("  ({effect})"))
 }
 
 /// Returns whether a command fails with this problem, and so prints it.

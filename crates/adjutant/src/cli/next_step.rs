@@ -1,7 +1,7 @@
 //! The commands to suggest for requests and runs that need the person.
 
 use crate::text;
-use crate::view::{AttentionList, RequestView, RunView};
+use crate::view::{AttentionKind, AttentionList, RequestView, RunView};
 use adjutant_core::RequestKind;
 use adjutant_core::pool::AfterState;
 
@@ -32,6 +32,19 @@ pub fn resume_command(run: &RunView) -> String {
     }
 }
 
+/// Counts what needs the person, each kind apart.
+pub fn needs_text(list: &AttentionList) -> String {
+    let AttentionList { requests, runs, mentions, requests_more, runs_more, mentions_more: _, policy_change, set_back: _ } = list;
+    let kinds = [
+        (requests.len() as u64 + requests_more, "request", "requests"),
+        (runs.len() as u64 + runs_more, "run", "runs"),
+        (mentions.len() as u64, "chat with a message", "chats with messages"),
+        (u64::from(policy_change.is_some()), "change of the policies", "changes of the policies"),
+    ];
+    let shown: Vec<String> = kinds.into_iter().filter(|(count, ..)| *count > 0).map(|(count, one, many)| text::count(count, one, many)).collect();
+    shown.join(", ")
+}
+
 /// Returns the command for the first thing that needs the person.
 pub fn first_command(list: &AttentionList) -> Option<String> {
     if let Some(request) = list.requests.first() {
@@ -41,9 +54,16 @@ pub fn first_command(list: &AttentionList) -> Option<String> {
         let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
         return Some(match &run.undo_interrupted {
             _ if is_stop => resume_command(run),
+            _ if run.attention.as_ref().is_some_and(|attention| attention.kind == AttentionKind::Alive) => {
+                let name = text::line(&run.name);
+                format!("adj logs {name}   or   adj cancel {name}")
+            }
             Some(undo) => text::line(&undo.complete_with),
             None => format!("adj show {}", text::line(&run.name)),
         });
+    }
+    if list.policy_change.is_some() {
+        return Some("adj policy".to_owned());
     }
     list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
 }

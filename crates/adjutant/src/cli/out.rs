@@ -2,10 +2,11 @@
 
 use super::exit::{Exit, cli_codes};
 use super::field_list::JsonFields;
+use super::problem_list::problem_list;
 use super::style::{Paint, Style};
 use super::symbols;
 use crate::text;
-use crate::view::{AttentionList, ErrorView, Mentions, RunView};
+use crate::view::{AttentionList, ErrorView, Mentions, PolicyChangeView, RunView, SetBackView};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -51,6 +52,9 @@ pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>
 /// The indent of continuation lines.
 const FOLD_INDENT: &str = "      ";
 
+/// Additional indent of the continuation lines of a message, in columns.
+const INDENT_MORE: usize = 2;
+
 /// The result of a command.
 pub type CommandResult = Result<Exit, Failure>;
 
@@ -68,6 +72,8 @@ pub struct Out {
     pub interactive: bool,
     /// Width of the terminal, if there is one.
     pub columns: Option<usize>,
+    /// Width of the terminal to which standard error goes, if there is one.
+    pub columns_err: Option<usize>,
     pub paint: Paint,
     pub paint_err: Paint,
 }
@@ -87,6 +93,12 @@ struct Envelope<'a, T: Serialize + ?Sized> {
     runs: Option<&'a [RunView]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     runs_more: Option<u64>,
+    /// In the inbox: a change of the policies that waits for the person's trust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy_change: Option<&'a PolicyChangeView>,
+    /// In the inbox: the database of the hub was set back lately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    set_back: Option<&'a SetBackView>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     warnings: &'a [String],
 }
@@ -113,17 +125,37 @@ struct NamedError<'a> {
 impl Out {
     /// Prints one value as JSON.
     pub fn print_json<T: Serialize>(&self, data: &T) -> Result<(), Failure> {
-        self.print_envelope(&Envelope { schema: 1, data, more: None, mentions: None, runs: None, runs_more: None, warnings: &[] })
+        self.print_envelope(&Envelope {
+            schema: 1,
+            data,
+            more: None,
+            mentions: None,
+            runs: None,
+            runs_more: None,
+            policy_change: None,
+            set_back: None,
+            warnings: &[],
+        })
     }
 
     /// Prints a list as JSON.
     pub fn print_json_list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Failure> {
-        self.print_envelope(&Envelope { schema: 1, data, more: Some(more), mentions: None, runs: None, runs_more: None, warnings })
+        self.print_envelope(&Envelope {
+            schema: 1,
+            data,
+            more: Some(more),
+            mentions: None,
+            runs: None,
+            runs_more: None,
+            policy_change: None,
+            set_back: None,
+            warnings,
+        })
     }
 
     /// Prints the inbox as JSON.
     pub fn print_json_inbox(&self, list: &AttentionList) -> Result<(), Failure> {
-        let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = list;
+        let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more, policy_change, set_back } = list;
         self.print_envelope(&Envelope {
             schema: 1,
             data: requests.as_slice(),
@@ -131,6 +163,8 @@ impl Out {
             mentions: Some(Mentions { mentions: mentions.clone(), more: *mentions_more }),
             runs: Some(runs),
             runs_more: Some(*runs_more),
+            policy_change: policy_change.as_ref(),
+            set_back: set_back.as_ref(),
             warnings: &[],
         })
     }
@@ -193,14 +227,24 @@ impl Out {
         self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 
-    /// Prints a message on stderr; nothing in JSON mode.
-    pub fn print_message(&self, line: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { write_message(&symbols::shown(line, self.columns)) }
+    /// Prints a message on stderr, wrapped between words; nothing in JSON mode.
+    pub fn print_message(&self, message: &str) -> Result<(), Failure> {
+        self.print_unwrapped(&self.wrap_message(message))
     }
 
-    /// Suggests the next command on stderr; nothing in JSON mode.
+    /// Suggests the next command on stderr; nothing in JSON mode. The command stays in one piece, so that it can be copied.
     pub fn suggest(&self, command: &str) -> Result<(), Failure> {
-        self.print_message(&self.suggestion(command))
+        self.print_unwrapped(&self.suggestion(command))
+    }
+
+    fn print_unwrapped(&self, message: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { write_message(&symbols::shown(message, self.columns_err)) }
+    }
+
+    /// Wraps each line of a message that is wider than the terminal. Escape sequences take no columns.
+    fn wrap_message(&self, message: &str) -> String {
+        let Some(columns) = self.columns_err else { return message.to_owned() };
+        message.split('\n').map(|line| wrap_between_words(line, columns)).collect::<Vec<_>>().join("\n")
     }
 
     /// Formats the line that suggests the next command.
@@ -227,13 +271,47 @@ impl Out {
             return writeln!(err, "{line}");
         }
         let (head, message) = (format!("error[{}]:", text::line(&error.code)), text::line(&error.message));
+        let (message, problems) = problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
         let painted = format!("{} {message}", self.paint_err.apply(Style::Bad, &head));
         write!(err, "{}", symbols::shown(&self.fold(&format!("{head} {message}"), &painted), self.columns))?;
+        for problem in problems {
+            write!(err, "{}", symbols::shown(&self.indent("  ", problem), self.columns))?;
+        }
         if let Some(hint) = &error.hint {
-            writeln!(err, "  {} {}", self.paint_err.apply(Style::Dim, "hint:"), symbols::shown(&text::line(hint), None))?;
+            let hint = format!("  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint));
+            writeln!(err, "{}", symbols::shown(&self.wrap_message(&hint), None))?;
         }
         Ok(())
     }
+}
+
+/// Wraps a line between words, with an indent before each line but the first. A word that is wider than the terminal stays whole.
+fn wrap_between_words(line: &str, columns_max: usize) -> String {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let indent = " ".repeat((indent + INDENT_MORE).min(columns_max / 2));
+    let mut out = String::new();
+    let mut used = 0;
+    for (n, word) in line.split(' ').enumerate() {
+        let width = visible_width(word);
+        if n > 0 && used + 1 + width > columns_max && !out.trim_start().is_empty() {
+            out.push('\n');
+            out.push_str(&indent);
+            used = indent.len();
+        } else if n > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += width;
+    }
+    out
+}
+
+/// Counts the columns of a word without its colours.
+fn visible_width(word: &str) -> usize {
+    let mut pieces = word.split('\u{1b}');
+    let first = pieces.next().map_or(0, text::width_max);
+    first + pieces.map(|piece| piece.split_once('m').map_or(0, |(_, shown)| text::width_max(shown))).sum::<usize>()
 }
 
 fn write_message(line: &str) -> Result<(), Failure> {
@@ -256,6 +334,7 @@ mod tests {
             agent_mode: false,
             interactive: false,
             columns,
+            columns_err: columns,
             paint: Paint::OFF,
             paint_err: Paint::OFF,
         }
@@ -278,6 +357,22 @@ mod tests {
                 assert!(!shown.contains(['\u{2028}', '\u{85}', '\u{b}', '\u{c}', '\r']));
             }
         }
+    }
+
+    #[test]
+    fn messages_are_wrapped_between_words() {
+        let note = "note: the snapshot of brave-otter does not contain node_modules/.cache/one-very-long-directory-name/x, because it has many files";
+        for columns in 20..120 {
+            let wrapped = out(Some(columns)).wrap_message(note);
+            assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), note.split_whitespace().collect::<Vec<_>>(), "no word is cut");
+            let too_wide: Vec<&str> = wrapped.lines().filter(|line| line.len() > columns && line.trim_start().contains(' ')).collect();
+            assert!(too_wide.is_empty(), "{columns}: {too_wide:?}");
+        }
+        assert_eq!(out(None).wrap_message(note), note, "a pipe gets one line");
+        let coloured = "\u{1b}[2mnote:\u{1b}[0m one two";
+        assert_eq!(out(Some(13)).wrap_message(coloured), coloured, "colours take no columns");
+        assert_eq!(out(Some(12)).wrap_message(coloured), "\u{1b}[2mnote:\u{1b}[0m one\n  two");
+        assert_eq!(out(Some(12)).wrap_message("  hint: one two"), "  hint: one\n    two");
     }
 
     #[test]

@@ -101,6 +101,24 @@ pub fn topic_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     TOPICS.iter().map(|topic| (topic.name, topic.about))
 }
 
+/// Pages of the documentation that are topics.
+const PAGES: [(&str, &str); 8] = [
+    ("agents.md", "presets"),
+    ("chats.md", "chats"),
+    ("configuration.md", "configuration"),
+    ("dashboard.md", "dashboard"),
+    ("guarantees.md", "guarantees"),
+    ("policies.md", "policies"),
+    ("webhooks.md", "notifications"),
+    ("workspaces.md", "workspaces"),
+];
+
+/// Returns the topic that a page of the documentation is.
+#[must_use]
+pub fn topic_of_page(page: &str) -> Option<&'static str> {
+    PAGES.iter().find(|(name, _)| *name == page).map(|(_, topic)| *topic)
+}
+
 /// Returns the text of a topic, in Markdown.
 #[must_use]
 pub fn topic_text(name: &str) -> Option<String> {
@@ -174,6 +192,7 @@ mod tests {
             assert!(text.starts_with(topic.section.unwrap_or("# ")) && text.lines().count() > 3, "{}", topic.name);
             assert!(topics().contains(topic.about));
         }
+        assert!(PAGES.iter().all(|(_, topic)| topic_text(topic).is_some()));
         assert!(!topic_text("echo").expect("a topic").contains("\n## "), "one section");
         let command = Cli::command();
         assert!(TOPICS.iter().all(|topic| command.find_subcommand(topic.name).is_none()), "a command of this name hides the topic");

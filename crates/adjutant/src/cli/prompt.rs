@@ -133,6 +133,32 @@ pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     Ok(Some(line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
+/// The answer to a question whose details can be shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Agreed {
+    Yes,
+    No,
+    /// Show what would change, then ask again.
+    ShowDetails,
+}
+
+/// Asks a question whose details can be shown. Anything but a yes is a no.
+pub fn ask_with_details(question: &str) -> Result<Agreed, Failure> {
+    loop {
+        let answer = ask(&format!("{question} [y/N/d] "))?;
+        return Ok(match answer.as_deref().map(str::trim) {
+            Some("y" | "Y" | "yes") => Agreed::Yes,
+            Some("d" | "D" | "diff" | "details") => Agreed::ShowDetails,
+            Some("?") => {
+                let mut err = std::io::stderr().lock();
+                writeln!(err, "y changes the files, d shows the changes first, n or Enter changes nothing")?;
+                continue;
+            }
+            _ => Agreed::No,
+        });
+    }
+}
+
 /// Returns the error for a line that cannot be read.
 pub fn unreadable(error: std::io::Error) -> Failure {
     match error.kind() {

@@ -6,10 +6,10 @@ use super::next_step;
 use super::out::{CommandResult, Failure};
 use super::run_state;
 use super::style::Style;
-use crate::present::asked_for;
+use crate::present::{asked_for, list_in_one_line, not_kept};
 use crate::text;
-use crate::view::{CommandView, ConfirmNotified, ErrorView, NotifiedRun, RequestView, RunView, Word};
-use adjutant_core::{OutcomeKind, RequestKind};
+use crate::view::{CommandView, ConfirmNotified, ErrorView, NotifiedRun, ReadResult, RequestView, RunView, Word};
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
 
 /// Widest final output on the line of a run's end, and the columns between its parts.
 const LAST_COLUMNS_MAX: usize = 120;
@@ -38,12 +38,45 @@ pub async fn confirm_run_notified(run: &RunView, cx: &Context) -> Result<(), Fai
     confirm_notified(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
 }
 
+/// Prints the whole result of a run on stdout, and nothing else there.
+pub async fn print_result(run: &str, cx: &Context) -> Result<(), Failure> {
+    let found = cx.hub.call(&ReadResult { run: run.to_owned() }).await?;
+    let text: String = found.result.lines().map(|line| format!("{}\n", text::block(line))).collect();
+    cx.out.print_data(&text)?;
+    if found.is_cut {
+        let name = text::line(&found.run_name);
+        cx.out.print_message(&format!("note: this is the end of a longer message; the log has all of it: adj logs {name}"))?;
+    }
+    Ok(())
+}
+
+/// Returns the name and the state of a run.
+pub fn state_line(run: &RunView, cx: &Context) -> String {
+    let label = run_state::label(run, now());
+    format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(label.style, &text::line(&label.text)))
+}
+
+/// Prints the note about an ended run on standard error.
+pub fn print_note(run: &RunView, cx: &Context) -> Result<(), Failure> {
+    match run.note.as_deref().filter(|_| !cx.out.json && run.state == RunStateKind::Finished) {
+        Some(note) => cx.out.print_message(&format!("note: {}: {}", text::line(&run.name), text::line(note))),
+        None => Ok(()),
+    }
+}
+
+/// Warns on standard error if the snapshots of a run do not have all its files.
+pub fn warn_not_kept(run: &RunView, cx: &Context) -> Result<(), Failure> {
+    match run.snapshot_problem.as_deref().filter(|_| !cx.out.json) {
+        Some(why) => cx.out.print_message(&format!("warning: {}: {}", text::line(&run.name), text::line(&not_kept(why)))),
+        None => Ok(()),
+    }
+}
+
 /// Describes how a run ended in one line, with its summary or final output. A stop adds its reason and
 /// what it needs.
 pub fn end_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
-    let head =
-        format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(label.style, &text::line(&label.text)));
+    let head = state_line(run, cx);
     if let Some(attention) = run.attention.as_ref().filter(|attention| attention.is_stop()) {
         let shortened = |text: &str| text.chars().take(STOP_CHARS_MAX).collect::<String>();
         let needs = attention.needs.as_ref().map(|needs| cx.out.indent("  ", &format!("needs: {}", shortened(needs))));
@@ -58,7 +91,9 @@ pub fn end_line(run: &RunView, cx: &Context) -> String {
         format!("{last} (reconstructed result: adj show --result {name})").trim_start().to_owned()
     });
     let result = reconstructed.as_deref().or(run.result.as_deref());
-    let last_words = unmet.as_deref().or(known).or(run.summary.as_deref()).or(result).unwrap_or_default();
+    let listed = run.summary.as_deref().and_then(list_in_one_line);
+    let said = listed.as_deref().or(run.summary.as_deref());
+    let last_words = unmet.as_deref().or(known).or(run.stderr_reason()).or(said).or(result).unwrap_or_default();
     let last = text::line(last_words.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns.saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)

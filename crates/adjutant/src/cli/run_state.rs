@@ -4,7 +4,7 @@ use super::age;
 use super::exit::Exit;
 use super::style::Style;
 use crate::text;
-use crate::view::{AttentionView, RunView, Word};
+use crate::view::{AttentionView, ReportedView, RunView, Word};
 use adjutant_core::attention::Need;
 use adjutant_core::pool::QueueReason;
 use adjutant_core::run::RunStatus;
@@ -42,15 +42,16 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
         let with = oldest.escalated.last().map_or_else(String::new, |last| format!(" → {}", text::line(&last.to)));
         return build(format!("? {wants} {}{others} {waits}{with}", oldest.number).trim_end().to_owned(), Style::Attention, 0);
     }
-    let because = |word: &str| run.reason.as_deref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
+    let because = |word: &str| run.reason_without_stderr().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"));
     match (&run.state, run.outcome.as_ref().and_then(Word::known)) {
         (Word::Known(RunStateKind::Queued), _) if run.is_held() => build("■ held: other run failed".to_owned(), Style::Attention, 0),
         (Word::Known(RunStateKind::Queued), _) => {
             let waits = run.queue.as_ref().and_then(|queue| queue.waiting_for.known()).and_then(queue_label);
-            let text = match (waits, run.queue_place) {
-                (Some(waits), _) => format!("… {waits}"),
-                (None, Some(place)) => format!("… queued ({})", ordinal(place)),
-                (None, None) => "… queued".to_owned(),
+            let text = match (waits, run.queue_place, run.queue_ahead_min) {
+                (Some(waits), _, _) => format!("… {waits}"),
+                (None, Some(place), _) => format!("… queued ({})", ordinal(place)),
+                (None, None, Some(ahead)) => format!("… queued ({ahead}+ ahead)"),
+                (None, None, None) => "… queued".to_owned(),
             };
             build(text, Style::Dim, 3)
         }
@@ -62,11 +63,17 @@ pub fn label(run: &RunView, now: Timestamp) -> StateLabel {
         }
         (Word::Known(RunStateKind::Running), _) if run.silent_since.is_some() => {
             let silent = run.silent_since.as_deref().and_then(|since| age::seconds_since(since, now)).map(age::short).unwrap_or_default();
+            if let Some(reported) = &run.reported {
+                return build(format!("◌ {}, still alive {silent}", reported.line()).trim_end().to_owned(), Style::Attention, 0);
+            }
             build(format!("◌ silent {silent}").trim_end().to_owned(), Style::Attention, 1)
         }
         (Word::Known(RunStateKind::Running), _) if run.overdue_since.is_some() => build("● overdue".to_owned(), Style::Attention, 2),
         (Word::Known(RunStateKind::Running), _) if budget_label(run).is_some() => {
             build(format!("● {}", budget_label(run).unwrap_or_default()), Style::Attention, 2)
+        }
+        (Word::Known(RunStateKind::Running), _) if run.reported.is_some() => {
+            build(format!("● {}", run.reported.as_ref().map(ReportedView::line).unwrap_or_default()), Style::Good, 2)
         }
         (Word::Known(RunStateKind::Running), _) => match run.subagents.iter().filter(|one| one.is_running()).count() {
             0 => build("● working".to_owned(), Style::Good, 2),
@@ -122,6 +129,7 @@ fn queue_label(reason: QueueReason) -> Option<&'static str> {
         QueueReason::MemoryPressure => Some("queued: for memory"),
         QueueReason::CpuPressure => Some("queued: for a CPU"),
         QueueReason::FreeMemory => Some("queued: for memory"),
+        QueueReason::RunnerStorage => Some("queued: runner disk full"),
         QueueReason::Ports => Some("queued: no free ports"),
     }
 }
@@ -151,6 +159,7 @@ fn cause_label(cause: Cause) -> &'static str {
         Cause::SessionLost => "✗ session lost",
         Cause::NotPermitted => "✗ not permitted",
         Cause::LimitReached => "✗ agent's limit reached",
+        Cause::Refused => "✗ refused by its model",
         Cause::NoWord => "✗ ended without result",
         Cause::Agent => "✗ agent error",
     }
@@ -177,6 +186,7 @@ fn stop_label(why: &Word<Need>) -> &str {
         Some(Need::Resume(StopReason::Budget)) => "over budget",
         Some(Need::Resume(StopReason::SupervisorLost)) => "supervisor lost",
         Some(Need::Resume(StopReason::HostLost)) => "host lost",
+        Some(Need::Resume(StopReason::UnreadableBlock)) => "invalid block",
         _ => why.as_str(),
     }
 }
@@ -245,6 +255,13 @@ mod tests {
     fn queue_places_are_ordinals() {
         let shown: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 22, 111, 101].into_iter().map(ordinal).collect();
         assert_eq!(shown, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th", "101st"]);
+    }
+
+    #[test]
+    fn uncounted_queue_places_fit_a_cell() {
+        let run = RunView { state: RunStateKind::Queued.into(), queue_ahead_min: Some(1_000), ..RunView::default() };
+        let shown = label(&run, Timestamp::UNIX_EPOCH).text;
+        assert_eq!((shown.as_str(), crate::text::width_max(&shown) <= 24), ("… queued (1000+ ahead)", true));
     }
 
     #[test]

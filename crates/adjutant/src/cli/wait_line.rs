@@ -56,7 +56,7 @@ impl WaitLine {
         let mut after = cx.hub.call(&Wait::default()).await?.cursor;
         loop {
             let began = Instant::now();
-            let list = cx.hub.call(&ListRuns { all: false, limit: Some(RUNS_MAX) }).await?;
+            let list = cx.hub.call(&ListRuns { all: false, limit: Some(RUNS_MAX), before: None }).await?;
             let next_read = Instant::now() + (began.elapsed() * PAUSE_FACTOR).max(TOGETHER);
             let awaited: Vec<&RunView> = list.runs.iter().filter(|run| ids.is_empty() || ids.contains(&run.run_id)).collect();
             self.draw(&line_of(&awaited));

@@ -10,15 +10,24 @@ use std::time::{Duration, Instant};
 /// How long one call waits at the hub before it is repeated, in milliseconds.
 const WAIT_MS: u64 = 30_000;
 
-/// Waits until the condition is met or the time limit is reached.
-pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Duration>, cx: &Context) -> Result<Waited, Failure> {
+/// Waits until the condition is met or the time limit is reached. `since`: the position of the wait that this one continues.
+pub async fn wait_for_runs(
+    runs: Vec<String>,
+    until: WaitUntil,
+    since: Option<i64>,
+    limit: Option<Duration>,
+    cx: &Context,
+) -> Result<Waited, Failure> {
     let began = Instant::now();
     // Without names, ends of clients' runs count from here on, for each repeated call too.
-    let mut after = if runs.is_empty() { Some(cx.hub.call(&Wait::default()).await?.cursor) } else { None };
+    let mut after = match since {
+        None if runs.is_empty() => Some(cx.hub.call(&Wait::default()).await?.cursor),
+        since => since,
+    };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
-        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after, wait_ms }).await?;
+        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after, new_reports: false, wait_ms }).await?;
         let over = left.is_some_and(|left| left <= Duration::from_millis(WAIT_MS));
         if waited.outcome != WaitOutcome::Timeout || over {
             return Ok(waited);
@@ -34,14 +43,14 @@ pub async fn wait_for_runs(runs: Vec<String>, until: WaitUntil, limit: Option<Du
 pub async fn next_change(mut after: i64, cx: &Context) -> Result<i64, ErrorView> {
     loop {
         let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
-        after = page.cursor.max(after);
-        if !page.events.is_empty() {
+        after = page.cursor;
+        if !page.events.is_empty() || page.reset {
             return Ok(after);
         }
     }
 }
 
-/// Prints that a run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes, and what to do.
+/// Prints that a run has reported, is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes, and what to do.
 pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
     cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
@@ -57,12 +66,7 @@ pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes.
+/// Returns whether a live run has reported, or has a condition.
 pub fn has_condition(run: &RunView) -> bool {
-    run.silent_since.is_some()
-        || run.retrying.is_some()
-        || run.overdue_since.is_some()
-        || run.resumes_at.is_some()
-        || run.outcome.is_none() && run.budgets.iter().any(|budget| budget.nearly_used)
-        || run.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())
+    run.reported.is_some() || run.has_condition()
 }

@@ -31,11 +31,13 @@ const MESSAGE_BYTES: usize = 4 * 1024;
 const BODY_BYTES_COPIED: usize = 16 * 1024;
 /// How long a hub may take to reply, in addition to the wait that a call requests. After that, the call is repeated
 /// with its key on another connection, so a lost reply delays the caller but never blocks it.
-pub(super) const NO_REPLY: Duration = Duration::from_secs(15);
+pub(super) const NO_REPLY: Duration = if cfg!(test) { Duration::from_millis(600) } else { Duration::from_secs(15) };
 /// After this long without a reply, another connection checks whether the hub responds.
-const PRESENCE_CHECK_AFTER: Duration = Duration::from_secs(3);
+const PRESENCE_CHECK_AFTER: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(3) };
+/// How often [`NO_REPLY`] is waited again for a hub that answers others: a repetition of the call would add to its work.
+const BUSY_WAITS_MAX: u32 = 20;
 /// How much later than requested the timer may fire, so that it need not be reset for every call.
-const TIMER_SLACK: Duration = Duration::from_secs(5);
+const TIMER_SLACK: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(5) };
 
 /// An HTTP request.
 pub(super) struct Request {
@@ -178,6 +180,7 @@ impl Connection {
         if let Some(limit) = limit {
             self.set_reply_timer(if home.is_some() { limit - later } else { limit });
         }
+        let server = self.stream.server();
         let Self { stream, timer, is_reusable } = self;
         // False until the whole reply is read.
         *is_reusable = false;
@@ -195,6 +198,13 @@ impl Connection {
                 }
                 timer.as_mut().reset(Instant::now() + later);
                 timer.as_mut().await;
+                for _ in 0..BUSY_WAITS_MAX {
+                    if !Client::is_hub_busy(home, server).await {
+                        break;
+                    }
+                    timer.as_mut().reset(Instant::now() + NO_REPLY);
+                    timer.as_mut().await;
+                }
             }
             CallFailure::NoReply(format!("no reply in {} s", limit.as_secs()))
         };
@@ -319,6 +329,35 @@ mod tests {
         let (replied, ()) = tokio::join!(near.exchange(long, Some(NO_REPLY), None), refusing);
         assert_eq!(replied.ok().expect("a reply").status, StatusCode::PAYLOAD_TOO_LARGE);
         assert!(!near.is_reusable());
+    }
+
+    /// A repetition would add to the work of a hub that is busy with the call, and a hub that answers others is not hung.
+    #[tokio::test]
+    async fn busy_hub_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join("home")).expect("a home");
+        home.ensure().expect("a home");
+        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock()).expect("takes").expect("free");
+        held.write_pid(rustix::process::getpid()).expect("writes");
+        let listener = sock::bind(&home.socket()).expect("a socket");
+        let mut near = Connection::open(&home.socket()).await.expect("connected");
+        let (mut busy, _) = listener.accept().await.expect("accepted");
+        let hub = async {
+            let mut got = Vec::new();
+            while !got.ends_with(b"{}") {
+                busy.read_buf(&mut got).await.expect("read");
+            }
+            // It is asked on other connections after the first silence, and after each further one.
+            for _ in 0..3 {
+                let (mut other, _) = listener.accept().await.expect("accepted");
+                reply(&mut other, &[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+            }
+            busy.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.expect("written");
+            got.len()
+        };
+        let (replied, sent) = tokio::join!(near.exchange(request(), Some(NO_REPLY), Some(&home)), hub);
+        assert_eq!(&replied.ok().expect("a reply").body[..], b"done");
+        assert!(sent < MESSAGE_BYTES, "the call was sent once");
     }
 
     #[test]

@@ -10,11 +10,13 @@ mod failure;
 mod fenced;
 mod key;
 mod name;
+mod open_writes;
 mod presence;
 mod request;
 mod start;
 mod target;
-use failure::{CallFailure, hub_start_error, internal, unreachable_hub_error};
+use failure::{CallFailure, failed_call_error, hub_start_error, internal, unreachable_hub_error};
+use open_writes::OpenWrites;
 use request::request;
 pub use request::{wait_of, with_shortened_wait};
 use target::Target;
@@ -61,6 +63,8 @@ const PAUSES_MAX: u32 = 40;
 
 /// The pause before a call of a supervisor is repeated while the disk is full.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
+/// How long a supervisor repeats a call of its agent that the hub refuses because its store cannot be used.
+const SERVER_AWAY_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A client of the hub, or of a supervisor that relays calls to it. Cheap to clone.
 #[derive(Clone)]
@@ -77,6 +81,9 @@ struct Inner {
     idle: Mutex<Vec<Connection>>,
     /// The problem of the configuration in the hub's last reply.
     config_problem: Mutex<Option<String>>,
+    /// The names of the runs whose supervisors had not reported to the hub at its last reply.
+    without_report: Mutex<Option<String>>,
+    open_writes: OpenWrites,
 }
 
 impl Client {
@@ -116,7 +123,14 @@ impl Client {
     }
 
     fn new(target: Target) -> Self {
-        Self(Arc::new(Inner { target: Mutex::new(target), idle: Mutex::new(Vec::new()), config_problem: Mutex::new(None) }), None)
+        let inner = Inner {
+            target: Mutex::new(target),
+            idle: Mutex::new(Vec::new()),
+            config_problem: Mutex::new(None),
+            without_report: Mutex::new(None),
+            open_writes: OpenWrites::default(),
+        };
+        Self(Arc::new(inner), None)
     }
 
     /// Returns a client that records its calls as activity of the agent.
@@ -129,6 +143,18 @@ impl Client {
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
         self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the names of the runs whose supervisors had not reported to the hub at its last reply.
+    #[must_use]
+    pub fn without_report(&self) -> Option<String> {
+        self.0.without_report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the keys of a supervisor's open calls that add to a list of the hub.
+    #[must_use]
+    pub fn open_writes(&self) -> Vec<String> {
+        self.0.open_writes.keys()
     }
 
     fn target(&self) -> std::sync::MutexGuard<'_, Target> {
@@ -173,6 +199,7 @@ impl Client {
             return calls.call(path, body, key).await;
         }
         let _under_way = self.1.as_ref().map(AgentActivity::begin_call);
+        let open = self.0.open_writes.begin(path, key);
         let began = Instant::now();
         let mut failures = 0_u32;
         // An earlier sending may have taken effect, so a refusal does not say that nothing was changed.
@@ -182,7 +209,19 @@ impl Client {
             let bytes = if failures == 0 { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
-                Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && key.is_some() && failures < 3 => failures += 1,
+                Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && path.starts_with("/api/v1/") && failures < 3 => failures += 1,
+                // The store's server is restarted, read-only or away: with its question or report, the agent waits as for an answer.
+                Err(CallFailure::Refused(error))
+                    if [codes::STORAGE, codes::UNREACHABLE].contains(&error.code.as_str())
+                        && open.is_some()
+                        && matches!(&*self.target(), Target::Supervisor { .. })
+                        && began.elapsed() < SERVER_AWAY_MAX =>
+                {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        tracing::warn!(path, problem = error.message, "the call is repeated until the store can be used");
+                    }
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
                 Err(CallFailure::Refused(error))
                     if error.code == codes::STORAGE_FULL && is_in_doubt && matches!(&*self.target(), Target::Supervisor { .. }) =>
                 {
@@ -222,17 +261,37 @@ impl Client {
         }
     }
 
+    /// Makes a call of a supervisor once. `None`: the connection broke, and there is a hub again, for which the caller composes another call.
+    ///
+    /// # Errors
+    /// The error in the reply.
+    pub async fn send_json_once<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<Option<T>, ErrorView> {
+        let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
+        match self.try_once(path, body.into(), None).await {
+            Ok(reply) => serde_json::from_slice(&reply).map(Some).map_err(|error| internal(&error)),
+            Err(CallFailure::Refused(error)) => Err(error),
+            Err(CallFailure::Redirected(_)) => Err(internal(&"the hub redirected a supervisor")),
+            Err(CallFailure::NoReply(message) | CallFailure::Connection(message)) => {
+                self.drop_idle();
+                // A hub that accepts connections without replying is starting or exiting.
+                tokio::time::sleep(PAUSE).await;
+                self.recover(1, &message).await?;
+                Ok(None)
+            }
+        }
+    }
+
     /// Prepares the repetition of a call after a broken connection: starts a hub or waits for one.
     async fn recover(&self, failures: u32, message: &str) -> Result<(), ErrorView> {
         let target = self.target().clone();
         match &target {
             Target::Hub { home, .. } => {
                 if failures > RETRIES_MAX {
-                    return Err(unreachable_hub_error(home, message));
+                    return Err(failed_call_error(home, message).await);
                 }
                 start::ensure_hub(home).await.map_err(|error| hub_start_error(home, &error))
             }
-            Target::RunningHub { home } => Err(unreachable_hub_error(home, message)),
+            Target::RunningHub { home } => Err(failed_call_error(home, message).await),
             Target::Worker { socket, .. } => {
                 // Retry once on a new connection. If connecting fails, the supervisor is gone.
                 if failures <= 2 && sock::connect(socket).await.is_ok() {
@@ -273,6 +332,7 @@ impl Client {
         })?;
         self.return_connection(connection);
         *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
+        *self.0.without_report.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::NO_REPORT).and_then(decode_name);
         if let Some(socket) = reply.header(SUPERVISOR_HEADER) {
             return Err(match decode_name(socket) {
                 Some(socket) => CallFailure::Redirected(PathBuf::from(socket)),
@@ -335,7 +395,11 @@ impl Client {
                 return Ok(idle);
             }
         }
-        Connection::open(&target.socket()).await
+        let opened = Connection::open(&target.socket()).await?;
+        match target {
+            Target::Hub { home, .. } if !start::has_hub(home) => Err(io::Error::other("the socket is not that of a hub")),
+            _ => Ok(opened),
+        }
     }
 
     fn pop_idle(&self) -> Option<Connection> {

@@ -8,6 +8,7 @@ use crate::process::tree;
 use crate::sock;
 use crate::view::{Call, ErrorView, GetHub};
 use hyper::body::Bytes;
+use rustix::process::Pid;
 use std::time::Duration;
 
 /// How long a hub may take to reply when its presence is checked.
@@ -25,6 +26,24 @@ enum Presence {
     IsSilent,
 }
 
+/// The CPU time of a hub before it was asked. A hub that uses the CPU is slow, and must not be reported as hung.
+struct Worked {
+    pid: Option<Pid>,
+    ticks: Option<u64>,
+}
+
+impl Worked {
+    fn of(home: &Home) -> Self {
+        let pid = hub_pid(home);
+        Self { pid, ticks: pid.and_then(tree::cpu_ticks) }
+    }
+
+    /// Returns the hub if it has not used the CPU since.
+    fn silent_hub(&self) -> Option<Pid> {
+        self.pid.filter(|pid| tree::cpu_ticks(*pid) == self.ticks)
+    }
+}
+
 impl Client {
     /// Returns whether a hub responds. Never starts one.
     pub async fn is_hub_responding(home: &Home) -> bool {
@@ -39,20 +58,28 @@ impl Client {
     /// Returns the error for a hub that accepts connections and does not respond. `None`: it responds, or there is
     /// none.
     pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
+        let worked = Worked::of(home);
         if Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds || sock::connect(&home.socket()).await.is_err() {
             return None;
         }
-        hub_pid(home).map(|pid| unresponsive_hub_error(home, pid))
+        worked.silent_hub().map(|pid| unresponsive_hub_error(home, pid))
     }
 
     /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. A hub that closes its connections is not
     /// reported: it exits, and another one follows, or it begins to lead.
     pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
+        let worked = Worked::of(home);
         if Self::answers(home, PRESENCE_TIMEOUT).await != Presence::IsSilent {
             return None;
         }
-        let pid = hub_pid(home).filter(|pid| !tree::is_dying(*pid));
+        let pid = worked.silent_hub().filter(|pid| !tree::is_dying(*pid));
         pid.map(|pid| unresponsive_hub_error(home, pid))
+    }
+
+    /// Returns whether `server`, at the other end of a connection that is silent, is the home's hub and answers others: it is busy with
+    /// the call of this connection.
+    pub(super) async fn is_hub_busy(home: &Home, server: Option<Pid>) -> bool {
+        server.is_some() && hub_pid(home) == server && Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
     }
 
     async fn answers(home: &Home, limit: Duration) -> Presence {

@@ -20,10 +20,23 @@ const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
 /// # Errors
 /// The home cannot be used, or the hub cannot start.
 pub async fn ensure_hub(home: &Home) -> io::Result<()> {
-    if sock::connect(&home.socket()).await.is_ok() {
+    if is_served(home).await {
         return Ok(());
     }
-    start_if_missing(home, async |home| sock::connect(&home.socket()).await.is_ok()).await
+    start_if_missing(home, async |home| is_served(home).await).await
+}
+
+/// Returns whether a hub accepts connections. A socket of another process does not count: a hub holds its lock before it opens its socket.
+async fn is_served(home: &Home) -> bool {
+    sock::connect(&home.socket()).await.is_ok() && has_hub(home)
+}
+
+/// Returns whether a process holds the lock of the home's hub. True if that cannot be determined.
+pub(super) fn has_hub(home: &Home) -> bool {
+    process::lock::is_held(&home.dir, &home.hub_lock()).unwrap_or_else(|error| {
+        tracing::debug!(%error, "the lock of the hub cannot be examined");
+        true
+    })
 }
 
 /// Ensures that a hub responds, where one accepts connections without replying. A killed hub keeps its socket while

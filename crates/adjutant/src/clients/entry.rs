@@ -19,6 +19,7 @@ pub fn wanted_entry(client: &McpClient, program: &str) -> Value {
         Shape::Stdio => json!({ "type": "stdio", "command": program, "args": args }),
         Shape::Copilot => json!({ "type": "stdio", "command": program, "args": args, "tools": ["*"] }),
         Shape::Qwen => json!({ "command": program, "args": args, "alwaysLoadTools": true }),
+        Shape::Codex => json!({ "command": program, "args": args, "default_tools_approval_mode": "approve" }),
         Shape::Opencode => {
             args.insert(0, program.to_owned());
             json!({ "type": "local", "command": args, "enabled": true })
@@ -42,6 +43,40 @@ pub fn program_of(entry: &Value) -> Option<&str> {
         _ => return None,
     };
     (is_adj(program) && first.and_then(Value::as_str) == Some("mcp")).then_some(program)
+}
+
+/// Returns whether an entry is as an installation writes it. Clients that rewrite their file add fields with defaults.
+#[must_use]
+pub fn is_as_installed(found: &Value, wanted: &Value) -> bool {
+    let (Some(fields), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
+    let is_default = |name: &str, value: &Value| match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Bool(flag) => *flag == (name == "enabled"),
+        Value::String(text) => text.is_empty() || name == "type" && text == "stdio",
+        Value::Null => true,
+        Value::Number(_) => false,
+    };
+    wanted.iter().all(|(name, value)| fields.get(name) == Some(value))
+        && fields.iter().all(|(name, value)| wanted.contains_key(name) || is_default(name, value))
+}
+
+/// Returns what has to be changed in a file so that the client starts the server of an entry. `None`: the entry is not
+/// disabled.
+#[must_use]
+pub fn disabled_by(file: &Value, name: &str, entry: &Value) -> Option<String> {
+    let names = |list: &str| file["mcp"][list].as_array().map(|list| list.iter().any(|listed| listed == name));
+    if entry["enabled"] == false {
+        Some(format!("set enabled of {name} to true"))
+    } else if entry["disabled"] == true {
+        Some(format!("remove disabled from {name}"))
+    } else if names("excluded") == Some(true) {
+        Some(format!("remove {name} from mcp.excluded"))
+    } else if names("allowed") == Some(false) {
+        Some(format!("add {name} to mcp.allowed"))
+    } else {
+        None
+    }
 }
 
 /// Compares an entry of Adjutant with the wanted one. A field that the user has set stays; a missing one is added; the

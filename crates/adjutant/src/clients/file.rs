@@ -1,17 +1,19 @@
 //! Reading and replacing a client's file. A link is followed to a regular file of the user, and stays. A file is replaced
-//! by a rename, and keeps its mode and group.
+//! only if nobody has changed it since it was read ([`crate::user_files`]), and keeps its mode and group.
 
 use crate::files;
-use std::fs::{File, OpenOptions, Permissions};
+use crate::user_files::{LeftAlone, Outcome, Slot, Stamp};
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The end of a backup's name.
 pub const BACKUP_END: &str = ".adj-backup";
-/// How many names are tried for a temporary file.
-const TRIES_MAX: u32 = 32;
 /// The mode of a new file of the user. A new file of a project has the default mode.
 const USER_MODE: u32 = 0o600;
 const PROJECT_MODE: u32 = 0o666;
@@ -31,6 +33,8 @@ pub enum FileError {
     NotText { path: PathBuf },
     #[error("{path} was changed meanwhile")]
     Changed { path: PathBuf },
+    #[error("{path}: {left}")]
+    LeftAlone { path: PathBuf, left: LeftAlone },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
 }
@@ -115,7 +119,8 @@ impl ClientFile {
     /// It cannot be written.
     pub fn back_up(&self) -> Result<(), FileError> {
         let Some(text) = &self.text else { return Ok(()) };
-        self.replace(&self.backup_path(), text)
+        let path = self.backup_path();
+        self.replace(&path, stamp_of(&path)?, text)
     }
 
     /// Removes the backup.
@@ -134,8 +139,8 @@ impl ClientFile {
         if let Some(dir) = self.target.parent() {
             std::fs::create_dir_all(dir).map_err(|source| FileError::Io { path: dir.to_owned(), source })?;
         }
-        self.check_unchanged()?;
-        self.replace(&self.target, text)
+        let seen = self.check_unchanged()?;
+        self.replace(&self.target, seen, text)
     }
 
     /// Removes the file.
@@ -143,30 +148,33 @@ impl ClientFile {
     /// # Errors
     /// It was changed since it was read, or cannot be removed.
     pub fn remove(&self) -> Result<(), FileError> {
-        self.check_unchanged()?;
-        remove(&self.target)
+        let seen = self.check_unchanged()?;
+        let slot = slot(&self.target).map_err(|source| FileError::Io { path: self.target.clone(), source })?;
+        settled(&self.target, slot.remove(seen))
     }
 
-    fn check_unchanged(&self) -> Result<(), FileError> {
+    /// Checks that the file is as it was read. Returns its stamp, which is older than what was compared.
+    fn check_unchanged(&self) -> Result<Option<Stamp>, FileError> {
+        let seen = stamp_of(&self.target)?;
         let is_same = match (&self.text, self.target.symlink_metadata()) {
             (None, Err(error)) => error.kind() == io::ErrorKind::NotFound,
             (Some(text), Ok(_)) => read_text(&self.target)? == *text,
             (None, Ok(_)) | (Some(_), Err(_)) => false,
         };
-        if is_same { Ok(()) } else { Err(FileError::Changed { path: self.target.clone() }) }
+        if is_same { Ok(seen) } else { Err(FileError::Changed { path: self.target.clone() }) }
     }
 
-    /// Replaces a file beside the target by a rename.
-    fn replace(&self, path: &Path, text: &str) -> Result<(), FileError> {
+    /// Replaces a file that has this stamp. A program that saves it meanwhile is not overwritten.
+    fn replace(&self, path: &Path, seen: Option<Stamp>, text: &str) -> Result<(), FileError> {
         let io_error = |source| FileError::Io { path: path.to_owned(), source };
-        let (temporary, file) = create_beside(path, if self.gid.is_some() { USER_MODE } else { self.mode }).map_err(io_error)?;
-        let written = self.fill(&file, text).and_then(|()| std::fs::rename(&temporary, path));
-        if written.is_err() {
-            remove(&temporary)?;
-        }
-        written.map_err(io_error)?;
-        let dir = path.parent().unwrap_or(path);
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error)
+        let slot = slot(path).map_err(io_error)?;
+        let mode = if self.gid.is_some() { USER_MODE } else { self.mode };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let make = |dir: BorrowedFd<'_>, name: &OsStr| {
+            let file = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?;
+            self.fill(&File::from(file), text)
+        };
+        settled(path, slot.replace(seen, make))
     }
 
     fn fill(&self, mut file: &File, text: &str) -> io::Result<()> {
@@ -181,17 +189,27 @@ impl ClientFile {
     }
 }
 
-/// Creates a file beside another.
-fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
-    let mut tries = 0;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}-{tries}.new", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES_MAX => tries += 1,
-            created => return created.map(|file| (name.into(), file)),
+/// Names a file in its open directory. The temporary name is this process's own, so that two commands never meet there.
+fn slot(path: &Path) -> io::Result<Slot> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let dir = File::open(path.parent().unwrap_or(path))?;
+    Ok(Slot::with_temporary(dir.into(), name, &format!(".adj-{}-{}", std::process::id(), name.to_string_lossy())))
+}
+
+/// Makes a change of a file durable. A file that was left alone is an error.
+fn settled(path: &Path, outcome: io::Result<Outcome>) -> Result<(), FileError> {
+    let io_error = |source| FileError::Io { path: path.to_owned(), source };
+    match outcome.map_err(io_error)? {
+        Outcome::Done | Outcome::Unguarded => {
+            let dir = path.parent().unwrap_or(path);
+            File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error)
         }
+        Outcome::LeftAlone(left) => Err(FileError::LeftAlone { path: path.to_owned(), left }),
     }
+}
+
+fn stamp_of(path: &Path) -> Result<Option<Stamp>, FileError> {
+    Stamp::of(path).map_err(|source| FileError::Io { path: path.to_owned(), source })
 }
 
 fn remove(path: &Path) -> Result<(), FileError> {
@@ -215,4 +233,57 @@ fn check_directory(file: &Path, is_project: bool) -> Result<(), FileError> {
         return Err(FileError::Foreign { path: dir.to_owned(), uid });
     }
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(|_| FileError::ReadOnly { path: dir.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+
+    fn files(dir: &Path) -> BTreeMap<String, String> {
+        let entries = std::fs::read_dir(dir).expect("a directory").flatten();
+        let read = |path: PathBuf| std::fs::read_to_string(path).expect("a file");
+        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), read(entry.path()))).collect()
+    }
+
+    #[test]
+    fn links_and_modes_are_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (real, path) = (dir.path().join("real.toml"), dir.path().join("config.toml"));
+        std::fs::write(&real, "# x\n").expect("a file");
+        std::fs::set_permissions(&real, Permissions::from_mode(0o640)).expect("a mode");
+        symlink("real.toml", &path).expect("a link");
+        ClientFile::read(&path, false).expect("a file").write("# y\n").expect("written");
+        assert!(path.is_symlink());
+        let meta = std::fs::metadata(&path).expect("a file");
+        assert_eq!(meta.permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_to_string(&real).expect("a file"), "# y\n");
+        // A new file is private.
+        let path = dir.path().join("new/config.toml");
+        ClientFile::read(&path, false).expect("no file").write("# z\n").expect("written");
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn file_saved_meanwhile_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, "old\n").expect("a file");
+        let read = ClientFile::read(&path, false).expect("a file");
+        std::fs::write(&path, "saved\n").expect("a file");
+        assert!(matches!(read.write("new\n"), Err(FileError::Changed { .. })));
+        assert!(matches!(read.remove(), Err(FileError::Changed { .. })));
+        let open = std::fs::OpenOptions::new().append(true).open(&path).expect("a file");
+        let read = ClientFile::read(&path, false).expect("a file");
+        assert!(matches!(read.write("new\n"), Err(FileError::LeftAlone { .. })), "a program has it open");
+        assert!(matches!(read.remove(), Err(FileError::LeftAlone { .. })));
+        drop(open);
+        assert_eq!(files(dir.path()), BTreeMap::from([("config.toml".to_owned(), "saved\n".to_owned())]));
+        read.write("new\n").expect("written");
+        assert_eq!(files(dir.path()), BTreeMap::from([("config.toml".to_owned(), "new\n".to_owned())]));
+        let missing = ClientFile::read(&dir.path().join("other"), false).expect("no file");
+        std::fs::write(dir.path().join("other"), "created\n").expect("a file");
+        assert!(matches!(missing.write("new\n"), Err(FileError::Changed { .. })));
+    }
 }

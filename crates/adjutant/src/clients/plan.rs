@@ -1,6 +1,6 @@
 //! What an installation changes in a client's file, and its execution.
 
-use super::entry::{NAME, entry_update, program_of, wanted_entry};
+use super::entry::{NAME, disabled_by, entry_update, is_as_installed, program_of, wanted_entry};
 use super::file::{ClientFile, FileError};
 use super::format::{self, Edit, FormatError};
 use super::place::{OwnProgram, Scope, file_of};
@@ -35,12 +35,16 @@ pub struct Plan {
     pub change: Change,
     /// The program that the entry starts now.
     pub command: Option<String>,
+    /// What to change in the file by hand, if the client does not start the server of the entry.
+    pub disabled: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Nothing to do.
     None,
+    /// Nothing of the installation: the entry is the user's, and stays.
+    Keep,
     /// Adds the entry. The backup is the file before.
     Add(String),
     /// Changes fields of the entry.
@@ -58,10 +62,17 @@ impl Change {
     pub fn word(&self) -> &'static str {
         match self {
             Self::None => "unchanged",
+            Self::Keep => "kept",
             Self::Add(_) => "added",
             Self::Update(_) => "updated",
             Self::Remove(_) | Self::Restore(_) | Self::Delete => "removed",
         }
+    }
+
+    /// Returns whether it changes the file.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        !matches!(self, Self::None | Self::Keep)
     }
 }
 
@@ -78,7 +89,8 @@ pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProg
         program.is_started_by(found, client)
     };
     let change = added(client, &file, file.text.as_deref().unwrap_or_default(), &command, is_same)?;
-    Ok(Plan { client, file, change, command: started })
+    let disabled = disabled(client, file.text.as_deref().unwrap_or_default());
+    Ok(Plan { client, file, change, command: started, disabled })
 }
 
 /// Plans to remove the entry of a client.
@@ -88,7 +100,16 @@ pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProg
 pub fn plan_undo(client: &'static McpClient, scope: &Scope) -> Result<Plan, PlanError> {
     let file = open(client, scope)?;
     let change = removed(client, &file)?;
-    Ok(Plan { client, file, change, command: None })
+    Ok(Plan { client, file, change, command: None, disabled: None })
+}
+
+/// Returns what to change so that a client starts the server of its entry. `None`: it has no entry, or starts it.
+fn disabled(client: &'static McpClient, text: &str) -> Option<String> {
+    // A file that does not parse is reported by its plan.
+    let parsed = format::parse(client.format, text).ok()?;
+    let servers = format::servers(&parsed, servers_path(client, &parsed))?;
+    let (name, entry) = servers.iter().find(|(_, entry)| program_of(entry).is_some())?;
+    disabled_by(&parsed, name, entry)
 }
 
 fn open(client: &'static McpClient, scope: &Scope) -> Result<ClientFile, PlanError> {
@@ -159,8 +180,14 @@ fn removed(client: &'static McpClient, file: &ClientFile) -> Result<Change, Plan
         return Ok(backup.map_or(Change::Delete, Change::Restore));
     }
     let Some(entry) = servers.get(NAME) else { return Ok(Change::None) };
-    if program_of(entry).is_none() {
-        return Err(PlanError::Taken { path: file.path.clone() });
+    let Some(command) = program_of(entry) else { return Err(PlanError::Taken { path: file.path.clone() }) };
+    let had_entry = |before: &str| {
+        let before = format::parse(client.format, before).ok();
+        before.is_some_and(|before| format::servers(&before, at).is_some_and(|servers| servers.contains_key(NAME)))
+    };
+    // An entry with other fields, or one from before the installation, is the user's.
+    if !is_as_installed(entry, &wanted_entry(client, command)) || backup.as_deref().is_some_and(had_entry) {
+        return Ok(Change::Keep);
     }
     let had_map = |before: &str| format::parse(client.format, before).is_ok_and(|before| format::servers(&before, at).is_some());
     let edit = Edit::Remove { name: NAME, empty_map: backup.as_deref().is_some_and(|before| !had_map(before)) };
@@ -173,7 +200,7 @@ impl Plan {
     pub fn contents(&self) -> (&str, &str) {
         let before = self.file.text.as_deref().unwrap_or_default();
         let after = match &self.change {
-            Change::None => before,
+            Change::None | Change::Keep => before,
             Change::Add(after) | Change::Update(after) | Change::Remove(after) | Change::Restore(after) => after,
             Change::Delete => "",
         };
@@ -186,7 +213,7 @@ impl Plan {
         let path = self.file.backup_path();
         match self.change {
             Change::Add(_) => self.file.text.is_some().then_some(path),
-            Change::None | Change::Update(_) | Change::Remove(_) => path.exists().then_some(path),
+            Change::None | Change::Keep | Change::Update(_) | Change::Remove(_) => path.exists().then_some(path),
             Change::Restore(_) | Change::Delete => None,
         }
     }
@@ -197,7 +224,7 @@ impl Plan {
     /// It was changed meanwhile, or cannot be written. It is then unchanged.
     pub fn execute(&self) -> Result<(), FileError> {
         match &self.change {
-            Change::None => Ok(()),
+            Change::None | Change::Keep => Ok(()),
             Change::Add(after) => {
                 // An older backup does not describe this file any more.
                 match self.file.text {
@@ -206,13 +233,12 @@ impl Plan {
                 }
                 self.file.write(after)
             }
-            Change::Update(after) => {
+            Change::Update(after) | Change::Remove(after) => {
                 if self.file.backup()?.is_none() {
                     self.file.back_up()?;
                 }
                 self.file.write(after)
             }
-            Change::Remove(after) => self.file.write(after),
             Change::Restore(before) => {
                 self.file.write(before)?;
                 self.file.remove_backup()

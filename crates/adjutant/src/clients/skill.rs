@@ -132,7 +132,8 @@ impl SkillPlan {
         }
     }
 
-    /// Changes the file. The directory of the skill is removed with it, if nothing else is in it.
+    /// Changes the file. The directory of the skill is removed with it, and the two above it, where nothing else is in
+    /// them: an empty `~/.claude` would count as an installed client.
     ///
     /// # Errors
     /// It was changed meanwhile, or cannot be written or removed.
@@ -141,7 +142,7 @@ impl SkillPlan {
             SkillChange::Add | SkillChange::Update => self.file.write(&skill_text()),
             SkillChange::Remove => {
                 self.file.remove()?;
-                self.file.path.parent().map_or(Ok(()), remove_if_empty)
+                self.file.path.ancestors().skip(1).take(3).try_for_each(remove_if_empty)
             }
             SkillChange::None | SkillChange::KeepForeign | SkillChange::KeepFor(_) => Ok(()),
         }

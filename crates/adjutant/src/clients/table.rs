@@ -80,6 +80,8 @@ pub enum Shape {
     Copilot,
     /// The same with `alwaysLoadTools`, without which Qwen Code hides the tools from the model.
     Qwen,
+    /// `command` and `args`, and approval of its tools: `codex exec` refuses a call that would need approval.
+    Codex,
     /// `type = "local"`, and one list for the command and its arguments.
     Opencode,
     /// The same with `source = "custom"`.
@@ -155,6 +157,7 @@ pub const CLIENTS: &[McpClient] = &[
         project_file: Some(".codex/config.toml"),
         format: Format::Toml,
         servers: &["mcp_servers"],
+        shape: Shape::Codex,
         timeout: timeout("tool_timeout_sec", 3_600, Some(1_500)),
         skills: skills(&[SHARED_SKILLS], Some(SHARED_PROJECT_SKILLS)),
         ..PLAIN
@@ -255,6 +258,16 @@ pub const CLIENTS: &[McpClient] = &[
         ..PLAIN
     },
     McpClient {
+        id: "amazon-q",
+        name: "Amazon Q Developer CLI",
+        programs: &["q", "qchat"],
+        traces: &["~/.aws/amazonq"],
+        user_file: same(&["~/.aws/amazonq"], &["mcp.json"]),
+        project_file: Some(".amazonq/mcp.json"),
+        timeout: timeout("timeout", 3_600_000, Some(1_500)),
+        ..PLAIN
+    },
+    McpClient {
         id: "copilot",
         name: "GitHub Copilot CLI",
         programs: &["copilot"],
@@ -283,6 +296,7 @@ pub const CLIENTS: &[McpClient] = &[
         programs: &["kimi"],
         traces: &["~/.kimi-code"],
         user_file: same(&["~/.kimi-code"], &["mcp.json"]),
+        timeout: timeout("toolTimeoutMs", 3_600_000, Some(1_500)),
         skills: skills(&[SHARED_SKILLS], None),
         ..PLAIN
     },

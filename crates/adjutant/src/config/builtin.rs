@@ -6,6 +6,10 @@ use adjutant_core::limits;
 use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia};
 use std::collections::BTreeMap;
 
+/// The name and the harness of the scripted agent.
+pub(super) const ECHO: &str = "echo";
+pub(super) const ECHO_ABOUT: &str = "Built-in scripted agent: its prompt is a script (say, ask, wait, write, fail)";
+
 /// Returns the built-in agents.
 pub(super) fn all() -> impl Iterator<Item = AgentSpec> {
     let of_presets = preset::all().iter().map(|preset| of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset));
@@ -14,7 +18,7 @@ pub(super) fn all() -> impl Iterator<Item = AgentSpec> {
 
 fn builtin_echo() -> AgentSpec {
     AgentSpec {
-        name: AgentName::parse("echo").expect("a valid name"),
+        name: AgentName::parse(ECHO).expect("a valid name"),
         harness: HarnessKind::Echo,
         preset: String::new(),
         permissions: Permissions::default(),
@@ -26,12 +30,14 @@ fn builtin_echo() -> AgentSpec {
         env: BTreeMap::new(),
         env_pass: Vec::new(),
         gate: None,
-        description: "Built-in scripted agent: its prompt is a script (say, ask, wait, write, fail)".to_owned(),
+        description: ECHO_ABOUT.to_owned(),
         timeout_ms: None,
         patience_ms: limits::PATIENCE_MS_DEFAULT,
         stall_ms: Some(limits::STALL_MS_DEFAULT),
         memory_bytes_max: None,
         grace_ms: limits::GRACE_MS_DEFAULT,
+        report_grace_ms: Some(limits::REPORT_GRACE_MS_DEFAULT),
+        ends_after_report: false,
         auto_resume: true,
         fence: Fence::None,
         fence_write: Vec::new(),

@@ -1,6 +1,6 @@
 //! Agents and presets that a configuration file declares.
 
-use super::builtin::prompt_of;
+use super::builtin::{self, ECHO, prompt_of};
 use super::duration::positive_duration_ms;
 use super::env_pass;
 use super::fence;
@@ -35,6 +35,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     let memory_bytes_max = agent.memory.as_deref().and_then(|text| unusable.check(&field("memory"), memory_bytes(text)));
     let stall_ms = unusable.optional_duration(&field("stall"), agent.stall.as_deref(), limits::STALL_MS_DEFAULT);
     let grace_ms = unusable.duration_or_zero(&field("grace"), agent.grace.as_deref(), limits::GRACE_MS_DEFAULT);
+    let report_grace_ms = unusable.optional_duration(&field("report_grace"), agent.report_grace.as_deref(), limits::REPORT_GRACE_MS_DEFAULT);
     let permissions = agent.permissions.as_deref().map(|word| {
         let profile = Permissions::from_word(word).ok_or_else(|| format!("unknown profile {word:?}: use read, edit or full"));
         unusable.check(&field("permissions"), profile).unwrap_or_default()
@@ -46,14 +47,15 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         unusable.check(&field("isolation"), kind)
     });
     let parsed = unusable.check(&format!("agents.{name}"), AgentName::parse(name).map_err(|error| error.to_string()));
-    let preset = preset_of(agent, presets);
-    let harness = unusable.check(&field("harness"), harness_of(agent, preset.as_ref()))?;
+    let harness_name = unusable.check(&field("harness"), harness_name(name, agent, presets))?;
+    let preset = preset_of(harness_name, presets);
+    let harness = unusable.check(&field("harness"), harness_of(harness_name, preset.as_ref()))?;
     let has_identity = unusable.check(&field("identity"), has_identity(agent.identity.as_deref(), harness)).unwrap_or(true);
     let has_no_program = agent.command.is_empty() && preset.as_ref().is_none_or(|preset| preset.command.is_empty());
     if harness != HarnessKind::Echo && has_no_program {
         unusable.report(field("command"), "this agent needs its program, as command = [\"program\"]");
     }
-    let prompt = unusable.check(&field("prompt"), prompt_via(agent, preset.as_ref(), harness))?;
+    let prompt = unusable.check(&field("prompt"), prompt_via(agent, harness_name, preset.as_ref(), harness))?;
     let command = match &preset {
         Some(preset) if agent.command.is_empty() => preset.command.clone(),
         _ => agent.command.clone(),
@@ -73,6 +75,7 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         gate: None,
         description: match (&preset, agent.description.as_str()) {
             (Some(preset), "") if preset.name != preset::ACP => preset.title.clone(),
+            (None, "") if agent.harness.is_none() => builtin::ECHO_ABOUT.to_owned(),
             (_, description) => description.to_owned(),
         },
         timeout_ms,
@@ -80,6 +83,8 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
         stall_ms,
         memory_bytes_max,
         grace_ms,
+        report_grace_ms,
+        ends_after_report: agent.end_after_report,
         auto_resume: agent.auto_resume.unwrap_or(true),
         fence,
         fence_write: agent.fence_write.clone(),
@@ -88,16 +93,25 @@ pub(super) fn agent(name: &str, agent: &FileAgent, presets: &BTreeMap<String, Pr
     })
 }
 
-fn preset_of(agent: &FileAgent, presets: &BTreeMap<String, Preset>) -> Option<Preset> {
-    let any_acp = || (agent.harness == preset::ACP).then(|| preset::acp().clone());
-    presets.get(&agent.harness).cloned().or_else(|| preset::builtin(&agent.harness)).or_else(any_acp)
+/// Returns the harness of a declared agent. An entry with the name of a built-in agent, or of a preset, inherits it.
+pub(super) fn harness_name<'a>(name: &'a str, agent: &'a FileAgent, presets: &BTreeMap<String, Preset>) -> Result<&'a str, String> {
+    match &agent.harness {
+        Some(harness) => Ok(harness),
+        None if name == ECHO || presets.contains_key(name) || preset::builtin(name).is_some() => Ok(name),
+        None => Err(format!("missing: no preset is called {name}; use acp, plain, echo or the name of a preset")),
+    }
 }
 
-fn harness_of(agent: &FileAgent, preset: Option<&Preset>) -> Result<HarnessKind, String> {
-    match (agent.harness.as_str(), preset) {
+fn preset_of(harness: &str, presets: &BTreeMap<String, Preset>) -> Option<Preset> {
+    let any_acp = || (harness == preset::ACP).then(|| preset::acp().clone());
+    presets.get(harness).cloned().or_else(|| preset::builtin(harness)).or_else(any_acp)
+}
+
+fn harness_of(harness: &str, preset: Option<&Preset>) -> Result<HarnessKind, String> {
+    match (harness, preset) {
         (_, Some(_)) => Ok(HarnessKind::Vendor),
         ("plain", None) => Ok(HarnessKind::Plain),
-        ("echo", None) => Ok(HarnessKind::Echo),
+        (ECHO, None) => Ok(HarnessKind::Echo),
         (other, None) => {
             let known = preset::names().collect::<Vec<_>>().join(", ");
             Err(format!("unknown harness {other:?}: use acp, plain, echo, {known}, or a name under [presets]"))
@@ -115,10 +129,10 @@ fn has_identity(word: Option<&str>, harness: HarnessKind) -> Result<bool, String
     }
 }
 
-fn prompt_via(agent: &FileAgent, preset: Option<&Preset>, harness: HarnessKind) -> Result<PromptVia, String> {
+fn prompt_via(agent: &FileAgent, harness_name: &str, preset: Option<&Preset>, harness: HarnessKind) -> Result<PromptVia, String> {
     match (agent.prompt.as_deref(), preset) {
         (None, Some(preset)) => Ok(prompt_of(preset)),
-        (Some(_), Some(_)) => Err(format!("the preset {} defines it", agent.harness)),
+        (Some(_), Some(_)) => Err(format!("the preset {harness_name} defines it")),
         (None | Some("stdin"), None) => Ok(PromptVia::Stdin),
         (Some("arg"), None) => Ok(PromptVia::Arg),
         (Some("stream"), None) if harness == HarnessKind::Echo => Ok(PromptVia::Stream),

@@ -98,7 +98,8 @@ pub(super) struct FileRateLimits {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileAgent {
-    pub(super) harness: String,
+    /// May be missing if the entry has the name of a preset.
+    pub(super) harness: Option<String>,
     #[serde(default)]
     pub(super) command: Vec<String>,
     #[serde(default)]
@@ -122,6 +123,9 @@ pub(super) struct FileAgent {
     pub(super) stall: Option<String>,
     pub(super) memory: Option<String>,
     pub(super) grace: Option<String>,
+    pub(super) report_grace: Option<String>,
+    #[serde(default)]
+    pub(super) end_after_report: bool,
     pub(super) fence: Option<String>,
     #[serde(default)]
     pub(super) fence_write: Vec<String>,

@@ -139,6 +139,7 @@ impl Home {
             base.reserved_space(),
             base.dashboard_address(),
             base.versions(),
+            base.confirmed(),
             base.credentials_dir(),
             base.peers_dir(),
             base.logs_dir(),
@@ -258,6 +259,12 @@ impl Home {
     #[must_use]
     pub fn runner_identity(&self) -> PathBuf {
         self.dir.join("runner.json")
+    }
+
+    /// What a database on a server has confirmed, as far as a hub or a runner knows.
+    #[must_use]
+    pub fn confirmed(&self) -> PathBuf {
+        self.dir.join("confirmed")
     }
 
     /// The lock that a hub holds while it runs.

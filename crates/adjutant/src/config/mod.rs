@@ -23,6 +23,7 @@ mod log_store;
 mod memory;
 mod notify;
 mod policies;
+mod policy_set;
 mod pools;
 mod pressure;
 mod prices;
@@ -39,7 +40,7 @@ use adjutant_core::words;
 pub use agent_env::{base_env, dispatch_env, env_for, is_agent_variable, is_credential, is_for_agent, is_stored_as_credential};
 pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
-pub use edit::{AddError, NewAgent, add_agent};
+pub use edit::{AddError, NewAgent, with_agent};
 pub use env_pass::check as check_env_pass;
 pub use environment::{git_env, guard_env, hub_env, launcher_env, mail_env, notify_env, text_variable, whole_env};
 pub use error::ConfigError;
@@ -51,6 +52,7 @@ pub use log_store::{Bucket, LogStoreAddress, Provider};
 pub use memory::memory_text;
 pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
+pub use policy_set::PolicySet;
 pub use pools::PoolEntry;
 pub use prices::Prices;
 pub use programs::find_program;
@@ -66,7 +68,6 @@ use crate::preset::Preset;
 use adjutant_core::escalation::EscalationStep;
 use adjutant_core::lease;
 use adjutant_core::limits;
-use adjutant_core::policy::Policy;
 use adjutant_core::pressure::PressureLimits;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
@@ -132,7 +133,7 @@ pub struct Config {
     /// How commands on a terminal notify the person.
     pub notify: NotifySettings,
     /// The rules that answer requests for approval.
-    pub policies: Arc<[Policy]>,
+    pub policies: PolicySet,
     /// The people to whom open requests are escalated, in order.
     pub escalation: Vec<EscalationStep>,
     /// The settings of workspaces.
@@ -247,6 +248,12 @@ impl Config {
         Some(table.get_ref().contains_key(setting))
     }
 
+    /// Returns whether an invalid file may have the setting `listen`.
+    #[must_use]
+    pub fn may_listen(home: &Home) -> bool {
+        Self::may_have(home, "listen").unwrap_or(true)
+    }
+
     /// Returns the configuration without a file.
     #[must_use]
     pub fn builtin(home: &Home) -> Self {
@@ -304,7 +311,8 @@ impl Config {
                 let preset = Preset::from_text(&entry.spec.preset);
                 let declared_gate = DeclaredGate {
                     agent: name,
-                    harness: &agent.harness,
+                    // The agent is valid, so its harness is known.
+                    harness: declared::harness_name(name, agent, &presets).unwrap_or(name),
                     gate: agent.gate,
                     base_url: agent.base_url.as_deref(),
                     key: agent.key.as_ref(),
@@ -394,7 +402,7 @@ impl Config {
             chats: Chats::of(file.chats, &named, &mut unusable),
             webhooks,
             notify,
-            policies: policies::read(file.policies, &mut unusable).into(),
+            policies: PolicySet::of(file.policies, &mut unusable),
             escalation: escalation::read(file.escalation, &mut unusable),
             workspaces: workspaces::read(file.workspaces, &mut unusable),
             exists,
@@ -442,7 +450,7 @@ fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut 
 ///
 /// # Errors
 /// The text is not a valid configuration.
-pub fn policies_of(file: &str, text: &str) -> Result<Arc<[Policy]>, String> {
+pub fn policies_of(file: &str, text: &str) -> Result<PolicySet, String> {
     Config::parse(PathBuf::from(file), text, true).map(|config| config.policies).map_err(|error| error.to_string())
 }
 
@@ -480,6 +488,10 @@ mod tests {
     fn invalid_value_names_its_field() {
         let parse = |text| Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
         assert!(parse("[agents.x]\nharness = \"plain\"").contains("agents.x.command"));
+        assert!(parse("\n[agents.x]\ntimeout = \"5m\"").contains("line 2: agents.x.harness: missing: no preset is called x"));
+        for text in ["[agents.plain]\ntimeout = \"5m\"", "[agents.acp]\ntimeout = \"5m\"", "[agents.claud]\ntimeout = \"5m\""] {
+            assert!(parse(text).contains(".harness: missing"), "{text}");
+        }
         assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));
         assert!(parse("live_runs_max = 0").contains("live_runs_max"));
         assert!(parse("colour = 1").contains("colour"));

@@ -6,7 +6,7 @@ use super::values::UnusableValues;
 use adjutant_core::Permissions;
 use adjutant_core::policy::{CommandPattern, Conditions, HostPattern, PathPattern, Policy, PolicyDecision, PolicyName, Wildcard};
 use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const POLICIES_MAX: usize = 256;
 const ALTERNATIVES_MAX: usize = 256;
 const TEXT_BYTES_MAX: usize = 4096;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FilePolicy {
     name: String,
@@ -75,7 +75,7 @@ pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
 }
 
 /// A text, or a list of alternatives.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 struct Texts(Vec<String>);
 
 impl<'de> Deserialize<'de> for Texts {
@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn policy_is_read_with_its_alternatives() {
-        let text = "name = \"tests\"\ndecision = \"allow\"\nagent = \"claude\"\ncommand = [\"cargo test **\", \"cargo check\"]\npath = \"src/**\"\n";
+        let text =
+            "name = \"tests\"\ndecision = \"allow\"\nagent = \"claude\"\ncommand = [\"cargo test -p *\", \"cargo check\"]\npath = \"src/**\"\n";
         let file: FilePolicy = toml::from_str(text).expect("TOML");
         let mut unusable = UnusableValues::default();
         let [policy] = &read(vec![file], &mut unusable)[..] else { panic!("one policy") };
@@ -208,6 +209,8 @@ mod tests {
             ("decision = \"allow\"\nany = true\ntool = \"Bash\"", "remove the other conditions"),
             ("decision = \"permit\"\nany = true", "use allow, deny or ask"),
             ("decision = \"allow\"\ncommand = \"git status; x\"", "not one simple command"),
+            ("decision = \"allow\"\ncommand = \"cargo test **\"", "\\\"cargo\\\" has options that run other programs"),
+            ("decision = \"allow\"\ncommand = \"python3 *\"", "\\\"python3\\\" runs other programs"),
             ("decision = \"allow\"\ncommand = \"bash -c *\"", "runs other programs"),
             ("decision = \"allow\"\ncommand = \"* x\"", "must name the program"),
             ("decision = \"deny\"\npath = \"~/x\"", "not expanded"),

@@ -2,7 +2,7 @@
 
 use super::values::UnusableValues;
 use adjutant_core::AgentName;
-use adjutant_core::budget::Price;
+use adjutant_core::budget::{Price, Tokens};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -44,6 +44,17 @@ impl Prices {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
+    }
+
+    /// Returns what tokens of the most expensive model cost, in millionths of a dollar. Without prices, the cost has no limit.
+    #[must_use]
+    pub fn highest_cost_micros(&self, tokens: u64) -> u64 {
+        let parts = |price: &Price| [price.input, price.cached, price.cache_write, price.output].into_iter().max();
+        let highest = self.models.values().filter_map(parts).max();
+        highest.map_or(u64::MAX, |price| {
+            let price = Price { input: 0, cached: 0, cache_write: 0, output: price };
+            price.cost_micros(&Tokens { output: tokens, ..Tokens::default() }).unsigned_abs()
+        })
     }
 
     /// Returns the price of a model: that of its name, else that of its longest prefix.

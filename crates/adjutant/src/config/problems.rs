@@ -281,7 +281,6 @@ mod tests {
             "4: presets.x.driver: missing",
             "5: presets.x.titel: unknown key; did you mean title?",
             "6: presets.x.args: use a list instead of the text \"no list\"",
-            "8: agents.a.harness: missing",
             "9: agents.a.comand: unknown key; did you mean command?",
             "10: agents.a.timeout: use a text in quotes instead of 5",
             "13: agents.b.harness: use a text in quotes instead of 1",

@@ -51,6 +51,12 @@ impl UnusableValues {
         (!all.is_empty()).then(|| ConfigError::all(path, &all))
     }
 
+    /// Returns all problems as one text, or `None` if there are none.
+    pub(super) fn into_text(self) -> Option<String> {
+        let all: Vec<String> = self.0.into_iter().map(|(field, problem)| format!("{field}: {problem}")).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
     #[cfg(test)]
     pub(super) fn fields(&self) -> Vec<&str> {
         self.0.iter().map(|(field, _)| field.as_str()).collect()

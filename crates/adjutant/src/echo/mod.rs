@@ -30,7 +30,7 @@ const EXIT_USAGE: u8 = 2;
 /// Cancelled by a message on standard input.
 const EXIT_CANCELLED: u8 = 130;
 
-/// Runs `adj __echo [--stream] [PROMPT]`.
+/// Runs `adj __echo [--stream] [--read-only] [PROMPT]`.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
@@ -57,7 +57,8 @@ enum Incoming {
 
 async fn live(words: &[&str]) -> u8 {
     let stream = words.contains(&"--stream");
-    let given: Vec<&str> = words.iter().copied().filter(|word| *word != "--stream").collect();
+    let is_read_only = words.contains(&"--read-only");
+    let given: Vec<&str> = words.iter().copied().filter(|word| !matches!(*word, "--stream" | "--read-only")).collect();
     let (inbox, incoming) = mpsc::unbounded_channel();
     let prompt = if stream {
         let (first, prompt) = tokio::sync::oneshot::channel();
@@ -74,7 +75,7 @@ async fn live(words: &[&str]) -> u8 {
         Err(error) => return stop(1, &format!("the prompt cannot be read: {error}")),
     };
     let (cancel, mut cancelled) = mpsc::channel(1);
-    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None };
+    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None, is_read_only };
     match plan {
         Err(problem) => stop(EXIT_USAGE, &problem),
         Ok(Plan::Repeat { text, warning }) => {
@@ -160,6 +161,8 @@ struct Agent {
     unread: Option<String>,
     /// The run that the last delegation started.
     child: Option<String>,
+    /// Its run has the permissions `read`.
+    is_read_only: bool,
 }
 
 impl Agent {
@@ -199,6 +202,9 @@ impl Agent {
                 expect(call("update_subagent_status", json!({"status": "success", "summary": summary})).await)?;
                 out::line(&summary);
                 return Ok(Some(0));
+            }
+            Command::Write { path, .. } | Command::Journal { path, .. } if self.is_read_only => {
+                return Err(io::Error::other(format!("{path} is not written: the permissions of this run are read")));
             }
             Command::Write { path, text } => std::fs::write(&path, text + "\n").map_err(|error| at(&path, &error))?,
             Command::Journal { path, text } => journal(&path, &text)?,

@@ -463,6 +463,19 @@ pub fn is_shortage(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| SHORTAGES.contains(&errno))
 }
 
+/// Returns whether an error means that the disk is full or read-only.
+#[must_use]
+pub fn is_unwritable(error: &io::Error) -> bool {
+    const CAUSES: [Errno; 3] = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS];
+    Errno::from_io_error(error).is_some_and(|errno| CAUSES.contains(&errno))
+}
+
+/// Returns whether the message of a program such as git names a full disk. It reports no error number.
+#[must_use]
+pub fn names_full_disk(message: &str) -> bool {
+    ["No space left on device", "Disk quota exceeded", "Read-only file system"].iter().any(|text| message.contains(text))
+}
+
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

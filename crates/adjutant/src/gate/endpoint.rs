@@ -1,5 +1,5 @@
 //! The endpoints of models' APIs that the gate forwards. Other endpoints could spend money without reporting usage (batches, files,
-//! background responses), or change the account.
+//! background responses), or change the account. Whole paths count, relative to the configured `base_url`: an ending can occur anywhere.
 
 use http::Method;
 
@@ -20,8 +20,8 @@ pub(super) enum Api {
     Gemini,
 }
 
-const GENERATION: [&str; 6] = ["/messages", "/responses", "/responses/compact", "/chat/completions", "/completions", "/embeddings"];
-const COUNTS: [&str; 3] = ["/messages/count_tokens", "/responses/input_tokens", "/api/hello"];
+const GENERATION: [&str; 6] = ["messages", "responses", "responses/compact", "chat/completions", "completions", "embeddings"];
+const COUNTS: [&str; 3] = ["messages/count_tokens", "responses/input_tokens", "api/hello"];
 const GEMINI_GENERATION: [&str; 4] = ["generateContent", "streamGenerateContent", "embedContent", "batchEmbedContents"];
 
 impl Endpoint {
@@ -30,16 +30,31 @@ impl Endpoint {
         if !is_plain(path) {
             return None;
         }
-        let action = path.rsplit('/').next().and_then(|last| last.split_once(':')).map(|(_, action)| action);
-        let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
+        let path = unversioned(path);
+        let named = path.strip_prefix("models/").or_else(|| path.strip_prefix("tunedModels/"));
+        let action = named.filter(|rest| !rest.contains('/')).and_then(|rest| rest.rsplit_once(':')).map(|(_, action)| action);
         match *method {
             Method::POST if action.is_some_and(|action| GEMINI_GENERATION.contains(&action)) => Some(Self::Generation),
             Method::POST if action == Some("countTokens") => Some(Self::Information),
-            Method::POST if ends(&COUNTS) => Some(Self::Information),
-            Method::POST if ends(&GENERATION) => Some(Self::Generation),
-            Method::GET | Method::HEAD if path == "/" || ends(&COUNTS) || names_models(path) => Some(Self::Information),
+            Method::POST if COUNTS.contains(&path) => Some(Self::Information),
+            Method::POST if GENERATION.contains(&path) => Some(Self::Generation),
+            Method::GET | Method::HEAD if path.is_empty() || COUNTS.contains(&path) || names_models(path) => Some(Self::Information),
             _ => None,
         }
+    }
+}
+
+/// Returns a path without its first slash and the API's version, which some clients expect in `base_url`.
+fn unversioned(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let is_version = |segment: &str| {
+        let digits = segment.strip_prefix('v').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        segment.as_bytes().get(1).is_some_and(u8::is_ascii_digit)
+            && digits.is_some_and(|rest| matches!(rest.trim_end_matches(|c: char| c.is_ascii_digit()), "" | "alpha" | "beta"))
+    };
+    match path.split_once('/') {
+        Some((first, rest)) if is_version(first) => rest,
+        _ => path,
     }
 }
 
@@ -64,9 +79,9 @@ fn is_plain(path: &str) -> bool {
     has_segments && !path.contains('\\') && !ESCAPED.iter().any(|escaped| lower.contains(escaped))
 }
 
-/// Returns whether a path is that of the list of models or of one model.
+/// Returns whether a path is that of the list of models or of one model, whose name may contain that of its vendor.
 fn names_models(path: &str) -> bool {
-    path.rsplit('/').take(2).any(|part| part == "models")
+    path == "models" || path.strip_prefix("models/").is_some_and(|name| name.split('/').count() <= 2 && !name.contains(':'))
 }
 
 /// Returns the model that a path names, as Gemini's do: `…/models/MODEL:ACTION`.

@@ -1,5 +1,6 @@
 //! One request to a model and its response, with their usage.
 
+use super::open_requests::RequestGuard;
 use super::request_body::RequestInfo;
 use super::tally::Tally;
 use adjutant_stream::api_usage::{Known, Stated, UsageScanner};
@@ -25,11 +26,14 @@ pub(super) struct Exchange {
     phase: Phase,
     scanner: UsageScanner,
     counted: Stated,
+    /// Dropped after the usage is counted.
+    _open: Option<RequestGuard>,
 }
 
 impl Exchange {
-    pub(super) fn new(tally: Arc<Tally>, asked: Arc<RequestInfo>) -> Self {
-        Self { tally, asked, model: None, phase: Phase::NotSent, scanner: UsageScanner::default(), counted: Stated::default() }
+    /// `open`: keeps the request open, if it costs something.
+    pub(super) fn new(tally: Arc<Tally>, asked: Arc<RequestInfo>, open: Option<RequestGuard>) -> Self {
+        Self { tally, asked, model: None, phase: Phase::NotSent, scanner: UsageScanner::default(), counted: Stated::default(), _open: open }
     }
 
     /// Records that the request was sent, from when it can cost something.

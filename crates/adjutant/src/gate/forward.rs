@@ -4,6 +4,7 @@ use super::admission::NotAdmitted;
 use super::body::{GateBody, UpstreamBody};
 use super::endpoint::{Api, Endpoint, model_in_path};
 use super::exchange::Exchange;
+use super::open_requests::RequestGuard;
 use super::refusal::Refusal;
 use super::request_body::{REFUSED_BYTES_MAX, RequestBody, RequestInfo};
 use super::{Caller, GateEvent, Shared, headers, quota};
@@ -11,7 +12,7 @@ use crate::clock;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
@@ -33,12 +34,12 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     let is_responses = parts.uri.path().ends_with("/responses");
     let allowed = match Endpoint::of(&parts.method, parts.uri.path()) {
         Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => Err(Refusal::Denied(ENCODED.to_owned())),
-        Some(Endpoint::Generation) => may_begin(shared).await.map(|()| true).map_err(Refusal::Denied),
-        Some(Endpoint::Information) => Ok(false),
+        Some(Endpoint::Generation) => begin(shared, body.size_hint().exact()).await.map(Some).map_err(Refusal::Denied),
+        Some(Endpoint::Information) => Ok(None),
         None => Err(Refusal::UnsupportedEndpoint),
     };
-    let counts = match allowed {
-        Ok(counts) => counts,
+    let open = match allowed {
+        Ok(open) => open,
         Err(refusal) => {
             discard(&mut body).await;
             return refusal.response(api);
@@ -51,7 +52,8 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     };
     parts.version = http::Version::HTTP_11;
     headers::to_upstream(&mut parts.headers, &shared.upstream.authority, presented, &shared.upstream.key);
-    let mut exchange = Exchange::new(Arc::clone(&shared.tally), Arc::clone(&asked));
+    let counts = open.is_some();
+    let mut exchange = Exchange::new(Arc::clone(&shared.tally), Arc::clone(&asked), open);
     let request = Request::from_parts(parts, RequestBody::new(body, Arc::clone(&asked)));
     let (response, link) = match shared
         .upstream
@@ -98,12 +100,15 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Asks the hub to admit a request that costs something.
-async fn may_begin(shared: &Shared) -> Result<(), String> {
+/// Asks the hub to admit a request that costs something, and to reserve what it may use.
+async fn begin(shared: &Shared, body_bytes: Option<u64>) -> Result<RequestGuard, String> {
+    let open = shared.requests.add(&shared.tally, body_bytes);
     let (reply, decision) = oneshot::channel();
     let is_over = || "the run is ending".to_owned();
-    shared.events.send(GateEvent::RequestBegins(reply)).await.map_err(|_| is_over())?;
-    decision.await.map_err(|_| is_over())?
+    shared.events.send(GateEvent::RequestBegins { no: open.no, reply }).await.map_err(|_| is_over())?;
+    decision.await.map_err(|_| is_over())??;
+    open.note_begun();
+    Ok(open)
 }
 
 /// Reads and drops the rest of a refused request.

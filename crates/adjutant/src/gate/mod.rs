@@ -15,6 +15,7 @@ mod exchange;
 mod forward;
 mod hang_up;
 mod headers;
+mod open_requests;
 mod quota;
 mod refusal;
 mod request_body;
@@ -23,6 +24,7 @@ mod tally;
 mod tests;
 mod upstream;
 
+pub use open_requests::OpenRequest;
 pub use tally::{Changes, ModelUse};
 
 use adjutant_core::Time;
@@ -34,6 +36,7 @@ use http::Uri;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use open_requests::OpenRequests;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
@@ -63,7 +66,7 @@ const EVENTS_AHEAD_MAX: usize = 64;
 #[derive(Debug)]
 pub enum GateEvent {
     /// A request may cost something. `Err`: it is refused with this reason.
-    RequestBegins(oneshot::Sender<Result<(), String>>),
+    RequestBegins { no: u64, reply: oneshot::Sender<Result<(), String>> },
     /// The vendor accepts no further request until this time.
     LimitReported(Time),
     /// The used part of the vendor's quota.
@@ -86,6 +89,7 @@ struct Shared {
     admission: Admission,
     upstream: Arc<Upstream>,
     tally: Arc<Tally>,
+    requests: Arc<OpenRequests>,
     events: mpsc::Sender<GateEvent>,
     /// Requests that a model has answered.
     answers: AtomicU64,
@@ -128,6 +132,7 @@ impl Gate {
             admission: Admission { token: token.clone(), port },
             upstream: Arc::new(Upstream::new(base_url, key)?),
             tally: Arc::default(),
+            requests: Arc::default(),
             events,
             answers: AtomicU64::new(0),
             stage: watch::Sender::new(Stage::Open),
@@ -140,6 +145,12 @@ impl Gate {
     #[must_use]
     pub fn used(&self) -> Vec<ModelUse> {
         self.shared.tally.totals()
+    }
+
+    /// Returns the number of the next request, and the requests before it that have not ended. Their usage is in [`Self::used`] before they end.
+    #[must_use]
+    pub fn open_requests(&self) -> (u64, Vec<OpenRequest>) {
+        self.shared.requests.open()
     }
 
     /// Returns a receiver that changes with the usage.

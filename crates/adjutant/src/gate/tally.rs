@@ -71,6 +71,14 @@ impl Tally {
         });
     }
 
+    /// Notes that a request has ended, with or without usage.
+    pub(super) fn note_end(&self) {
+        self.changes.send_modify(|changes| {
+            changes.all += 1;
+            changes.ended += 1;
+        });
+    }
+
     pub(super) fn totals(&self) -> Vec<ModelUse> {
         let of = |counted: &Counted| {
             let Counted { model, requests, unknown_requests, stated } = counted;

@@ -18,6 +18,11 @@ fn only_requests_to_models_are_forwarded() {
         "/v1/chat/completions",
         "/v1beta/models/gemini-x:generateContent",
         "/v1beta/models/gemini-x:streamGenerateContent",
+        "/messages",
+        "/v1/responses/compact",
+        "/v2/chat/completions",
+        "/v1/embeddings",
+        "/models/gemini-x:embedContent",
     ] {
         assert_eq!(of(&Method::POST, path), Some(Endpoint::Generation), "{path}");
         assert_ne!(of(&Method::GET, path), Some(Endpoint::Generation), "{path}");
@@ -26,12 +31,29 @@ fn only_requests_to_models_are_forwarded() {
         (Method::POST, "/v1/messages/count_tokens"),
         (Method::GET, "/v1/models"),
         (Method::GET, "/v1beta/models/x"),
+        (Method::GET, "/models/vendor/x"),
+        (Method::GET, "/api/hello"),
         (Method::HEAD, "/"),
         (Method::POST, "/v1beta/models/x:countTokens"),
     ] {
         assert_eq!(of(&method, path), Some(Endpoint::Information), "{path}");
     }
     for (method, path) in [
+        (Method::POST, "/v1/threads/t1/messages"),
+        (Method::POST, "/@evil/v1/messages"),
+        (Method::GET, "/v1/files/models"),
+        (Method::GET, "/v1/files/models/x"),
+        (Method::POST, "/v1/v1/messages"),
+        (Method::POST, "/v1/responses/r1/responses"),
+        (Method::POST, "/v1/conversations/c1/responses"),
+        (Method::POST, "/v1/fine_tuning/chat/completions"),
+        (Method::POST, "/beta/messages"),
+        (Method::POST, "/vx/messages"),
+        (Method::POST, "/v1gamma/messages"),
+        (Method::POST, "/v1/cachedContents/models/x:generateContent"),
+        (Method::POST, "/v1/models/x/operations/y:generateContent"),
+        (Method::GET, "/v1/organization/models"),
+        (Method::POST, "/v1/Messages"),
         (Method::POST, "/v1/messages/batches"),
         (Method::POST, "/v1/batches"),
         (Method::POST, "/v1/files"),
@@ -156,7 +178,7 @@ fn windows_are_read_from_headers() {
 #[test]
 fn cached_input_reported_later_counts_once() {
     let tally = Arc::new(Tally::default());
-    let mut exchange = Exchange::new(Arc::clone(&tally), Arc::new(RequestInfo::new(Some("g".to_owned()), false)));
+    let mut exchange = Exchange::new(Arc::clone(&tally), Arc::new(RequestInfo::new(Some("g".to_owned()), false)), None);
     exchange.note_sent();
     exchange.note_answer(true);
     exchange.feed(b"data: {\"modelVersion\":\"g\",\"usageMetadata\":{\"promptTokenCount\":100}}\n\n");

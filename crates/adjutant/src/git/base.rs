@@ -6,7 +6,7 @@
 //! ```
 
 use super::call::error_text;
-use super::{Git, GitError, Repo, Scratch, snapshots};
+use super::{Git, GitError, Repo, Scratch, own_refs, snapshots};
 use adjutant_core::RunId;
 use std::path::Path;
 
@@ -50,6 +50,14 @@ pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>
     }
 }
 
+/// Makes the ref that keeps the base of a run name another commit, before a workspace is made from it.
+///
+/// # Errors
+/// git failed, or the commit does not exist any more.
+pub async fn move_base(repo: &Repo, run: RunId, base: &str) -> Result<(), GitError> {
+    own_refs::set(repo, &format!("refs/adjutant/{run}/base"), base).await
+}
+
 /// Creates the ref that keeps the commit of a run's changes for another run that resolves their conflicts.
 ///
 /// # Errors
@@ -72,10 +80,10 @@ fn resolved_ref(run: RunId, by: RunId) -> String {
     format!("refs/adjutant/{run}/resolved/{by}")
 }
 
-async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
-    let ran = repo.of_refs(&["update-ref", "--no-deref", name, commit, &repo.zero()]).run().await?;
+pub(super) async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
+    let ran = own_refs::update(repo, name, &[commit, &repo.zero()]).await?;
     if ran.exit_code == Some(0) {
-        return Ok(());
+        return repo.sync_refs([name]);
     }
     let pinned = repo.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")]).run().await?;
     if pinned.exit_code == Some(0) && String::from_utf8_lossy(&pinned.output).trim_end() == commit {
@@ -110,6 +118,31 @@ mod tests {
             };
             let (pinned, ()) = tokio::join!(pin_base(scratch.repo(), run, &base, None), held);
             pinned.expect("it is pinned");
+        });
+    }
+
+    #[test]
+    fn lock_that_a_killed_call_has_left_is_removed() {
+        in_repository(async |scratch| {
+            let (first, second) = (commit(scratch, &[("a", b"a\n")]).await, commit(scratch, &[("a", b"b\n")]).await);
+            let (repo, run) = (scratch.repo(), RunId::new(adjutant_core::Time(1), [1; 10]));
+            let lock = repo.common.join(format!("refs/adjutant/{run}/base.lock"));
+            let leave = || {
+                std::fs::create_dir_all(lock.parent().expect("a parent")).expect("a directory");
+                let left = std::fs::File::create(&lock).expect("a lock");
+                left.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(60)).expect("an old lock");
+            };
+            let name = format!("refs/adjutant/{run}/base");
+            let base = || repo.commit_of(&name);
+            leave();
+            pin_base(repo, run, &first, None).await.expect("it is pinned");
+            assert_eq!(base().await.expect("a ref").as_deref(), Some(first.as_str()));
+            leave();
+            move_base(repo, run, &second).await.expect("it is moved");
+            assert_eq!(base().await.expect("a ref").as_deref(), Some(second.as_str()));
+            leave();
+            crate::git::remove_all(repo, run).await.expect("it is removed");
+            assert_eq!(base().await.expect("no ref"), None);
         });
     }
 }

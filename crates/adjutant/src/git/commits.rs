@@ -8,9 +8,10 @@
 //!                                          previous targets of the refs above
 //! ```
 //! The refs of a clone are read through its own git directory. Its objects are packed, verified, and added to those of the user's
-//! repository.
+//! repository. Commits that contain a file that was copied into the workspace are rewritten without it, see [`super::rewrite`].
 
 use super::call::error_text;
+use super::rewrite::{RewrittenCommits, SearchedCommits, object_dirs};
 use super::scratch::WorkspaceTree;
 use super::{GitError, Repo, Scratch};
 use crate::files;
@@ -50,26 +51,93 @@ struct NewTips {
     names: Option<HashSet<String>>,
 }
 
-/// Keeps the commits that the agent has made in the workspace under refs of its run. Returns the one that is checked out, if
-/// the agent has made it. Outside a workspace there is nothing to do.
+/// The commits of a workspace that are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeptCommits {
+    /// The one that is checked out, if the agent has made it and it is new.
+    pub head: Option<String>,
+    /// Files that were copied into the workspace and that the agent committed. The kept commits do not contain them.
+    pub without: Vec<String>,
+}
+
+impl KeptCommits {
+    /// Says which committed files are not kept. `None`: all are.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let files = (!self.without.is_empty()).then(|| self.without.join(", "))?;
+        Some(format!("its commits are kept without files that were copied into its workspace and can be secrets: {files}"))
+    }
+}
+
+/// Keeps the commits that the agent has made in the workspace under refs of its run, without the files that were copied into the
+/// workspace. Outside a workspace there is nothing to do.
 ///
 /// # Errors
-/// git or the disk failed, or an object is damaged. Earlier refs are untouched.
-pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String>, GitError> {
-    let Some(workspace) = scratch.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
-    let dir = workspace.path.join(".git");
-    let objects = match workspace.isolation {
-        Isolation::None => return Ok(None),
-        Isolation::Clone => Some(own_objects(scratch, workspace, &dir)?),
-        Isolation::Worktree => None,
-    };
+/// git or the disk failed, an object is damaged, or too many commits contain copied files. Earlier refs are untouched.
+pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<KeptCommits, GitError> {
+    let Some((workspace, objects)) = readable_workspace(scratch)? else { return Ok(KeptCommits::default()) };
     let known = known_refs(scratch, run).await?;
     let NewTips { mut tips, is_at_base, names } = new_tips(scratch, workspace, &known).await?;
     tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &known).await?);
-    if let Some(objects) = objects.filter(|_| !tips.is_empty()) {
-        copy_objects(scratch, workspace, &objects, &tips).await?;
+    let rewritten = searched(scratch, workspace, objects.as_deref(), &tips).rewrite().await?;
+    let tips = rewritten_tips(tips, &rewritten, &known);
+    let sources: Vec<&Path> = objects.iter().chain(&rewritten.objects).map(PathBuf::as_path).collect();
+    if !sources.is_empty() && !tips.is_empty() {
+        copy_objects(scratch, workspace, &sources, &tips).await?;
     }
-    // All objects exist now. Commits that the base contains are not the agent's.
+    let tips = made_tips(scratch, workspace, tips).await?;
+    let refs = changed_refs(scratch, run, &known, &tips, is_at_base, names).await?;
+    let input: String =
+        refs.iter().map(|(name, commit)| commit.map_or_else(|| format!("delete {name}\n"), |commit| format!("update {name} {commit}\n"))).collect();
+    if !input.is_empty() {
+        scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await?;
+        scratch.repo().sync_refs(refs.keys().map(String::as_str))?;
+    }
+    let without = rewritten.paths.into_iter().collect();
+    Ok(KeptCommits { head: tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit), without })
+}
+
+/// Lists the files that were copied into a workspace and that the agent committed, so that its kept commits do not contain them. Keeps
+/// nothing.
+///
+/// # Errors
+/// git failed, or the commits cannot be read.
+pub async fn copies_in_commits(scratch: &Scratch) -> Result<Vec<String>, GitError> {
+    let Some((workspace, objects)) = readable_workspace(scratch)?.filter(|_| !scratch.copied_paths().is_empty()) else { return Ok(Vec::new()) };
+    let mut tips = new_tips(scratch, workspace, &[]).await?.tips;
+    tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &[]).await?);
+    Ok(searched(scratch, workspace, objects.as_deref(), &tips).copies().await?.into_iter().collect())
+}
+
+/// Returns the workspace whose commits can be read, and the object directory of a clone.
+fn readable_workspace(scratch: &Scratch) -> Result<Option<(&WorkspaceTree, Option<PathBuf>)>, GitError> {
+    let Some(workspace) = scratch.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
+    Ok(match workspace.isolation {
+        Isolation::None => None,
+        Isolation::Clone => Some((workspace, Some(own_objects(scratch, workspace, &workspace.path.join(".git"))?))),
+        Isolation::Worktree => Some((workspace, None)),
+    })
+}
+
+fn searched<'a>(scratch: &'a Scratch, workspace: &'a WorkspaceTree, objects: Option<&'a Path>, tips: &'a [Tip]) -> SearchedCommits<'a> {
+    SearchedCommits { scratch, objects, base: &workspace.base, tips: tips.iter().map(|tip| tip.commit.as_str()).collect() }
+}
+
+/// Replaces rewritten commits. A tip that was kept before under its new commit is left out.
+fn rewritten_tips(tips: Vec<Tip>, rewritten: &RewrittenCommits, known: &[Tip]) -> Vec<Tip> {
+    let new = |tip: Tip| {
+        let commit = rewritten.kept(&tip.commit);
+        if commit == tip.commit {
+            return Some(tip);
+        }
+        let name = if tip.name.starts_with("reflog/") { format!("reflog/{commit}") } else { tip.name };
+        Some(Tip { name, commit: commit.to_owned() }).filter(|tip| !known.contains(tip))
+    };
+    tips.into_iter().filter_map(new).collect()
+}
+
+/// Returns the tips that are the agent's: the base does not contain them. All their objects exist in the user's repository.
+async fn made_tips(scratch: &Scratch, workspace: &WorkspaceTree, mut tips: Vec<Tip>) -> Result<Vec<Tip>, GitError> {
     let mut is_made = Vec::new();
     for tip in &tips {
         let counted = scratch.call(&["rev-list", "--count", &tip.commit, &format!("^{}", workspace.base)]).line().await?;
@@ -82,8 +150,20 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
         wanted.push_str(&format!("^{}\n", workspace.base));
         scratch.call(&["rev-list", "--objects", "--quiet", "--stdin"]).input(wanted.into_bytes()).output().await?;
     }
+    Ok(tips)
+}
+
+/// Returns the refs to change, by name. `None`: to delete. No commit that a ref has named is lost.
+async fn changed_refs<'a>(
+    scratch: &Scratch,
+    run: RunId,
+    known: &'a [Tip],
+    tips: &'a [Tip],
+    is_at_base: bool,
+    names: Option<HashSet<String>>,
+) -> Result<BTreeMap<String, Option<&'a String>>, GitError> {
     let mut refs = BTreeMap::new();
-    for Tip { name, commit } in &tips {
+    for Tip { name, commit } in tips {
         refs.insert(format!("refs/adjutant/{run}/{name}"), Some(commit));
         // Keeps the previous target of the ref, unless it is an ancestor of the new one.
         if let Some(before) = known.iter().find(|before| before.name == *name)
@@ -105,12 +185,7 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<Option<String
             refs.insert(format!("refs/adjutant/{run}/{}", before.name), None);
         }
     }
-    let input: String =
-        refs.iter().map(|(name, commit)| commit.map_or_else(|| format!("delete {name}\n"), |commit| format!("update {name} {commit}\n"))).collect();
-    if !input.is_empty() {
-        scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await?;
-    }
-    Ok(tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit))
+    Ok(refs)
 }
 
 /// Returns whether commits of the agent are kept for a run.
@@ -287,7 +362,7 @@ async fn reflog_tips(
     }
     let mut walk = scratch.call(&["rev-list", "--parents", "--ignore-missing", &count, "--stdin"]).input(wanted.into_bytes());
     if let Some(objects) = objects {
-        walk = walk.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted_path(objects));
+        walk = walk.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(&[objects]));
     }
     let walked = walk.line().await?;
     let mut parents = HashSet::new();
@@ -301,14 +376,15 @@ async fn reflog_tips(
     Ok(commits.iter().filter(|commit| !parents.contains(**commit)).take(REFLOG_TIPS_MAX).map(tip).collect())
 }
 
-/// Adds the objects of the tips that are not in the base to the user's repository. Each object is verified against its id.
-async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, objects: &Path, tips: &[Tip]) -> Result<(), GitError> {
+/// Adds the objects of the tips that are not in the base to the user's repository, from other object directories. Each object is verified
+/// against its id.
+async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, sources: &[&Path], tips: &[Tip]) -> Result<(), GitError> {
     let stage = scratch.stage().join("commits");
     fs::create_dir_all(&stage).map_err(GitError::file(&stage))?;
     let mut wanted: String = tips.iter().map(|tip| format!("{}\n", tip.commit)).collect();
     wanted.push_str(&format!("^{}\n", workspace.base));
     let pack = scratch.call(&["pack-objects", "--revs", "--quiet", "--delta-base-offset"]).arg(stage.join("pack"));
-    let name = pack.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted_path(objects)).input(wanted.into_bytes()).line().await?;
+    let name = pack.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(sources)).input(wanted.into_bytes()).line().await?;
     if name.is_empty() {
         return Ok(());
     }
@@ -322,12 +398,6 @@ async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, objects: &Pa
     let stored = scratch.call(&["index-pack", "--stdin"]).input_file(file).output().await;
     fs::remove_dir_all(&stage).map_err(GitError::file(&stage))?;
     stored.map(drop)
-}
-
-/// Quotes a path for a list that git separates by colons.
-fn quoted_path(path: &Path) -> String {
-    let path = path.display().to_string();
-    if path.contains([':', '"']) { format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")) } else { path }
 }
 
 #[cfg(test)]

@@ -157,9 +157,10 @@ impl Scratch {
 }
 
 /// Parses the raw format: `:<mode> <mode> <oid> <oid> <status>`, NUL, path, NUL.
-fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
+pub(super) fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
     let mode = |text: Option<&str>| text.filter(|mode| mode.bytes().any(|byte| byte != b'0')).map(str::to_owned);
-    let mut fields = output.split(|byte| *byte == 0);
+    // `log` ends the entries of each commit with an empty field.
+    let mut fields = output.split(|byte| *byte == 0).filter(|field| !field.is_empty());
     let mut listed = Vec::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
         let Some(head) = std::str::from_utf8(head).ok().and_then(|head| head.strip_prefix(':')) else { continue };

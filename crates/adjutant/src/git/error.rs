@@ -17,6 +17,9 @@ pub enum GitError {
     DirectoryGone(PathBuf),
     #[error("{} is a bare repository, without a work tree", .0.display())]
     Bare(PathBuf),
+    /// A directory beside the work trees of a bare repository.
+    #[error("{} is not a work tree of its repository, which has these: {}", .dir.display(), name_dirs(.work_trees))]
+    NoWorkTree { dir: PathBuf, work_trees: Vec<PathBuf> },
     #[error("{} has no commit yet", .0.display())]
     NoCommit(PathBuf),
     #[error("the commit {commit}, from which the workspace is made, is not in {} any more", .repository.display())]
@@ -25,8 +28,9 @@ pub enum GitError {
     NoWorkspace(PathBuf),
     #[error("the git directory of {} is not the one that was made for it", .0.display())]
     ForeignGitDirectory(PathBuf),
-    /// The agent may have damaged the workspace.
-    #[error("the commits in the workspace {} cannot be read: {why}", .workspace.display())]
+    /// The agent may have damaged the workspace, or too many of its commits contain copied files.
+    // The reason comes first, because long texts are cut.
+    #[error("the commits cannot be kept: {why} (workspace {})", .workspace.display())]
     UnreadableCommits { workspace: PathBuf, why: String },
     /// A configured file cannot be copied into a workspace.
     #[error("{} cannot be copied into the workspace: {why}", .path.display())]
@@ -49,6 +53,15 @@ pub enum GitError {
     PartlyApplied { cause: String, error: String },
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
+}
+
+/// Maximum number of directories that an error names.
+const NAMED_MAX: usize = 5;
+
+fn name_dirs(dirs: &[PathBuf]) -> String {
+    let named: Vec<String> = dirs.iter().take(NAMED_MAX).map(|dir| dir.display().to_string()).collect();
+    let more = dirs.len().checked_sub(NAMED_MAX).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
+    if named.is_empty() { "none".to_owned() } else { format!("{}{more}", named.join(", ")) }
 }
 
 impl GitError {

@@ -30,6 +30,17 @@ impl Repo {
     }
 }
 
+impl Repo {
+    /// Counts the commits that a ref has and a commit has not. `None`: one of them does not exist.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn commits_since(&self, commit: &str, git_ref: &str) -> Result<Option<u64>, GitError> {
+        let (Some(from), Some(to)) = (self.commit_of(commit).await?, self.commit_of(git_ref).await?) else { return Ok(None) };
+        Ok(self.of_refs(&["rev-list", "--count", &to, &format!("^{from}")]).line().await?.parse().ok())
+    }
+}
+
 impl Scratch {
     /// Returns whether a commit is an ancestor of another one, or the same commit.
     pub(super) async fn is_ancestor(&self, older: &str, newer: &str) -> Result<bool, GitError> {

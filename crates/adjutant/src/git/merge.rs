@@ -217,7 +217,7 @@ impl Repo {
         let call = self.of_refs(&["update-ref", "--create-reflog", "-m", reason, "--end-of-options", &git_ref, commit, &self.zero()]);
         match who.as_committer(call).output().await {
             Err(_) if self.commit_of(&git_ref).await?.is_some() => Err(Refusal::BranchTaken(name.to_owned()).into()),
-            made => made.map(drop),
+            made => made.and_then(|_| self.sync_ref(&git_ref)),
         }
     }
 

@@ -17,6 +17,7 @@
 //!                        /<n>    a snapshot of its tree
 //!                        /now    the last observed state of a live run's tree since its last snapshot
 //!                        /head   the commit that the agent has checked out at the end, if it has made one
+//!                        /merged/<commit>     in a nested repository: a commit that a merge has brought home
 //!                        /resolved/<run id>   its changes that another run received to resolve their conflicts
 //! ```
 //! A merge needs only the base, the tree of the last snapshot, and `head` if it exists.
@@ -30,6 +31,7 @@ mod commits;
 mod contents;
 mod copied;
 mod diff;
+mod durable;
 mod error;
 mod exchange;
 mod head;
@@ -37,23 +39,27 @@ mod line_ends;
 mod merge;
 mod merge_tree;
 mod new_commit;
+mod own_refs;
 mod refusal;
 mod repo;
 mod restore;
+mod rewrite;
 mod scratch;
 mod snapshot;
+mod submodule_commits;
 mod submodules;
 mod update;
 mod whole;
+mod work_tree;
 mod workspace;
 
 #[cfg(test)]
 mod tests;
 
-pub use base::{Base, find_base, pin_base, pin_resolved, resolved_snapshot};
+pub use base::{Base, find_base, move_base, pin_base, pin_resolved, resolved_snapshot};
 pub use call::{Git, nearest_repository};
 pub use carry::{capture_changes, present_tree};
-pub use commits::{branch_tips, has_commits, keep_commits, other_branches, unmerged_refs};
+pub use commits::{KeptCommits, branch_tips, copies_in_commits, has_commits, keep_commits, other_branches, unmerged_refs};
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
@@ -67,10 +73,14 @@ pub use merge_tree::{Conflict, MergeCall, MergePurpose, MergeResult};
 pub use new_commit::Identity;
 pub use refusal::Refusal;
 pub use repo::Repo;
-pub use restore::{PreparedUndo, Restore, RestoreOutcome, changed_by_run, edits_between_attempts, only_in, paths_between, prepare_undo};
+pub use restore::{
+    PreparedUndo, Restore, RestoreOutcome, Stamps, UndoStart, changed_by_run, edits_between_attempts, only_in, paths_between, prepare_undo,
+    settle_strays,
+};
 pub use scratch::{Scratch, WorkspacePlace};
 pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_state, remove_all, snapshots, take};
+pub use submodule_commits::{BroughtCommit, SubmoduleSource, bring_submodule_commits};
 pub use submodules::empty_submodules;
-pub use update::{PreparedUpdate, RecoveryOutcome, Update, recover};
+pub use update::{Applied, PreparedUpdate, RecoveryOutcome, Update, has_remains, may_have_remains, recover};
 pub use whole::sync_workspace;
 pub use workspace::{NewWorkspace, make_workspace, remove_torn_workspaces, remove_workspace, torn_workspaces};

@@ -61,6 +61,18 @@ impl Repo {
     }
 }
 
+impl Repo {
+    /// Returns whether the user's git signs commits. Adjutant does not: a program that the configuration names would have to run.
+    ///
+    /// # Errors
+    /// git failed.
+    pub async fn signs_commits(&self) -> Result<bool, GitError> {
+        // Exit code 1 means that it is not set.
+        let ran = self.of_refs(&["config", "--type=bool", "--get", "commit.gpgsign"]).for_user().run().await?;
+        Ok(ran.exit_code == Some(0) && String::from_utf8_lossy(&ran.output).trim_end() == "true")
+    }
+}
+
 impl Scratch {
     /// Creates a commit in the repository. No ref names it yet.
     pub(super) async fn commit(&self, new: &NewCommit<'_>) -> Result<String, GitError> {

@@ -1,6 +1,7 @@
 //! Reasons for refusing to change the user's repository.
 
 use super::GitError;
+use crate::user_files::LeftAlone;
 
 /// Maximum number of files that a refusal names.
 const NAMED_MAX: usize = 10;
@@ -20,6 +21,8 @@ pub enum Refusal {
     Sparse(String),
     #[error("repositories inside the repository were added, removed or replaced: {0}")]
     Submodules(String),
+    #[error("the run moves repositories inside the repository to commits that yours do not have: {0}")]
+    SubmoduleCommits(String),
     #[error("these names cannot be written here: {0}")]
     Names(String),
     #[error("{0} is in progress in the repository")]
@@ -28,6 +31,9 @@ pub enum Refusal {
     Locked(String),
     #[error("{0} changed meanwhile")]
     Changed(String),
+    /// Found while files were written. What was written is reverted.
+    #[error("the merge was reverted, because of {0}")]
+    LeftAlone(String),
     #[error("the repository has a split index, which Adjutant cannot update")]
     SplitIndex,
     #[error("git does not know your name and address, which a commit needs: {0}")]
@@ -38,8 +44,8 @@ pub enum Refusal {
     BranchTaken(String),
     #[error("these files have changed since the run: {0}")]
     ChangedSince(String),
-    #[error("another run worked in the directory at the same time, and changed these files too: {0}")]
-    ChangedBeside(String),
+    #[error("it is not known who changed these files, because {runs} worked in the directory at the same time: {files}")]
+    ChangedBeside { runs: String, files: String },
     #[error("the run started from {0}")]
     OtherBase(String),
     #[error("your branch and the run have merged each other's commits, so that their changes count from several commits")]
@@ -53,6 +59,14 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Names the files that were left alone while others were written.
+    pub(super) fn of_left_alone(files: &[(String, LeftAlone)]) -> Self {
+        let named: Vec<String> = files.iter().take(NAMED_MAX).map(|(file, left)| format!("{file} ({left})")).collect();
+        let more = files.len().saturating_sub(NAMED_MAX);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        Self::LeftAlone(format!("{}{more}", named.join(", ")))
+    }
+
     pub(crate) fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
         let mut files: Vec<String> = files.into_iter().collect();
         if files.is_empty() {

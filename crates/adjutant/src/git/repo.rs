@@ -46,7 +46,12 @@ impl Repo {
         // The user's own configuration lists the safe repositories of other users.
         let ran = git.call(&cwd, &args).for_user().run().await?;
         if ran.exit_code != Some(0) {
-            return Err(GitError::unusable(cwd, error_text(&ran)));
+            let why = error_text(&ran);
+            // The container of a bare repository and its work trees.
+            return Err(match why.contains("must be run in a work tree") {
+                true => GitError::NoWorkTree { work_trees: work_trees(git, &cwd).await?, dir: cwd },
+                false => GitError::unusable(cwd, why),
+            });
         }
         let text = String::from_utf8(ran.output).map_err(|_| GitError::unusable(&cwd, "its path is not UTF-8"))?;
         let lines: Vec<&str> = text.lines().collect();
@@ -179,6 +184,15 @@ impl Repo {
     pub(super) fn zero(&self) -> String {
         "0".repeat(if self.object_format == "sha256" { 64 } else { 40 })
     }
+}
+
+/// Lists the work trees of the repository around a directory, without a bare one.
+async fn work_trees(git: &Git, cwd: &Path) -> Result<Vec<PathBuf>, GitError> {
+    let listed = git.call(cwd, &["worktree", "list", "--porcelain", "-z"]).for_user().output().await?;
+    let listed = String::from_utf8_lossy(&listed);
+    // An empty field ends the entry of a work tree.
+    let entries = listed.split("\0\0").filter(|entry| !entry.split('\0').any(|field| field == "bare"));
+    Ok(entries.filter_map(|entry| entry.split('\0').find_map(|field| field.strip_prefix("worktree "))).map(PathBuf::from).collect())
 }
 
 /// Reads the complete lines of a file of ignore patterns, up to a maximum size. Part of a pattern could ignore other files.

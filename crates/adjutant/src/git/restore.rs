@@ -1,27 +1,24 @@
-//! Restores a tree to the state of a commit, file by file. Each file is replaced with a rename, so that after a crash it has either
+//! Restores a tree to the state of a commit, file by file. Each file is exchanged with its new content, so that after a crash it has either
 //! the old content or the new one. A file that no snapshot contains is never overwritten.
 
 use super::call::{Call, error_text};
 use super::diff::DiffEntry;
 use super::line_ends::nul_terminated;
+use super::repo::is_regular;
+use super::work_tree::{LINK, WorkTree, as_path};
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
-use crate::process::hygiene;
+use crate::user_files::{Cause, Content, LeftAlone, Outcome, Settled, Stamp};
 use adjutant_core::snapshot::SnapshotCause;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, RenameFlags};
-use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 pub(super) const GITLINK: &str = "160000";
-const LINK: &str = "120000";
-const PROGRAM: &str = "100755";
 
 /// The result of a restore.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -31,7 +28,9 @@ pub struct RestoreOutcome {
     /// Entries that are never restored: nested repositories, and files with a filter (such as those of Git LFS).
     pub skipped: Vec<String>,
     /// Files that changed meanwhile and were not restored.
-    pub changed_meanwhile: Vec<String>,
+    pub left_alone: Vec<(String, LeftAlone)>,
+    /// Files were replaced without an exchange, which the file system does not support.
+    pub is_unguarded: bool,
 }
 
 /// A prepared restore, which needs no further git calls.
@@ -58,28 +57,56 @@ pub struct PreparedUndo {
     pub not_removed: Vec<String>,
     /// Files that the run has changed outside its directory. They are not restored.
     pub outside: Vec<String>,
+    /// Files that changed after the snapshot was taken. They are not restored.
+    pub left_alone: Vec<(String, LeftAlone)>,
+}
+
+/// The files that a run has changed, with their states before the snapshot is taken to which they are compared.
+#[derive(Debug)]
+pub struct UndoStart {
+    changed: BTreeSet<Vec<u8>>,
+    stamps: Stamps,
+}
+
+impl UndoStart {
+    /// Reads the states of the files that an undo to the snapshot `to` can restore. `own`: the snapshots of the run's own work.
+    ///
+    /// # Errors
+    /// git or the disk failed.
+    pub async fn read(scratch: &Scratch, to: &Snapshot, own: &[&Snapshot]) -> Result<Self, GitError> {
+        let mut changed = changed_by_run(scratch, own).await?;
+        if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
+            // This can revert an undo, after which the tree is as it was before those changes.
+            changed.extend(paths_between(scratch, &last.commit, &to.commit).await?);
+        }
+        let stamps = Stamps::read(scratch.tree(), changed.clone())?;
+        Ok(Self { changed, stamps })
+    }
+}
+
+/// Without a snapshot of the last attempt's end, its changes cannot be distinguished from later ones.
+fn ends_attempt(last: &Snapshot) -> bool {
+    last.cause == Some(SnapshotCause::End)
 }
 
 /// Prepares to restore the files that a run has changed, below the directory from which the repository was found, to their state in the
-/// snapshot `to`. `now`: a snapshot that was just taken; `own`: the snapshots of the run's own work; `beside`: the paths that other runs
+/// snapshot `to`. `start`: their states before the snapshot `now` was taken; `own`: the snapshots of the run's own work; `beside`: the paths that other runs
 /// changed at the same time. Does not change the tree.
 ///
 /// # Errors
 /// A file would be lost that is not in the snapshot `now`, or git or the disk failed.
 pub async fn prepare_undo(
     scratch: &Scratch,
+    start: UndoStart,
     now: &TakenSnapshot,
     to: &Snapshot,
     own: &[&Snapshot],
     beside: &BTreeSet<Vec<u8>>,
 ) -> Result<PreparedUndo, GitError> {
     let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
-    let mut changed = changed_by_run(scratch, own).await?;
-    // Without a snapshot of the last attempt's end, its changes cannot be distinguished from later ones.
-    if let Some(last) = own.last().filter(|last| last.cause != Some(SnapshotCause::End)) {
+    let UndoStart { mut changed, stamps } = start;
+    if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
         changed.extend(paths_between(scratch, &last.commit, &now.snapshot.commit).await?);
-        // This can revert an undo, after which the tree is as it was before those changes.
-        changed.extend(paths_between(scratch, &last.commit, &to.commit).await?);
     }
     all.retain(|listed| changed.contains(&listed.path));
     // Files in a renamed directory keep their times. They are new at their path if the restore writes the same content elsewhere.
@@ -102,7 +129,18 @@ pub async fn prepare_undo(
     all.extend(others.into_values());
     let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) =
         all.into_iter().partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
-    let filtered = scratch.find_filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
+    let mut filtered = scratch.find_filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
+    if !filtered.is_empty() {
+        let cleaned = scratch.cleaned_blobs(&filtered, own.first().copied()).await?;
+        // Snapshots run no filter: what git has not stored itself is the content of the file.
+        let is_exact = |listed: &DiffEntry| {
+            let of = |mode: &Option<String>, object: &String| mode.is_none() || !cleaned.contains(&(listed.path.clone(), object.clone()));
+            of(&listed.from_mode, &listed.from_object) && of(&listed.to_mode, &listed.to_object)
+        };
+        for listed in all.iter().filter(|listed| is_exact(listed)) {
+            filtered.remove(&listed.path);
+        }
+    }
     let is_skipped = |listed: &DiffEntry| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
@@ -117,8 +155,12 @@ pub async fn prepare_undo(
         |paths: &BTreeSet<Vec<u8>>| listed.iter().filter(|listed| paths.contains(&listed.path)).map(|listed| lossy(&listed.path)).collect();
     let (changed_since, changed_beside) = (restored_of(&since), restored_of(beside));
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
-    let restore = Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref()).await? };
-    Ok(PreparedUndo { restore, changed_since, changed_beside, not_removed, outside: outside.iter().map(|listed| lossy(&listed.path)).collect() })
+    let mut restore = Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref(), &stamps).await? };
+    let changed_after = restore.changed_after(scratch, &stamps).await?;
+    restore.retain(|listed| !changed_after.contains(&listed.path));
+    let left_alone = changed_after.iter().map(|path| (lossy(path), Cause::Changed.into())).collect();
+    let outside = outside.iter().map(|listed| lossy(&listed.path)).collect();
+    Ok(PreparedUndo { restore, changed_since, changed_beside, not_removed, outside, left_alone })
 }
 
 /// Returns whether a file that is missing in a snapshot is older than the snapshot. Creating or renaming a file sets its change time;
@@ -182,34 +224,21 @@ fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
     snapshots.iter().rev().map(|snapshot| snapshot.tree.as_str()).filter(|tree| trees.insert(*tree)).collect()
 }
 
-/// Identifies one state of a file without reading it. Does not follow a symbolic link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp([i64; 6]);
-
-impl Stamp {
-    /// `None`: the file does not exist.
-    fn of(path: &Path) -> Option<Self> {
-        let meta = path.symlink_metadata().ok()?;
-        Some(Self([meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()]))
-    }
-}
-
 impl Restore {
     /// Prepares to restore these files to their state in a commit or tree, as git would check it out. `bytes`: a commit with the exact
-    /// bytes of files that git would check out differently.
-    pub(super) async fn of(scratch: &Scratch, listed: Vec<DiffEntry>, to: &str, bytes: Option<&str>) -> Result<Self, GitError> {
+    /// bytes of files that git would check out differently. `stamps`: states of files that were seen before.
+    pub(super) async fn of(scratch: &Scratch, listed: Vec<DiffEntry>, to: &str, bytes: Option<&str>, stamps: &Stamps) -> Result<Self, GitError> {
         let stage = scratch.stage();
         let tree = scratch.tree().to_owned();
         // Before the export, to detect changes during it.
-        let stamps: Vec<Option<Stamp>> = listed.iter().map(|listed| Stamp::of(&tree.join(as_path(&listed.path)))).collect();
-        let wanted: Vec<&Vec<u8>> = listed.iter().filter(|listed| listed.to_mode.is_some()).map(|listed| &listed.path).collect();
-        export(scratch, |args| scratch.text_call(args, to), to, &wanted, &stage).await?;
-        if let Some(bytes) = bytes {
-            let exact = scratch.exact_files(Some(bytes)).await?;
-            let wanted: Vec<&Vec<u8>> = wanted.into_iter().filter(|path| exact.contains_key(*path)).collect();
-            export(scratch, |args| scratch.call(args), bytes, &wanted, &stage).await?;
-        }
-        Ok(Self { tree, stage, listed: listed.into_iter().zip(stamps).collect(), skipped: Vec::new() })
+        let stamped = |listed: DiffEntry| -> Result<_, GitError> {
+            let stamp = stamps.of(&tree, &listed.path)?;
+            Ok((listed, stamp))
+        };
+        let listed: Vec<(DiffEntry, Option<Stamp>)> = listed.into_iter().map(stamped).collect::<Result<_, _>>()?;
+        let wanted: Vec<&Vec<u8>> = listed.iter().filter(|(listed, _)| listed.to_mode.is_some()).map(|(listed, _)| &listed.path).collect();
+        export_exact(scratch, to, bytes, wanted, &stage).await?;
+        Ok(Self { tree, stage, listed, skipped: Vec::new() })
     }
 
     /// Keeps only the files for which `is_kept` returns true.
@@ -218,9 +247,30 @@ impl Restore {
     }
 
     /// Lists the files that have changed since the restore was prepared.
-    pub(super) fn changed_files(&self) -> Vec<String> {
-        let is_changed = |(listed, stamp): &&(DiffEntry, Option<Stamp>)| Stamp::of(&self.tree.join(as_path(&listed.path))) != *stamp;
-        self.listed.iter().filter(is_changed).map(|(listed, _)| lossy(&listed.path)).collect()
+    pub(super) fn changed_files(&self) -> Result<Vec<String>, GitError> {
+        let mut changed = Vec::new();
+        for (listed, stamp) in &self.listed {
+            if Stamps::now(&self.tree, &listed.path)? != *stamp {
+                changed.push(lossy(&listed.path));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Lists the files that differ from the snapshot that was just taken into the index, if their state before it is not known.
+    async fn changed_after(&self, scratch: &Scratch, before: &Stamps) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let unknown = |(listed, _): &&(DiffEntry, Option<Stamp>)| !before.has(&listed.path);
+        let unknown: BTreeSet<&Vec<u8>> = self.listed.iter().filter(unknown).map(|(listed, _)| &listed.path).collect();
+        if unknown.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let differing = scratch.call(&["diff-files", "-z", "--name-only", "--no-renames"]).output().await?;
+        let differing: HashSet<&[u8]> = differing.split(|byte| *byte == 0).collect();
+        let appeared = |(listed, stamp): &&(DiffEntry, Option<Stamp>)| {
+            listed.from_mode.is_none() && stamp.is_some_and(|stamp| !stamp.is_directory()) && unknown.contains(&listed.path)
+        };
+        let appeared = self.listed.iter().filter(appeared).map(|(listed, _)| &listed.path);
+        Ok(unknown.iter().copied().filter(|path| differing.contains(path.as_slice())).chain(appeared).cloned().collect())
     }
 
     /// Returns how many files will be written or removed.
@@ -229,45 +279,132 @@ impl Restore {
         self.listed.len()
     }
 
-    /// Changes the tree. Files that git ignores stay. After a failure or a crash, a restore can be prepared and applied again.
+    /// Changes the tree, and syncs it. Files that git ignores stay. After a failure or a crash, a restore can be prepared and applied again.
     ///
     /// # Errors
     /// The disk failed.
     pub fn apply_blocking(self) -> Result<RestoreOutcome, GitError> {
         let Self { tree, stage, listed, skipped } = self;
-        let mut restored = RestoreOutcome { files: Vec::new(), skipped, changed_meanwhile: Vec::new() };
-        let (top, tree) = (tree.clone(), Tree::open(&tree)?);
-        let is_as_kept = |listed: &DiffEntry, stamp: &Option<Stamp>| {
-            let path = top.join(as_path(&listed.path));
-            let now = Stamp::of(&path);
-            // A directory that replaces files, or is replaced by one, is checked when it is replaced.
-            now == *stamp || (listed.from_mode.is_none() && now.is_none()) || path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
-        };
+        let mut restored = RestoreOutcome { skipped, ..RestoreOutcome::default() };
+        let mut tree = WorkTree::open(&tree)?;
         let (gone, written): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(listed, _)| listed.to_mode.is_none());
         // Removals first, because a directory can replace a file, and a file a directory.
         for (listed, stamp) in gone.iter().chain(&written) {
-            if !is_as_kept(listed, stamp) {
-                restored.changed_meanwhile.push(lossy(&listed.path));
-                continue;
+            let outcome = match &listed.to_mode {
+                None => tree.remove(&listed.path, *stamp)?,
+                Some(mode) => tree.write(&listed.path, mode, &stage, *stamp)?,
+            };
+            match outcome {
+                Outcome::Done => restored.files.push(lossy(&listed.path)),
+                Outcome::Unguarded => {
+                    restored.files.push(lossy(&listed.path));
+                    restored.is_unguarded = true;
+                }
+                Outcome::LeftAlone(left) => restored.left_alone.push((lossy(&listed.path), left)),
             }
-            match &listed.to_mode {
-                None => tree.remove(&listed.path)?,
-                Some(mode) => tree.write(&listed.path, mode, &stage)?,
-            }
-            restored.files.push(lossy(&listed.path));
             failpoint!("undo.applying");
         }
+        tree.sync()?;
         restored.files.sort_unstable();
         Ok(restored)
     }
 }
 
-pub(super) fn lossy(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+/// States of files, by their paths in the tree.
+#[derive(Debug, Default)]
+pub struct Stamps(BTreeMap<Vec<u8>, Option<Stamp>>);
+
+impl Stamps {
+    /// Reads the states of these files.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn read(tree: &Path, paths: BTreeSet<Vec<u8>>) -> Result<Self, GitError> {
+        let read = |path: Vec<u8>| Self::now(tree, &path).map(|stamp| (path, stamp));
+        Ok(Self(paths.into_iter().map(read).collect::<Result<_, _>>()?))
+    }
+
+    /// Returns the known state of a file, else its state now.
+    fn of(&self, tree: &Path, path: &[u8]) -> Result<Option<Stamp>, GitError> {
+        match self.0.get(path) {
+            Some(known) => Ok(*known),
+            None => Self::now(tree, path),
+        }
+    }
+
+    fn now(tree: &Path, path: &[u8]) -> Result<Option<Stamp>, GitError> {
+        let path = tree.join(as_path(path));
+        // Below a link there is no file of the tree.
+        let mut above = path.ancestors().skip(1).take_while(|above| *above != tree);
+        if above.any(Path::is_symlink) {
+            return Ok(None);
+        }
+        Stamp::of(&path).map_err(GitError::file(path))
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.0.contains_key(path)
+    }
 }
 
-pub(super) fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
+/// Settles what a killed process has left beside the listed files, whose states are those in the commits or trees `from` and `to`, each with
+/// the commit that has exact bytes. Returns the files of the user that were found, and where they are now.
+///
+/// # Errors
+/// git or the disk failed.
+pub async fn settle_strays(
+    scratch: &Scratch,
+    listed: &[DiffEntry],
+    from: (&str, Option<&str>),
+    to: (&str, Option<&str>),
+) -> Result<Vec<(String, Settled)>, GitError> {
+    let mut tree = WorkTree::open(scratch.tree())?;
+    let mut strays = Vec::new();
+    for listed in listed {
+        if tree.has_stray(&listed.path)? {
+            strays.push(listed);
+        } else {
+            // What is unfinished is never the user's.
+            tree.settle(&listed.path, &[])?;
+        }
+    }
+    let mut known: BTreeMap<&[u8], Vec<Content>> = BTreeMap::new();
+    for ((commit, bytes), name, is_newer) in [(from, "stray-from", false), (to, "stray-to", true)] {
+        let stage = scratch.dir().join(name);
+        let mode = |listed: &DiffEntry| if is_newer { listed.to_mode.clone() } else { listed.from_mode.clone() };
+        let is_file = |listed: &&&DiffEntry| mode(listed).is_some_and(|mode| mode != GITLINK);
+        let wanted: Vec<&Vec<u8>> = strays.iter().filter(is_file).map(|listed| &listed.path).collect();
+        export_exact(scratch, commit, bytes, wanted.clone(), &stage).await?;
+        for path in wanted {
+            let staged = stage.join(as_path(path));
+            known.entry(path).or_default().push(Content::of(&staged).map_err(GitError::file(staged))?);
+        }
+    }
+    let mut found = Vec::new();
+    for listed in strays {
+        let settled = tree.settle(&listed.path, known.get(listed.path.as_slice()).map_or(&[], Vec::as_slice))?;
+        if settled != Settled::Clean {
+            tracing::warn!(path = lossy(&listed.path), ?settled, "a save of the user was found beside an interrupted change");
+            found.push((lossy(&listed.path), settled));
+        }
+    }
+    tree.sync()?;
+    Ok(found)
+}
+
+/// Writes files of a commit or tree below `stage`, those in `bytes` with the bytes there.
+async fn export_exact(scratch: &Scratch, commit: &str, bytes: Option<&str>, wanted: Vec<&Vec<u8>>, stage: &Path) -> Result<(), GitError> {
+    export(scratch, |args| scratch.text_call(args, commit), commit, &wanted, stage).await?;
+    if let Some(bytes) = bytes {
+        let exact = scratch.exact_files(Some(bytes)).await?;
+        let wanted: Vec<&Vec<u8>> = wanted.into_iter().filter(|path| exact.contains_key(*path)).collect();
+        export(scratch, |args| scratch.call(args), bytes, &wanted, stage).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn lossy(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Returns an error if the restore would overwrite or remove a file that is not in the snapshot.
@@ -340,9 +477,13 @@ impl Scratch {
             return Ok(found);
         }
         for path in paths {
-            // As the snapshot names it, before the reason.
-            let named = format!("{:?} (", lossy(path));
-            if snapshot.left_out.iter().any(|entry| entry.starts_with(&named)) {
+            // As the snapshot names it or a directory above it, before the reason.
+            let above = as_path(path).ancestors().skip(1).map(|dir| match lossy(dir.as_os_str().as_bytes()) {
+                top if top.is_empty() => top,
+                dir => dir + "/",
+            });
+            let named = |name: String| format!("{name:?} (");
+            if std::iter::once(lossy(path)).chain(above).any(|name| snapshot.left_out.iter().any(|entry| entry.starts_with(&named(name.clone())))) {
                 found.insert((*path).clone());
             }
         }
@@ -391,6 +532,44 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Lists what git itself has stored for files with a filter, by path: in the checked-out commit, in the one before the run, and in the
+    /// user's or the agent's index. The files have other content.
+    async fn cleaned_blobs(&self, paths: &HashSet<Vec<u8>>, first: Option<&Snapshot>) -> Result<HashSet<(Vec<u8>, String)>, GitError> {
+        let mut commits: Vec<String> = self.repo().head().await?.into_iter().collect();
+        commits.extend(self.base().await?);
+        if let Some(first) = first {
+            let before = self.call(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{}^1", first.commit)]).run().await?;
+            commits.extend((before.exit_code == Some(0)).then(|| String::from_utf8_lossy(&before.output).trim_end().to_owned()));
+        }
+        let indexes = [Some(self.repo().dir.join("index")), self.agents_index().await?];
+        let mut cleaned = HashSet::new();
+        let paths: Vec<&Vec<u8>> = paths.iter().collect();
+        for paths in paths.chunks(PATHS_MAX) {
+            let mut listed = Vec::new();
+            for commit in &commits {
+                let call = self.call(&["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", commit, "--"]);
+                listed.extend(paths.iter().fold(call, |call, path| call.arg(OsStr::from_bytes(path))).output().await?);
+            }
+            for index in indexes.iter().flatten().filter(|index| is_regular(index)) {
+                let call = self.call(&["--literal-pathspecs", "ls-files", "-z", "--stage", "--"]).env("GIT_INDEX_FILE", index);
+                listed.extend(paths.iter().fold(call, |call, path| call.arg(OsStr::from_bytes(path))).output().await?);
+            }
+            // `<mode> blob <oid>` or `<mode> <oid> <stage>`, tab, path.
+            for entry in listed.split(|byte| *byte == 0) {
+                let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+                let described = String::from_utf8_lossy(&entry[..tab]).into_owned();
+                let object = described.split(' ').find(|word| word.len() >= 40);
+                cleaned.extend(object.map(|object| (entry[tab + 1..].to_vec(), object.to_owned())));
+            }
+        }
+        Ok(cleaned)
+    }
+}
+
+/// Maximum number of paths that one call names.
+const PATHS_MAX: usize = 200;
+
 /// Adds the paths that have a filter, from the output of `check-attr -z`: path, attribute and value of each.
 fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
     let mut fields = output.split(|byte| *byte == 0);
@@ -421,141 +600,4 @@ async fn export<'a>(
     let links = [("core.symlinks".to_owned(), "true".to_owned())];
     let call = call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix).settings(&links);
     call.env("GIT_INDEX_FILE", &index).input(nul_terminated(wanted.iter().copied())).output().await.map(drop)
-}
-
-/// An open tree, below which no symbolic link is followed.
-struct Tree {
-    path: PathBuf,
-    top: OwnedFd,
-}
-
-const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
-
-impl Tree {
-    fn open(path: &Path) -> Result<Self, GitError> {
-        let top = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
-        Ok(Self { path: path.to_owned(), top: top.map_err(GitError::file(path))? })
-    }
-
-    fn remove(&self, path: &[u8]) -> Result<(), GitError> {
-        let full = self.path.join(OsStr::from_bytes(path));
-        match self.remove_entry(Path::new(OsStr::from_bytes(path))) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) | Ok(()) => Ok(()),
-            Err(error) => Err(GitError::File { path: full, error: error.into() }),
-        }
-    }
-
-    /// Removes a file, and its parent directories that become empty.
-    fn remove_entry(&self, path: &Path) -> Result<(), Errno> {
-        let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
-        let mut open = vec![self.top.try_clone().map_err(|_| Errno::MFILE)?];
-        for dir in &dirs {
-            let above = open.last().ok_or(Errno::INVAL)?;
-            let below = rustix::fs::openat(above, *dir, DIRECTORY, Mode::empty())?;
-            open.push(below);
-        }
-        rustix::fs::unlinkat(open.last().ok_or(Errno::INVAL)?, &name, AtFlags::empty())?;
-        for (dir, above) in dirs.iter().zip(&open).rev() {
-            // The directory is not empty.
-            if rustix::fs::unlinkat(above, *dir, AtFlags::REMOVEDIR).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, path: &[u8], mode: &str, stage: &Path) -> Result<(), GitError> {
-        let path = Path::new(OsStr::from_bytes(path));
-        self.write_entry(path, mode, &stage.join(path)).map_err(GitError::file(self.path.join(path)))
-    }
-
-    /// Replaces a file or link of the tree with the staged one.
-    fn write_entry(&self, path: &Path, mode: &str, staged: &Path) -> io::Result<()> {
-        let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
-        let mut parent = self.top.try_clone()?;
-        for dir in &dirs {
-            let is_new = match rustix::fs::mkdirat(&parent, *dir, Mode::from_raw_mode(0o700)) {
-                Ok(()) => true,
-                Err(Errno::EXIST) => false,
-                Err(error) => return Err(error.into()),
-            };
-            parent = rustix::fs::openat(&parent, *dir, DIRECTORY, Mode::empty())?;
-            if is_new {
-                rustix::fs::fchmod(&parent, Mode::from_raw_mode(new_mode(0o777)))?;
-            }
-        }
-        let before = match rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error.into()),
-        };
-        // The same name for each attempt, so that an attempt after a crash replaces the file that the crash left.
-        let temporary = format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes()));
-        match rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let made = put(&parent, &temporary, mode, staged, before.as_ref().map(|stat| stat.st_mode));
-        let placed = made.and_then(|()| {
-            // Removes an empty directory in the way; fails if it has files.
-            if before.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory) {
-                rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)?;
-            }
-            if before.is_none() {
-                // Does not replace a file that was created meanwhile.
-                match rustix::fs::renameat_with(&parent, &temporary, &parent, &name, RenameFlags::NOREPLACE) {
-                    // The file system does not support this.
-                    Err(Errno::INVAL | Errno::NOSYS) => {}
-                    renamed => return Ok(renamed?),
-                }
-            }
-            Ok(rustix::fs::renameat(&parent, &temporary, &parent, &name)?)
-        });
-        if placed.is_err()
-            && let Err(error) = rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty())
-        {
-            tracing::debug!(%error, "a temporary file was not made");
-        }
-        placed
-    }
-}
-
-/// Returns the FNV-1a hash of a path.
-fn fnv(path: &[u8]) -> u64 {
-    path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Returns the mode that git would give a new directory or file.
-fn new_mode(all: RawMode) -> RawMode {
-    all & !hygiene::user_umask().as_raw_mode()
-}
-
-/// Creates a file or link with the staged content, under a temporary name. `before` is the mode of the file to replace.
-fn put(parent: &OwnedFd, name: &str, mode: &str, staged: &Path, before: Option<RawMode>) -> io::Result<()> {
-    if mode == LINK {
-        let target = fs::read_link(staged)?.into_os_string().into_vec();
-        return Ok(rustix::fs::symlinkat(OsStr::from_bytes(&target), parent, name)?);
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut to = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
-    io::copy(&mut File::open(staged)?, &mut to)?;
-    // An existing file keeps its permissions.
-    let rights =
-        before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or_else(|| new_mode(0o666), |before| before & 0o666);
-    let programs = if mode == PROGRAM { (rights & 0o444) >> 2 } else { 0 };
-    rustix::fs::fchmod(&to, Mode::from_raw_mode(rights | programs))?;
-    to.sync_all()
-}
-
-/// Splits a path of git into its directories and its name. `None`: the path leaves the tree, or names a git directory.
-pub(super) fn parts(path: &Path) -> Option<(Vec<&OsStr>, OsString)> {
-    let mut names = Vec::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) if !name.eq_ignore_ascii_case(".git") => names.push(name),
-            _ => return None,
-        }
-    }
-    let name = names.pop()?.to_owned();
-    Some((names, name))
 }

@@ -314,6 +314,12 @@ impl Scratch {
         &self.tree
     }
 
+    /// Returns the paths that were copied into the workspace.
+    pub(super) fn copied_paths(&self) -> Vec<String> {
+        let copied = self.workspace.iter().flat_map(|_| &self.excluded);
+        copied.map(|path| path.to_string_lossy().into_owned()).collect()
+    }
+
     /// Returns the paths whose untracked files are excluded.
     pub(super) fn excluded(&self) -> &[PathBuf] {
         &self.excluded

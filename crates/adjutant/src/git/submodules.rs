@@ -24,6 +24,9 @@ const REPOSITORIES_MAX: usize = 200;
 /// Timeout for examining all of them. Their git directories can contain FIFOs instead of files.
 const EXAMINED_MAX: Duration = Duration::from_secs(5);
 
+/// The reason for which a snapshot does not contain the commits of a nested repository.
+pub(super) const ONLY_INSIDE: &str = "commits that are only in a nested repository: merge the run, or push them";
+
 /// Maximum size of `.gitmodules`, in bytes, and maximum number of empty submodules to list.
 const GITMODULES_BYTES_MAX: u64 = 1024 * 1024;
 const EMPTY_NAMED_MAX: usize = 20;
@@ -148,7 +151,8 @@ impl Scratch {
             return Ok(None);
         }
         let elsewhere = refs(&["for-each-ref", "--count=1", "--format=x", "--contains", &head, "refs/remotes"]).output().await?;
-        Ok(elsewhere.is_empty().then_some("commits that are only in a nested repository: push them"))
+        // A merge of the run has added them to the user's.
+        Ok((elsewhere.is_empty() && !self.has_users_repository(&inner.path, &head).await).then_some(ONLY_INSIDE))
     }
 
     /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no index.

@@ -6,11 +6,15 @@ use super::plain::prompt_input;
 use super::{Input, Launch, Refusal};
 use crate::link::Order;
 use crate::process::start::SELF_EXE;
+use adjutant_core::Permissions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The flag that makes the agent read JSON lines.
 const STREAM: &str = "--stream";
+
+/// The flag that makes the agent refuse to write files.
+const READ_ONLY: &str = "--read-only";
 
 /// Prepares the scripted agent. An order may name another Adjutant binary to run it.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
@@ -22,6 +26,9 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     }
     if order.prompt_via == "stream" && !argv.iter().any(|arg| arg == STREAM) {
         argv.push(OsString::from(STREAM));
+    }
+    if order.permissions == Permissions::Read.word() {
+        argv.push(OsString::from(READ_ONLY));
     }
     let input = prompt_input(order, &mut argv)?;
     let dialogue = matches!(input, Input::Open(_)).then_some(Dialogue::Lines);

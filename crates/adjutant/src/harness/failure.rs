@@ -62,15 +62,82 @@ const COMMON: [(&[&str], Cause, &str); 2] = [
     ),
 ];
 
+/// Causes that every CLI reports in the words or the status of the model's API. They are checked before the preset's
+/// patterns, which are wider: a message about an overload or an empty account often mentions limits and accounts too.
+const FIRST: [(&[&str], &[&str], Cause, &str); 2] = [
+    (
+        &[
+            "payment required",
+            "insufficient credit",
+            "insufficient_credit",
+            "credit balance",
+            "out of credit",
+            "insufficient balance",
+            "not enough credit",
+        ],
+        &["402"],
+        Cause::NoCredit,
+        "add credit, or use another agent or account; then adj retry",
+    ),
+    (
+        &["overloaded_error", "is overloaded", "overloaded errors"],
+        &["500", "502", "503", "504", "520", "521", "522", "523", "524", "529"],
+        Cause::Overloaded,
+        "wait, or use another agent or account; then adj retry",
+    ),
+];
+
+/// The reasons of the Agent Client Protocol for the end of a turn, which are whole messages: reason, cause, what it means, hint.
+const STOP_REASONS: [(&str, Cause, &str, &str); 4] = [
+    ("max_tokens", Cause::ContextExhausted, "the model reached its maximum number of tokens", "start over with adj retry and a smaller task"),
+    (
+        "max_turn_requests",
+        Cause::LimitReached,
+        "the agent reached its limit of model calls in a turn",
+        "raise the agent's own limit of model calls in a turn, then adj retry",
+    ),
+    ("refusal", Cause::Refused, "the model refused to continue", "change the task, or use another agent: adj retry"),
+    ("cancelled", Cause::Agent, "the agent cancelled its turn", "start over with adj retry"),
+];
+
+fn stop_reason(lower: &str) -> Option<&'static (&'static str, Cause, &'static str, &'static str)> {
+    STOP_REASONS.iter().find(|(reason, ..)| lower.trim() == *reason)
+}
+
 /// Returns the cause of an error message and a hint.
 fn find(patterns: &[FailurePattern], text: &str) -> Option<(Cause, String)> {
     let lower = text.to_lowercase();
+    let first = FIRST
+        .iter()
+        .find(|(words, statuses, ..)| words.iter().any(|word| lower.contains(word)) || statuses.iter().any(|status| has_status(&lower, status)));
+    if let Some((_, _, cause, hint)) = first {
+        // The preset's hint names the vendor's way.
+        let of_preset = patterns.iter().find(|pattern| Cause::from_word(&pattern.cause) == Some(*cause)).map(|pattern| pattern.hint.clone());
+        return Some((*cause, of_preset.unwrap_or_else(|| (*hint).to_owned())));
+    }
+    if let Some((_, cause, _, hint)) = stop_reason(&lower) {
+        return Some((*cause, (*hint).to_owned()));
+    }
     let known = patterns.iter().find(|pattern| pattern.any.iter().any(|any| has_word(&lower, any)));
     if let Some(pattern) = known {
         return Some((Cause::from_word(&pattern.cause).unwrap_or(Cause::Agent), pattern.hint.clone()));
     }
     let common = COMMON.iter().find(|(words, _, _)| words.iter().any(|word| has_word(&lower, word)));
     common.map(|(_, cause, hint)| (*cause, (*hint).to_owned()))
+}
+
+/// Returns whether a text states a status of HTTP: the number, beside a word such as `status`, `code` or `error`.
+/// `wrote 500 files` states none.
+fn has_status(text: &str, status: &str) -> bool {
+    const BEFORE: [&str; 5] = ["status", "code", "error", "http", "errors"];
+    const AFTER: [&str; 12] =
+        ["payment", "insufficient", "internal", "bad", "service", "gateway", "overloaded", "server", "status", "error", "errors", "unavailable"];
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    words.iter().enumerate().filter(|(_, word)| **word == status).any(|(at, _)| {
+        let before = at.checked_sub(1).map_or("", |before| words[before]);
+        let after = words.get(at + 1).copied().unwrap_or_default();
+        BEFORE.iter().any(|word| before.ends_with(word)) || AFTER.contains(&after)
+    })
 }
 
 /// Returns the cause of an error message, or `Cause::Agent` if it is unknown.
@@ -85,7 +152,7 @@ pub fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
 pub fn explain(patterns: &[FailurePattern], otherwise: Cause, text: &str, stated: Option<Time>, now: Time, zone: &TimeZone) -> Failure {
     let lower = text.to_lowercase();
     let (cause, hint) = find(patterns, text).unwrap_or((otherwise, String::new()));
-    let text = text.trim();
+    let text = stop_reason(&lower).map_or(text.trim(), |(_, _, meaning, _)| *meaning);
     let message = match (text.is_empty(), hint.is_empty()) {
         (_, true) => text.to_owned(),
         (true, false) => hint,
@@ -144,5 +211,60 @@ mod tests {
             of("wrote 14290 lines, then broke"),
             Failure { cause: Cause::Agent, message: "wrote 14290 lines, then broke".to_owned(), again_at: None }
         );
+    }
+
+    /// Messages as the CLIs print them, for a status of the model's API.
+    const MESSAGES: [(&str, Cause); 22] = [
+        ("API Error: 402 {\"error\":{\"message\":\"Insufficient credits\",\"code\":402}}", Cause::NoCredit),
+        ("unexpected status 402 Payment Required: insufficient credits", Cause::NoCredit),
+        ("Request failed with status code 402", Cause::NoCredit),
+        ("{\"code\":402,\"message\":\"x\"}", Cause::NoCredit),
+        ("400 Your credit balance is too low to access the API. Please go to Plans & Billing (quota)", Cause::NoCredit),
+        ("You are out of credits", Cause::NoCredit),
+        ("Insufficient Balance", Cause::NoCredit),
+        ("API Error: Repeated 529 Overloaded errors. See the status page; rate limits apply", Cause::Overloaded),
+        ("Server error: 500 The server had an error (rate limit exceeded?)", Cause::Overloaded),
+        ("Request failed with status: 529 rate limited", Cause::Overloaded),
+        ("CAPIError: 500 no body", Cause::Overloaded),
+        ("HTTP 503", Cause::Overloaded),
+        ("{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"} quota", Cause::Overloaded),
+        ("statusCode: 502", Cause::Overloaded),
+        ("max_tokens", Cause::ContextExhausted),
+        ("max_turn_requests", Cause::LimitReached),
+        ("refusal", Cause::Refused),
+        ("wrote 500 files, then broke", Cause::Agent),
+        ("moved 402 entries and 529 lines", Cause::Agent),
+        ("line 5020 of error.log", Cause::Agent),
+        ("the refusal of the test", Cause::Agent),
+        ("set max_tokens to a lower number", Cause::Agent),
+    ];
+
+    #[test]
+    fn stop_reasons_of_acp_are_explained() {
+        for (reason, cause, ..) in STOP_REASONS {
+            for preset in preset::all().iter().chain([preset::acp()]) {
+                let Failure { cause: found, message, .. } = explain(&preset.failures, Cause::Agent, reason, None, NOW, &TimeZone::UTC);
+                assert_eq!(found, cause, "{}: {reason}", preset.name);
+                assert!(message.lines().next() != Some(reason) && message.contains("adj retry"), "{}: {message}", preset.name);
+            }
+        }
+    }
+
+    #[test]
+    fn status_of_the_api_has_the_same_cause_for_every_preset() {
+        for preset in preset::all().iter().chain([preset::acp()]) {
+            for (message, cause) in MESSAGES {
+                // Some presets know the text by a word of their own.
+                if cause != Cause::Agent || preset.failures.iter().all(|pattern| !pattern.any.iter().any(|any| message.contains(any.as_str()))) {
+                    assert_eq!(cause_of(&preset.failures, message), cause, "{}: {message}", preset.name);
+                }
+            }
+            assert_eq!(
+                cause_of(&preset.failures, "429 rate limit reached, limit of 500 requests"),
+                cause_of(&preset.failures, "429 rate limit"),
+                "{}",
+                preset.name
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ mod config_home;
 pub mod dialogue;
 mod echo;
 pub mod failure;
-mod operation;
+pub mod operation;
 mod own_tools;
 mod pi;
 mod plain;

@@ -170,7 +170,54 @@ impl ShellDirectories {
     }
 }
 
-/// Returns the operation of a shell tool: `{"command": …}` with its directory and descriptive fields.
+/// The commands that the input of a call states.
+#[derive(Debug)]
+pub struct StatedCommands<'a> {
+    /// Each once: Copilot states the same command in two fields.
+    commands: Vec<&'a str>,
+    /// No field for commands has another form.
+    is_text: bool,
+}
+
+impl<'a> StatedCommands<'a> {
+    /// Reads `{"command": …}`, `{"cmd": …}` and `{"commands": […]}`.
+    #[must_use]
+    pub fn of(input: &'a Value) -> Self {
+        let mut stated = Self { commands: Vec::new(), is_text: true };
+        let listed = match &input["commands"] {
+            Value::Array(all) => all.iter().collect(),
+            Value::Null => Vec::new(),
+            other => vec![other],
+        };
+        stated.is_text &= !matches!(&input["commands"], Value::String(_));
+        let fields = ["command", "cmd"].iter().map(|name| &input[*name]).filter(|value| !value.is_null());
+        for value in fields.chain(listed) {
+            match value.as_str() {
+                Some(command) if stated.commands.contains(&command) => {}
+                Some(command) => stated.commands.push(command),
+                None => stated.is_text = false,
+            }
+        }
+        stated
+    }
+
+    /// Returns whether the input has no field for commands.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.is_text
+    }
+
+    /// Returns the command, if it is the only one.
+    #[must_use]
+    pub fn only(&self) -> Option<&'a str> {
+        match self.commands.as_slice() {
+            [command] if self.is_text => Some(command),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the operation of a shell tool: `{"command": …}` or `{"commands": [one]}`, with its directory and descriptive fields.
 pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) -> Operation {
     let directories: Vec<&str> = DIRECTORIES.iter().filter_map(|name| input[*name].as_str()).collect();
     let directory = match directories.as_slice() {
@@ -178,12 +225,15 @@ pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) ->
         [one] => absolute_path(cwd, one).map(Some),
         _ => None,
     };
-    let command = input["command"].as_str().filter(|text| text.len() <= COMMAND_BYTES_MAX);
-    let is_known = has_only(input, &[&["command"], &DESCRIPTIVE, &DIRECTORIES, harmless]);
+    // Several commands can be denied by one of them, and are never allowed.
+    let stated = StatedCommands::of(input);
+    let is_one = stated.only().is_some();
+    let command = Some(stated.commands.join("\n")).filter(|text| !text.is_empty() && text.len() <= COMMAND_BYTES_MAX);
+    let is_known = has_only(input, &[&["command", "commands"], &DESCRIPTIVE, &DIRECTORIES, harmless]);
     Operation {
         tool: tool.to_owned(),
-        command: command.map(str::to_owned),
-        is_complete: command.is_some() && directory.is_some() && is_known,
+        is_complete: is_one && command.is_some() && directory.is_some() && is_known,
+        command,
         directory: directory.flatten(),
         digest: Some(digest(tool, input, &DESCRIPTIVE)),
         ..Operation::default()
@@ -237,7 +287,23 @@ mod tests {
         assert!(known.is_complete && known.command.as_deref() == Some("ls") && known.directory.is_none());
         let within = shell(json!({"command": "ls", "cwd": "sub"}));
         assert!(within.is_complete && within.directory.is_some_and(|directory| directory.stated == "/w/sub"));
+        let listed = shell(json!({"commands": ["ls -l"]}));
+        assert!(listed.is_complete && listed.command.as_deref() == Some("ls -l"));
+        let both = shell(json!({"command": "ls -l", "commands": ["ls -l"]}));
+        assert!(both.is_complete && both.command.as_deref() == Some("ls -l"));
+        // A policy can deny one of them, and a command in a field that is not known for it.
+        assert_eq!(shell(json!({"cmd": "rm -rf /"})).command.as_deref(), Some("rm -rf /"));
+        for several in
+            [json!({"commands": ["ls", "rm -rf /"]}), json!({"command": "ls", "commands": ["rm -rf /"]}), json!({"command": "ls", "cmd": "rm -rf /"})]
+        {
+            assert_eq!(shell(several).command.as_deref(), Some("ls\nrm -rf /"));
+        }
         for input in [
+            json!({"commands": []}),
+            json!({"commands": ["ls", "rm -rf /"]}),
+            json!({"commands": [{"command": "ls"}]}),
+            json!({"command": "ls", "commands": ["rm -rf /"]}),
+            json!({"command": "ls", "commands": "rm -rf /"}),
             json!({"command": "ls", "dangerouslyDisableSandbox": true}),
             json!({"command": ["ls"]}),
             json!({"cmd": "ls"}),

@@ -23,11 +23,11 @@ impl ServedTool {
     fn has_form(&self, text: &str) -> bool {
         let name = &self.name;
         let with_prefix = |rest: &str| {
-            ["__", "_", "-", "/"].iter().any(|separator| rest.strip_prefix(separator) == Some(name))
+            ["___", "__", "_", "-", "/"].iter().any(|separator| rest.strip_prefix(separator) == Some(name))
                 || rest.strip_prefix(": ").is_some_and(|title| title == name.replace('_', " "))
         };
         text.strip_prefix(SERVER).is_some_and(with_prefix)
-            || text.strip_prefix("mcp__adj__") == Some(name)
+            || ["mcp__adj__", "mcp.adj."].iter().any(|prefix| text.strip_prefix(prefix) == Some(name))
             || text.strip_suffix(" (adj MCP Server)") == Some(name)
     }
 
@@ -61,11 +61,12 @@ impl OwnTools {
         }
         let mut names = Vec::new();
         tool_names(meta, META_DEPTH_MAX, &mut names);
-        self.0.iter().filter(|tool| tool.accepts(input)).any(|tool| {
+        self.0.iter().any(|tool| {
             if names.is_empty() {
                 let is_form = |title: &String| tool.has_form(title);
-                titles.iter().any(is_form) && titles.iter().all(|title| is_form(title) || *title == tool.title)
+                tool.accepts(input) && titles.iter().any(is_form) && titles.iter().all(|title| is_form(title) || *title == tool.title)
             } else {
+                // The agent's program states the name, and the server refuses a wrong argument.
                 names.iter().all(|name| tool.has_form(name))
             }
         })
@@ -105,18 +106,24 @@ mod tests {
     #[test]
     fn forms_of_offered_names_are_own_tools() {
         for title in [
+            "adj___ask_parent",
             "adj__ask_parent",
             "adj_ask_parent",
             "adj-ask_parent",
             "adj/ask_parent",
             "adj: ask parent",
             "mcp__adj__ask_parent",
+            "mcp.adj.ask_parent",
             "ask_parent (adj MCP Server)",
         ] {
             assert!(tools().has(title) && tools().is_call("other", &titles(&[title]), &Value::Null, &json!({"question": "?"})), "{title}");
         }
         let named = json!({"goose": {"toolCall": {"toolName": "adj__ask_parent", "extensionName": "adj"}}});
         assert!(tools().is_call("", &titles(&["{\"question\":\"?\"}"]), &named, &Value::Null));
+        let nonsense = json!({"question": "?", "nonsense": 1});
+        assert!(tools().is_call("", &titles(&["ask"]), &named, &nonsense), "its server refuses the argument");
+        assert!(!tools().is_call("", &titles(&["adj__ask_parent"]), &Value::Null, &nonsense), "only a title tells the tool");
+        assert!(!tools().is_call("", &titles(&["ask"]), &json!({"a": named, "toolName": "shell"}), &Value::Null), "two names");
         assert!(tools().is_call("other", &titles(&["adj-ask_parent", "Ask the parent"]), &Value::Null, &json!({"question": "?"})));
     }
 
@@ -130,6 +137,15 @@ mod tests {
             "adj-foo",
             "adj: ask parent ",
             "adj__ask_parent; rm -rf /",
+            "adj____ask_parent",
+            "adj.ask_parent",
+            "mcp.adj.ask_parent.sh",
+            "mcp.adj.ask parent",
+            "mcp.adj__ask_parent",
+            "mcp__adj.ask_parent",
+            "mcp.other.ask_parent",
+            "xmcp.adj.ask_parent",
+            "Approve Stop",
             "Ask the parent",
             "ask_parent",
             "xmcp__adj__ask_parent",

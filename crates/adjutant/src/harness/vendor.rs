@@ -144,6 +144,7 @@ fn new_dialogue(
             authenticate: preset.acp.authenticate.clone(),
             edit_titles: preset.acp.edit_titles.clone(),
             input_in_content: preset.acp.input_in_content,
+            input_in_titles: preset.acp.input_in_titles,
             mcp_url: access.mcp_url.clone(),
             mcp_token: access.token.clone(),
             mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],

@@ -1,5 +1,5 @@
 //! Authentication. The connection identifies the caller: by where its process runs, and by the token that it
-//! presents. What the caller claims about itself does not count.
+//! presents. A caller outside of all runs says whether it is a client, and which.
 
 use super::Hub;
 use super::connections::Line;

@@ -6,9 +6,9 @@ use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
 use crate::view::{
-    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CheckLogStore, CreateToken, Delegate, ErrorView, FollowChat, GetPeer, GetRun, HandOver,
-    InvitePeer, ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat, StopHub,
-    StopWork, UnfollowChat, WithdrawRequest, codes,
+    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CheckLogStore, CreateToken, Delegate, ErrorView, FollowChat, GetHub, GetPeer, GetRun,
+    HandOver, InvitePeer, ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat,
+    StopHub, StopWork, UnfollowChat, WithdrawRequest, codes,
 };
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// Initial capacity of a reply's buffer, enough for most replies.
 const REPLY_BYTES: usize = 2048;
@@ -56,6 +57,8 @@ const LOCAL_ONLY: [&str; 24] = [
     FollowChat::NAME,
     UnfollowChat::NAME,
 ];
+/// Calls about the hub's process, which do not depend on runs, so they do not wait for their supervisors.
+pub(super) const OF_PROCESS: [&str; 4] = [GetHub::NAME, StopHub::NAME, HandOver::NAME, CheckLogStore::NAME];
 /// Calls that change state only for runs, to which they deliver messages.
 const WRITE_FOR_RUNS: [&str; 2] = [GetRun::NAME, ReadRequest::NAME];
 
@@ -118,12 +121,23 @@ where
     F: Fn(Shared, Caller, C) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<C::Reply, OpError>> + Send + 'static,
 {
-    let served = move |hub: Shared, Auth { who, attempt: _ }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
+    let served = move |hub: Shared, Auth { who, attempt }: Auth, given: &HeaderMap, body: &[u8]| -> Served {
         match parse_call::<C>(&who, given, body) {
             Err(refusal) => Box::pin(std::future::ready(*refusal)),
             Ok((caller, call)) => {
-                let done = serve(hub, caller, call);
-                Box::pin(async move { reply(done.await) })
+                let key = given.get(headers::KEY).filter(|_| attempt.is_some()).and_then(|key| key.to_str().ok()).map(ToOwned::to_owned);
+                let waits = !matches!(who, Principal::Run(_)) && !OF_PROCESS.contains(&C::NAME);
+                let done = serve(Arc::clone(&hub), caller, call);
+                Box::pin(async move {
+                    if waits {
+                        hub.ops.first_reports().over().await;
+                    }
+                    let response = reply(done.await);
+                    if let Some(key) = key {
+                        hub.ops.first_reports().note_answer(&key);
+                    }
+                    response
+                })
             }
         }
     };

@@ -5,14 +5,15 @@ use super::Hub;
 use super::calls::{Calls, on};
 use super::http::HttpListener;
 use super::router::manage;
-use crate::config::{Home, listen_address};
+use crate::config::{Config, Home, listen_address};
 use crate::files;
 use crate::ops::{OpError, is_hash};
+use crate::tls::TlsServer;
 use crate::view::{DashboardView, OpenDashboard};
 use adjutant_core::Denied;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
 /// The port of the dashboard, unless it is in use.
@@ -50,10 +51,15 @@ impl Listening {
             return Some(public);
         }
         if opened.address.ip().is_unspecified() {
-            let scheme = if opened.has_tls { "https" } else { "http" };
+            let scheme = if opened.tls.is_some() { "https" } else { "http" };
             return Some(format!("{scheme}://{}:{}", opened.name, opened.address.port()));
         }
         Some(opened.url)
+    }
+
+    /// Returns the certificate with which it listens, if it has one.
+    pub(super) fn tls(&self) -> Option<Arc<TlsServer>> {
+        self.state().and_then(Result::ok)?.tls
     }
 
     /// Removes the address of `adj ui` or `adj serve --listen`: the next hub listens only if it is configured.
@@ -80,9 +86,8 @@ impl Listening {
             url: listener.url().to_owned(),
             address: listener.address(),
             public_url: http.public_url.as_ref().map(|url| url.to_string().trim_end_matches('/').to_owned()),
-            has_tls: listener.has_tls(),
             name: listener.name_of_machine(&machine).unwrap_or(machine),
-            fingerprint: listener.fingerprint(),
+            tls: listener.tls(),
         };
         self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
         self.set(Ok(opened.clone()));
@@ -98,17 +103,16 @@ pub(super) struct OpenAddress {
     address: SocketAddr,
     /// The configured address for callers on other machines.
     public_url: Option<String>,
-    has_tls: bool,
     /// The name of this machine for others.
     name: String,
-    /// The SHA-256 of the certificate, in hexadecimal.
-    pub(super) fingerprint: Option<String>,
+    /// The certificate, if it has one.
+    pub(super) tls: Option<Arc<TlsServer>>,
 }
 
 impl OpenAddress {
     /// Returns whether tokens of callers cross a network in plain text.
     pub(super) fn is_exposed(&self) -> bool {
-        !self.has_tls && !self.address.ip().is_loopback()
+        self.tls.is_none() && !self.address.ip().is_loopback()
     }
 }
 
@@ -118,9 +122,12 @@ pub(super) async fn listen(hub: &Hub, option: Option<SocketAddr>, is_foreground:
     let config = hub.ops.config();
     let configured = option.or_else(|| config.as_ref().ok().and_then(|config| config.listen));
     let Some(address) = configured.or_else(|| requested_address(hub.ops.home())) else {
-        if let Err(error) = config {
-            let problem = format!("the configuration was invalid when this hub started, so it does not listen: {error}");
-            tracing::error!(%problem, "the hub works without HTTP");
+        if let Err(error) = config
+            && Config::may_listen(hub.ops.home())
+        {
+            // Where the error is shown, the configuration's problem is shown as well.
+            let problem = "the configuration was invalid when this hub started, so it does not listen: correct it, then: adj stop".to_owned();
+            tracing::error!(%problem, %error, "the hub works without HTTP");
             hub.listening.set(Err(problem));
         }
         return Ok(());

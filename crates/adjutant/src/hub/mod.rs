@@ -23,15 +23,16 @@ mod work;
 use crate::client::{VERSION, ensure_hub, wait_until_served};
 use crate::config::{Config, Home, listen_address};
 use crate::failpoint::failpoint;
-use crate::ops::Ops;
+use crate::ops::{OpError, Ops};
 use crate::process::{Lock, ReadyPipe, hygiene, lock, watch};
-use crate::store::{Lead, Place, Store};
+use crate::store::{ConfirmedNote, Lead, Place, Store, StoreError};
 use crate::versions::Versions;
 use adjutant_core::Time;
 use connections::Connections;
 pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
 use futures::FutureExt;
 use home::{Lost, Socket};
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -69,8 +70,46 @@ const IDLE: &str = "idle";
 /// The reasons for a hub to end because of a signal.
 const TERMINATED: &str = "terminated";
 const INTERRUPTED: &str = "interrupted";
+/// Why a hub cannot begin.
+enum NotBegun {
+    Refused(String),
+    /// The server of the store cannot be used at the moment.
+    Again(String),
+}
+
+impl From<OpError> for NotBegun {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Store(StoreError::Lost(_) | StoreError::Unreachable(_)) => Self::Again(error.to_string()),
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// Prepares the first call: what the store knows to be under way is adopted.
+async fn begin(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
+    hub.ops.check_log_store().await.map_err(|problem| NotBegun::Refused(format!("the log store cannot be used: {problem}")))?;
+    if hub.lead.is_some() {
+        standby::check_local_attempts(hub)?;
+    }
+    hub.ops.expect_reports()?;
+    // Before the first call: the predecessor's runs are watched, so that none counts as lost.
+    work::adopt(hub, loops).await?;
+    let is_over = hub.ops.store().has_begun_era()
+        && work::end_unknown(hub)
+            .await
+            .inspect_err(|error| tracing::error!(%error, "attempts that the database has lost cannot be ended yet"))
+            .is_ok();
+    // An earlier hub may have ended before it could end them.
+    if !is_over && hub.ops.set_back().is_some() {
+        loops.spawn(work::end_unknown_in_background(Arc::clone(hub)).boxed());
+    }
+    Ok(())
+}
+
 /// The reason why a leader becomes a standby hub.
 const LEAD_LOST: &str = "it is no longer the leader";
+const SET_BACK: &str = "its database was set back";
 /// A hub log larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -174,6 +213,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
         let home = Home::from_env().map_err(|error| error.to_string())?;
         home.ensure().map_err(|error| error.to_string())?;
         crate::trace::limit_log_file(&home.dir, &home.hub_log(), LOG_BYTES_MAX);
+        // The lock of the home, which a hub that is no longer the leader keeps, so that no other one is started meanwhile.
+        let mut kept = None;
+        let note = OnceCell::new();
         loop {
             // Each call that waits for a server has a thread.
             let is_on_server = Config::store_of(&home).is_ok_and(|store| store.is_some());
@@ -184,16 +226,12 @@ pub fn main(args: &[OsString]) -> ExitCode {
                 .enable_all()
                 .build()
                 .map_err(|error| error.to_string())?;
-            let served = runtime.block_on(serve(home.clone(), options.clone()));
+            let served = runtime.block_on(serve(home.clone(), options.clone(), kept.take(), &note));
             runtime.shutdown_timeout(THREADS_END_MAX);
             match served? {
                 Served::Ended => return Ok(()),
-                // All parts of the leader have ended. It becomes a standby hub, unless a command has started another hub meanwhile.
-                Served::LeadLost => match Lock::try_take(&home.dir, &home.hub_lock()) {
-                    Ok(Some(lock)) => drop(lock),
-                    Ok(None) => return Ok(()),
-                    Err(error) => return Err(error.to_string()),
-                },
+                // All parts of the leader have ended.
+                Served::LeadLost(lock) => kept = Some(lock),
             }
         }
     };
@@ -250,11 +288,11 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
 }
 
 /// How a hub has ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Served {
     Ended,
-    /// It shares its store, and is no longer the leader.
-    LeadLost,
+    /// It shares its store and is no longer the leader, or the server of its store cannot be used or was set back, and it is started again.
+    LeadLost(Lock),
 }
 
 /// The signals that end a hub. None is lost between two calls.
@@ -276,9 +314,13 @@ impl EndSignals {
     }
 }
 
-async fn serve(home: Home, options: Options) -> Result<Served, String> {
+async fn serve(home: Home, options: Options, kept: Option<Lock>, note: &OnceCell<Arc<ConfirmedNote>>) -> Result<Served, String> {
     let room = Room::of(hygiene::descriptors_max())?;
-    let Some(lock) = take_home(&home).await? else {
+    let taken = match kept {
+        Some(lock) => Some(lock),
+        None => take_home(&home).await?,
+    };
+    let Some(lock) = taken else {
         return if report_ready("ready") { Ok(Served::Ended) } else { Err(format!("another hub serves {}", home.dir.display())) };
     };
     if home.runner_identity().exists() {
@@ -290,23 +332,42 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         Some(address) => Place::Postgres(address),
         None => Place::Home(home.clone()),
     };
+    // Kept while the store is opened again, and opened only by the hub that has the home.
+    let note = Arc::clone(note.get_or_init(|| match &place {
+        Place::Home(_) => ConfirmedNote::in_memory(),
+        Place::Postgres(_) => ConfirmedNote::open(&home),
+    }));
     let log_store = Config::log_store_of(&home).map_err(|error| error.to_string())?;
     let lead = match &place {
         Place::Postgres(address) if Config::load(&home).map_err(|error| error.to_string())?.store_shared => {
-            match standby::until_lead(&home, address, log_store.clone(), &options, &lock, &mut signals).await? {
+            match standby::until_lead(&home, (address, &note), log_store.clone(), &options, &lock, &mut signals).await? {
                 Some(lead) => Some(lead),
                 None => return Ok(Served::Ended),
             }
         }
         Place::Postgres(_) | Place::Home(_) => None,
     };
-    let (opened, leading) = (home.clone(), lead.clone());
+    let (opened, leading, noted) = (home.clone(), lead.clone(), Arc::clone(&note));
     let opening = tokio::task::spawn_blocking(move || match leading {
         Some(lead) => Store::open_shared(&opened, lead),
-        None => Store::open_at(&opened, place),
+        None => Store::open_with(&opened, place, &noted),
     });
     let store = tokio::select! {
-        opened = opening => opened.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?,
+        opened = opening => match (opened.map_err(|error| error.to_string())?, &lead) {
+            (Ok(store), _) => store,
+            // The session ended, or the server became read-only, between winning the lock and beginning to lead. It can be won again.
+            (Err(problem @ (StoreError::Lost(_) | StoreError::Unreachable(_))), Some(lead)) if !lead.is_refused() => {
+                tracing::warn!(%problem, "this hub cannot begin to lead");
+                lead.end();
+                return Ok(Served::LeadLost(lock));
+            }
+            // It was set back meanwhile.
+            (Err(StoreError::Closed), lead) => {
+                lead.iter().for_each(|lead| lead.end());
+                return Ok(Served::LeadLost(lock));
+            }
+            (Err(error), _) => return Err(error.to_string()),
+        },
         // A server can take long, and an unfinished migration takes no effect.
         _ = signals.received() => return Ok(Served::Ended),
     };
@@ -323,14 +384,19 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         handed_over: AtomicBool::new(false),
         lead: lead.clone(),
     });
-    hub.ops.check_log_store().await.map_err(|problem| format!("the log store cannot be used: {problem}"))?;
-    if lead.is_some() {
-        standby::check_local_attempts(&hub)?;
-    }
     // Boxed, here and in supervisors, so that the task code is compiled once and not for each loop.
     let mut loops = JoinSet::new();
-    // Before the first call: the predecessor's runs are watched, so that none counts as lost.
-    work::adopt(&hub, &mut loops).await.map_err(|error| error.to_string())?;
+    match begin(&hub, &mut loops).await {
+        Ok(()) => {}
+        Err(NotBegun::Refused(problem)) => return Err(problem),
+        Err(NotBegun::Again(problem)) => {
+            tracing::warn!(problem, "this hub cannot begin, and tries again");
+            lead.iter().for_each(|lead| lead.end());
+            store.abandon();
+            loops.abort_all();
+            return Ok(Served::LeadLost(lock));
+        }
+    }
     hub.ops.recover_tree_changes().await;
     // The webhooks are loaded, so that they receive the events of the first call.
     if let Err(error) = hub.ops.set_webhooks().await {
@@ -338,16 +404,17 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     }
     let connections = Arc::clone(&hub.connections);
     loops.spawn(async move { connections.close_silent().await }.boxed());
-    loops.spawn(work::schedule(Arc::clone(&hub)).boxed());
-    loops.spawn(launches::launch(Arc::clone(&hub)).boxed());
-    loops.spawn(pressure::watch(Arc::clone(&hub)).boxed());
-    loops.spawn(work::apply_deadlines(Arc::clone(&hub)).boxed());
+    loops.spawn(work::await_first_reports(Arc::clone(&hub)).boxed());
+    loops.spawn(work::after_first_reports(&hub, work::schedule(Arc::clone(&hub))).boxed());
+    loops.spawn(work::after_first_reports(&hub, launches::launch(Arc::clone(&hub))).boxed());
+    loops.spawn(work::after_first_reports(&hub, pressure::watch(Arc::clone(&hub))).boxed());
+    loops.spawn(work::after_first_reports(&hub, work::apply_deadlines(Arc::clone(&hub))).boxed());
     loops.spawn(work::watch_leases(Arc::clone(&hub)).boxed());
     loops.spawn(log_store::move_logs(Arc::clone(&hub)).boxed());
-    loops.spawn(work::clean_up(Arc::clone(&hub)).boxed());
+    loops.spawn(work::after_first_reports(&hub, work::clean_up(Arc::clone(&hub))).boxed());
     loops.spawn(work::render(Arc::clone(&hub)).boxed());
     loops.spawn(work::watch_trees(Arc::clone(&hub)).boxed());
-    loops.spawn(work::answer_chats(Arc::clone(&hub)).boxed());
+    loops.spawn(work::after_first_reports(&hub, work::answer_chats(Arc::clone(&hub))).boxed());
     loops.spawn(work::drop_credentials(Arc::clone(&hub)).boxed());
     loops.spawn(work::index(Arc::clone(&hub)).boxed());
     loops.spawn(webhooks::deliver(Arc::clone(&hub)).boxed());
@@ -421,6 +488,7 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
                 None => std::future::pending().await,
             }
         } => LEAD_LOST.to_owned(),
+        () = store.gone_back() => SET_BACK.to_owned(),
         found = home::watch(&home, &lock, &mut socket) => {
             lost = Some(found);
             match found {
@@ -443,7 +511,8 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
         }
         work::kill_all(&hub).await;
     }
-    if reason != IDLE && reason != LEAD_LOST && lost.is_none() && is_last_of_its_home(&hub, &home) {
+    let starts_again = reason == LEAD_LOST || reason == SET_BACK;
+    if reason != IDLE && !starts_again && lost.is_none() && is_last_of_its_home(&hub, &home) {
         // Live runs would lose their home; their supervisors need the socket to report how they ended.
         tokio::select! {
             _ = &mut server => {}
@@ -458,13 +527,13 @@ async fn serve(home: Home, options: Options) -> Result<Served, String> {
     if tokio::time::timeout(CALLS_END_MAX, last_calls).await.is_err() {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
-    if reason == LEAD_LOST {
+    if starts_again {
         // Calls and loops may wait for the server. What they still try to write is refused, because another epoch has begun.
         lead.iter().for_each(|lead| lead.end());
         store.abandon();
         http_loops.abort_all();
         loops.abort_all();
-        return Ok(Served::LeadLost);
+        return Ok(Served::LeadLost(lock));
     }
     http_loops.shutdown().await;
     loops.shutdown().await;

@@ -1,7 +1,7 @@
 //! The router: every call of the contract, and the calls of supervisors.
 
 use super::auth::{Connection, authenticate};
-use super::calls::{Calls, bad, failed, from_supervisors, on, reply};
+use super::calls::{Calls, OF_PROCESS, bad, failed, from_supervisors, on, reply};
 use super::connections::{Connections, Guarded};
 use super::{Hub, Shared};
 use crate::failpoint::failpoint;
@@ -11,11 +11,12 @@ use crate::process::peer::Peer;
 use crate::sock;
 use crate::store::{Counts, StoreError, counts};
 use crate::view::{
-    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Call, Cancel, CancelTask, ChangeBudget, ChangePool, CheckLogStore, Clean, CommentOnRun,
-    ConfirmNotified, CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask, HandOver, HubView,
-    ListAgents, ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks, LogStoreCheck, MergeRun, Pause,
-    ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks, RevokeGrant, RevokeToken, SendToRun,
-    SetStatus, StartTask, StopHub, StopWork, TrustPolicies, TryPolicies, UndoRun, UpdateTask, Wait, WebhookView, WithdrawRequest, codes,
+    Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget, ChangePool, CheckLogStore, CheckPolicies, Clean,
+    CommentOnRun, ConfirmNotified, CreateToken, Delegate, DiffRun, DiscardRun, Dispatch, ErrorView, FollowUp, GetHub, GetRun, GetStats, GetTask,
+    HandOver, HubView, ListAgents, ListAttention, ListGrants, ListPolicies, ListPools, ListRequests, ListRuns, ListTokens, ListWebhooks,
+    LogStoreCheck, MergeRun, Pause, ReadEvents, ReadLogs, ReadRequest, ReadResult, ReadTogether, RequestApproval, Resume, Retry, RetryWebhooks,
+    RevokeGrant, RevokeToken, SendToRun, SetStatus, StartTask, StopHub, StopWork, TrustPolicies, TrustPolicyChange, TryPolicies, UndoRun, UpdateTask,
+    Wait, WebhookView, WithdrawRequest, codes,
 };
 use adjutant_core::{Action, Denied, Principal};
 use axum::Router;
@@ -105,7 +106,11 @@ pub(super) async fn serve_with(
 pub(super) fn calls() -> Calls {
     let mut router = Calls::default();
     router = on(router, |hub, caller, call: Dispatch| async move { hub.ops.dispatch(caller, call).await });
-    router = on(router, |hub, caller, call: ListRuns| async move { hub.ops.list_runs(&caller.who, &call) });
+    router = on(router, |hub, caller, call: ListRuns| async move {
+        // A long list would hold up other calls.
+        let list = move || hub.ops.list_runs(&caller.who, &call);
+        tokio::task::spawn_blocking(list).await.map_err(|error| OpError::Io(error.to_string()))?
+    });
     router = on(router, |hub, caller, call: GetRun| async move { hub.ops.get_run(&caller, &call).await });
     router = on(router, |hub, caller, call: ReadResult| async move { hub.ops.read_result(&caller.who, &call).await });
     router = on(router, |hub, caller, call: DiffRun| async move { hub.ops.diff(&caller, &call).await });
@@ -153,7 +158,9 @@ pub(super) fn calls() -> Calls {
     router = on(router, |hub, caller, call: GetStats| async move { hub.ops.stats(&caller.who, call).await });
     router = on(router, |hub, caller, call: ChangePool| async move { hub.ops.change_pool(caller, call).await });
     router = on(router, |hub, caller, call: ListPolicies| async move { hub.ops.list_policies(&caller.who, &call) });
+    router = on(router, |hub, caller, call: CheckPolicies| async move { hub.ops.check_policies(&caller.who, call) });
     router = on(router, |hub, caller, call: TryPolicies| async move { hub.ops.try_policies(&caller.who, &call) });
+    router = on(router, |hub, caller, call: TrustPolicyChange| async move { hub.ops.trust_policy_change(caller, call).await });
     router = on(router, |hub, caller, call: TrustPolicies| async move { hub.ops.trust_policies(caller, call).await });
     router = on(router, |hub, caller, call: ListGrants| async move { hub.ops.list_grants(&caller.who, &call) });
     router = on(router, |hub, caller, call: RevokeGrant| async move { hub.ops.revoke_grant(caller, call).await });
@@ -211,15 +218,14 @@ async fn call(State((hub, calls)): State<(Shared, Arc<Calls>)>, ConnectInfo(conn
                 Ok(auth) => {
                     let is_person = auth.who == Principal::Person;
                     let response = serve(Arc::clone(&hub), auth, &parts.headers, &body).await;
-                    if is_person { with_problem(&hub, response) } else { response }
+                    if is_person { with_missing_reports(&hub, with_problem(&hub, response)) } else { response }
                 }
             },
         },
         _ => no_such_call(&hub, parts.uri.path()),
     };
     // The state of this process, and its end, do not depend on leadership.
-    let is_of_process =
-        [GetHub::NAME, StopHub::NAME, HandOver::NAME, CheckLogStore::NAME].iter().any(|name| parts.uri.path().strip_prefix("/api/v1/") == Some(name));
+    let is_of_process = parts.uri.path().strip_prefix("/api/v1/").is_some_and(|name| OF_PROCESS.contains(&name));
     if !is_of_process && !hub.leads().await {
         return add_version(&hub.version, failed(&does_not_lead()));
     }
@@ -253,6 +259,17 @@ pub(super) fn with_problem(hub: &Hub, mut response: Response) -> Response {
     let problem = hub.ops.config_problem().map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
     if let Some(value) = problem.and_then(|problem| HeaderValue::from_str(&crate::client::encode_name(&problem)).ok()) {
         response.headers_mut().insert(headers::CONFIG_PROBLEM, value);
+    }
+    response
+}
+
+/// Adds the names of the runs whose supervisors have not reported yet to a response for the person: their state may be old.
+fn with_missing_reports(hub: &Hub, mut response: Response) -> Response {
+    let names: String = hub.ops.names_without_report().join(", ").chars().take(PROBLEM_CHARS_MAX).collect();
+    if !names.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&crate::client::encode_name(&names))
+    {
+        response.headers_mut().insert(headers::NO_REPORT, value);
     }
     response
 }
@@ -328,14 +345,14 @@ async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError>
         Some(Err(_)) | None => None,
     };
     let remote_url = hub.listening.announced_url().filter(|remote| url.as_ref().is_some_and(|url| url != remote));
-    let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
+    let fingerprint = hub.listening.tls().map(|tls| tls.fingerprint());
     Ok(HubView {
         version: hub.version.clone(),
         pid: std::process::id(),
         home: hub.ops.home().dir.display().to_string(),
         started_at: crate::clock::rfc3339(hub.started_at),
         live_runs: counts.live,
-        queued_runs: counts.queued,
+        queued_runs: hub.ops.store().queued_runs(),
         live_runs_max,
         pending_requests: counts.pending_requests,
         sqlite_version: crate::store::sqlite_version().to_owned(),
@@ -347,22 +364,34 @@ async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubView, OpError>
         fingerprint,
         webhooks,
         leader: None,
+        set_back: hub.ops.set_back().map(Box::new),
+        store_problem: None,
     })
 }
 
 async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
     failpoint!("hub.before_facts");
-    reply(hub.ops.apply_facts(attempt, posted.facts).await.map(|cursor| FactsStored { cursor }))
+    let applied = hub.ops.apply_facts(attempt, posted.facts).await;
+    hub.ops.note_facts(attempt);
+    reply(applied.map(|cursor| FactsStored { cursor }))
 }
 
 async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response {
-    reply(hub.ops.orders(attempt, wanted.known, wanted.wait_ms).await)
+    let GetOrders { known, wait_ms, standing } = wanted;
+    let mut orders = std::pin::pin!(hub.ops.orders(attempt, known, wait_ms));
+    tokio::select! {
+        biased;
+        orders = &mut orders => return reply(orders),
+        () = hub.ops.receive_report(attempt, standing.as_ref()) => {}
+    }
+    reply(orders.await)
 }
 
 async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
     reply(hub.ops.ask_budget(attempt, ask).await)
 }
 
-async fn closing(hub: Shared, attempt: AttemptId, GetClosing {}: GetClosing) -> Response {
-    reply(hub.ops.closing(attempt))
+async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response {
+    let GetClosing { by_itself } = asked;
+    reply(hub.ops.closing(attempt, by_itself))
 }

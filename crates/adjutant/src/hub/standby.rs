@@ -10,7 +10,7 @@ use super::calls::{bad, failed, reply};
 use super::connections::Connections;
 use super::home::Socket;
 use super::router::{self, add_version, manage, read_body};
-use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, Options, Room, report_ready, standby_logs};
+use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, NotBegun, Options, Room, report_ready, standby_logs};
 use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
 use crate::link::{HUB_TOKEN, PASSED, headers};
@@ -18,8 +18,8 @@ use crate::objects::Objects;
 use crate::ops::{token_hash, try_objects};
 use crate::process::{Lock, hygiene};
 use crate::remote::{self, HubAddress, Trust};
-use crate::store::{Lead, LeaderAddress, LeaderStatus, StoreError, stand_by};
-use crate::view::{Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LogStoreCheck, StopHub, codes};
+use crate::store::{ConfirmedNote, Lead, LeaderAddress, LeaderStatus, StoreError, stand_by};
+use crate::view::{Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LeaderView, LogStoreCheck, StopHub, codes};
 use adjutant_core::{Fingerprint, Principal, RunId, Time};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -60,6 +60,8 @@ struct Standby {
     stop: Notify,
     /// This hub must end, even if it becomes the leader in the same moment.
     must_end: AtomicBool,
+    /// This hub leads now, so callers repeat what has not been answered.
+    leads: watch::Sender<bool>,
 }
 
 impl Standby {
@@ -72,7 +74,7 @@ impl Standby {
 /// Waits until this hub is the leader. Meanwhile it serves the socket, unless it becomes the leader at once. `None`: it was asked to end.
 pub(super) async fn until_lead(
     home: &Home,
-    address: &PostgresAddress,
+    (address, note): (&PostgresAddress, &Arc<ConfirmedNote>),
     log_store: Option<LogStoreAddress>,
     options: &Options,
     lock: &Lock,
@@ -80,7 +82,7 @@ pub(super) async fn until_lead(
 ) -> Result<Option<Arc<Lead>>, String> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let token = random_hex::<32>();
-    let (seen, mut won) = stand_by(address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
+    let (seen, mut won) = stand_by(note, address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
     let lead_of = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
         Ok(Ok(lead)) => Ok(Some(lead)),
         Ok(Err(error)) => Err(error.to_string()),
@@ -101,14 +103,20 @@ pub(super) async fn until_lead(
         remote: Mutex::default(),
         stop: Notify::new(),
         must_end: AtomicBool::new(false),
+        leads: watch::Sender::new(false),
     });
     let (mut socket, listener, renewed) = Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
     let service = Router::new().fallback(pass).with_state(Arc::clone(&standby));
     let mut server = Box::pin(router::serve_with(service, Arc::clone(&standby.connections), listener, renewed, Arc::clone(&closing)));
-    tracing::info!(home = %home.dir.display(), store = %address, "another hub is the leader; this one is on standby");
+    let why = match &*standby.seen.borrow() {
+        LeaderStatus::Unreachable(problem) => format!("PostgreSQL cannot be used ({problem})"),
+        LeaderStatus::NoLeader => "it waits for the lock of the store".to_owned(),
+        LeaderStatus::Leader(_) | LeaderStatus::Unshared(_) => "another hub is the leader".to_owned(),
+    };
+    tracing::info!(home = %home.dir.display(), store = %address, why, "this hub is on standby");
     if options.foreground {
-        eprint_line(&format!("on standby for {} (pid {}): another hub is the leader; Ctrl-C ends this one", home.dir.display(), std::process::id()));
+        eprint_line(&format!("on standby for {} (pid {}): {why}; Ctrl-C ends this one", home.dir.display(), std::process::id()));
     }
     report_ready("ready");
     let ended = tokio::select! {
@@ -125,6 +133,7 @@ pub(super) async fn until_lead(
         () = standby_logs::move_left(home, log_store, |run| standby.is_known(run)) => Ok(None),
     };
     socket.remove();
+    standby.leads.send_replace(matches!(ended, Ok(Some(_))));
     closing.notify_one();
     // After a change of the leader, no other hub can still answer.
     let calls_end_max = if matches!(ended, Ok(Some(_))) { LAST_REPLIES_MAX } else { CALLS_END_MAX };
@@ -165,26 +174,38 @@ async fn idle(standby: &Standby, options: &Options) {
 }
 
 /// Refuses leadership while attempts exist that another hub started on its own machine: only that hub knows whether they still work.
-pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), String> {
-    let local = hub.ops.live_attempts().map_err(|error| error.to_string())?;
+pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
+    let local = hub.ops.live_attempts()?;
     match local.into_iter().find(|id| !hub.ops.attempt_dir(*id).0.exists()) {
         None => Ok(()),
-        Some(id) => Err(format!(
+        Some(id) => Err(NotBegun::Refused(format!(
             "run {} was started by a hub in another home, without store_shared: start that hub without store_shared until its runs have ended",
             id.run
-        )),
+        ))),
     }
 }
 
 /// Announces the address of this hub to the standby hubs, and keeps the session that writes.
 pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
-    let url = hub.listening.announced_url();
-    let fingerprint = hub.listening.state().and_then(Result::ok).and_then(|opened| opened.fingerprint);
-    while let Err(error) = lead.announce(hub.ops.store(), url.clone(), fingerprint.clone()).await {
-        tracing::warn!(%error, "the address of this hub cannot be announced yet");
-        tokio::time::sleep(ANNOUNCE_AGAIN).await;
+    let (url, tls) = (hub.listening.announced_url(), hub.listening.tls());
+    loop {
+        let fingerprint = tls.as_ref().map(|tls| tls.fingerprint());
+        while let Err(error) = lead.announce(hub.ops.store(), url.clone(), fingerprint.clone()).await {
+            tracing::warn!(%error, "the address of this hub cannot be announced yet");
+            tokio::time::sleep(ANNOUNCE_AGAIN).await;
+        }
+        let changed = async {
+            match tls.as_deref().zip(fingerprint.as_deref()) {
+                Some((tls, announced)) => drop(tls.other_fingerprint(announced).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = lead.keep_session(hub.ops.store()) => return,
+            // The standby hubs accept only the announced key.
+            () = changed => {}
+        }
     }
-    lead.keep_session(hub.ops.store()).await;
 }
 
 async fn pass(State(standby): State<Arc<Standby>>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
@@ -214,8 +235,10 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
         if let Err(refusal) = manage(who) {
             return reply::<HubView>(Err(refusal));
         }
+        // The state may take longer than an ending hub waits for its calls.
+        let state = state(standby, who, given).await;
         standby.end();
-        return reply(Ok(state(standby, who, given).await));
+        return reply(Ok(state));
     }
     if is(CheckLogStore::NAME) {
         return reply(match manage(who) {
@@ -250,16 +273,13 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
         }
         _ => None,
     };
-    let mut problems = Vec::new();
+    let (mut problems, mut store_problem) = (Vec::new(), None);
     let leader = match &*standby.seen.borrow() {
         LeaderStatus::Leader(leader) => {
             if leader.url.is_none() {
                 problems.push(not_listening(leader).message);
             }
-            Some(match &leader.url {
-                Some(url) => format!("{} at {url}", leader.name),
-                None => leader.name.clone(),
-            })
+            Some(LeaderView { name: leader.name.clone(), url: leader.url.clone(), fingerprint: leader.fingerprint.clone() })
         }
         LeaderStatus::Unshared(name) => {
             problems.push(unshared(name).message);
@@ -267,6 +287,10 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
         }
         LeaderStatus::NoLeader => {
             problems.push(no_leader(&standby.address).message);
+            None
+        }
+        LeaderStatus::Unreachable(problem) => {
+            store_problem = Some(unreachable(&standby.address, problem).message);
             None
         }
     };
@@ -288,6 +312,8 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
         fingerprint: None,
         webhooks: Vec::new(),
         leader: None,
+        set_back: None,
+        store_problem: None,
     });
     problems.extend(led.problems);
     HubView {
@@ -301,6 +327,7 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
         fingerprint: None,
         problems,
         leader,
+        store_problem,
         ..led
     }
 }
@@ -323,6 +350,10 @@ fn refusal(message: String, hint: &str) -> ErrorView {
 
 fn no_leader(address: &PostgresAddress) -> ErrorView {
     refusal(format!("no hub is the leader of the store at {address} at the moment"), "adj doctor; the call can be repeated")
+}
+
+fn unreachable(address: &PostgresAddress, problem: &str) -> ErrorView {
+    refusal(format!("the store at {address} cannot be used: {problem}"), "check the PostgreSQL server; the call can be repeated")
 }
 
 fn not_listening(leader: &LeaderAddress) -> ErrorView {
@@ -355,8 +386,20 @@ impl Standby {
         Err(format!("the leader cannot say whether run {run} exists ({status})"))
     }
 
-    /// Passes a call to the leader, and repeats it until it was answered.
+    /// Passes a call to the leader, and repeats it until it was answered or this hub is the leader.
     async fn pass_on(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
+        let mut leads = self.leads.subscribe();
+        tokio::select! {
+            passed = self.pass_on_until_answered(who, path, given, body) => passed,
+            Ok(_) = leads.wait_for(|leads| *leads) => Err(ErrorView {
+                code: codes::CLOSING.to_owned(),
+                message: "this hub has become the leader".to_owned(),
+                hint: Some("repeat the call with the same key".to_owned()),
+            }),
+        }
+    }
+
+    async fn pass_on_until_answered(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
         let began = Instant::now();
         let until = began + wait_of(body) + LEADER_WAIT_MAX;
         let key = given.get(headers::KEY).and_then(|key| key.to_str().ok());
@@ -402,6 +445,7 @@ impl Standby {
                 LeaderStatus::Leader(leader) => not_listening(leader),
                 LeaderStatus::Unshared(name) => unshared(name),
                 LeaderStatus::NoLeader => no_leader(&self.address),
+                LeaderStatus::Unreachable(problem) => unreachable(&self.address, problem),
             };
             match tokio::time::timeout_at(until, seen.changed()).await {
                 Ok(Ok(())) => {}
@@ -417,7 +461,7 @@ impl Standby {
         }
         let address: HubAddress = leader.url.as_deref().unwrap_or_default().parse()?;
         let trust = match &leader.fingerprint {
-            Some(fingerprint) => Trust::Fingerprint(Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?),
+            Some(fingerprint) => Trust::Fingerprints(vec![Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?]),
             None => Trust::Installed,
         };
         let connections = Arc::new(remote::Connections::new(address, trust));

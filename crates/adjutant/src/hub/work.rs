@@ -12,6 +12,8 @@ use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -46,6 +48,58 @@ const INDEX_SHARE: u32 = 20;
 /// How many events back a new hub looks for copies that its predecessor may not have rendered.
 const RENDER_EVENTS_BACK: i64 = 1_000;
 
+/// Ends the attempts on this machine that the store does not know, and repeats what fails.
+pub(super) async fn end_unknown_in_background(hub: Arc<Hub>) {
+    while let Err(error) = end_unknown(&hub).await {
+        tracing::error!(%error, "attempts that the database has lost cannot be ended yet");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+/// Ends the processes of attempts on this machine that the store does not know: its database was set back to a time before them.
+///
+/// # Errors
+/// A failure of the store, or an attempt that cannot be found or ended. The others are ended.
+pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
+    let runs = hub.ops.home().runs_dir();
+    let (listed, mut failed) = tokio::task::spawn_blocking(move || {
+        let (mut attempts, mut failed) = (Vec::new(), None);
+        let mut names = |dir: &Path| {
+            names_in(dir).unwrap_or_else(|error| {
+                failed = Some(OpError::Io(format!("{}: {error}", dir.display())));
+                Vec::new()
+            })
+        };
+        for run in names(&runs) {
+            attempts.extend(names(&runs.join(&run)).iter().filter_map(|n| AttemptId::parse(&format!("{run}/{n}"))));
+        }
+        (attempts, failed)
+    })
+    .await
+    .map_err(|error| OpError::Io(error.to_string()))?;
+    for id in listed {
+        if hub.ops.knows_attempt(id)? {
+            continue;
+        }
+        let dir = AttemptDir::new(&hub.ops.home().dir, &id.run.to_string(), id.n.0);
+        let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0)).await;
+        match killed {
+            Ok(killed) => tracing::warn!(attempt = %id, killed, "ended an attempt that the database has lost"),
+            Err(error) => failed = Some(OpError::Io(format!("{id}: {error}"))),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Returns the names of a directory's entries. A file, and what is missing, has none.
+fn names_in(dir: &Path) -> io::Result<Vec<String>> {
+    match std::fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Watches the attempts that were live under the previous hub. Attempts that have ended meanwhile are recorded
 /// before this returns, unless that takes too long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
@@ -71,6 +125,20 @@ async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<(
     let settling = is_over.then_some(settling);
     watch_attempt(hub, id).await;
     drop(settling);
+}
+
+/// Waits for the reports of the supervisors of live attempts.
+pub(super) async fn await_first_reports(hub: Arc<Hub>) {
+    hub.ops.await_first_reports().await;
+}
+
+/// Starts work that judges runs after the first reports of the supervisors of live attempts.
+pub(super) fn after_first_reports<F: Future<Output = ()>>(hub: &Arc<Hub>, work: F) -> impl Future<Output = ()> + use<F> {
+    let hub = Arc::clone(hub);
+    async move {
+        hub.ops.first_reports().over().await;
+        work.await;
+    }
 }
 
 /// Starts queued runs when a slot is free, and watches them.
@@ -191,7 +259,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         let (dir, order) = (Arc::clone(&dir), Arc::clone(&order));
         let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
         failpoint!("hub.after_guard");
-        match spawned.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+        match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
             // No process was started, and the run is not at fault: it waits, unless it is being stopped.
             Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
@@ -236,6 +304,7 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
         tokio::time::sleep(RETRY_AFTER).await;
     }
+    hub.ops.note_reported(id);
     hub.ops.note_complete_logs(id);
 }
 
@@ -397,7 +466,7 @@ pub(super) fn is_busy(hub: &Hub) -> bool {
 /// Cancels every run and waits, within a limit, until none of their processes is left.
 pub(super) async fn end_all(hub: &Hub) {
     let person = || Caller { who: Principal::Person, key: None };
-    let runs = match hub.ops.list_runs(&Principal::Person, &ListRuns { all: false, limit: Some(END_ALL_MAX) }) {
+    let runs = match hub.ops.list_runs(&Principal::Person, &ListRuns { all: false, limit: Some(END_ALL_MAX), before: None }) {
         Ok(list) => list.runs,
         Err(error) => return tracing::error!(%error, "the runs cannot be listed"),
     };
@@ -410,7 +479,13 @@ pub(super) async fn end_all(hub: &Hub) {
     if runs.is_empty() {
         return;
     }
-    let wait = Wait { runs: runs.iter().map(|run| run.run_id.clone()).collect(), until: WaitUntil::All, after: None, wait_ms: END_ALL_MS };
+    let wait = Wait {
+        runs: runs.iter().map(|run| run.run_id.clone()).collect(),
+        until: WaitUntil::All,
+        after: None,
+        new_reports: false,
+        wait_ms: END_ALL_MS,
+    };
     if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
         tracing::error!(%error, "waiting for the end of the runs failed");
     }

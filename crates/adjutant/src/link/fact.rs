@@ -94,8 +94,11 @@ pub enum FactKind {
         swept: u32,
         /// A descendant kept the output open, which was then closed.
         output_left_open: bool,
-        /// Active time of all attempts together.
+        /// Active time of all attempts together, until the agent's exit. Includes the acceptance command.
         active_ms: i64,
+        /// The agent exited before a stop of it began.
+        #[serde(default)]
+        by_itself: bool,
         /// The agent's last message, or its last 16 KiB in whole characters.
         result: String,
         /// Length of the whole message. If it is longer than `result`, the `answer` file contains it. 0: unknown.
@@ -105,11 +108,17 @@ pub enum FactKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gap: Option<GapText>,
         output_bytes: u64,
+        /// The last line of standard error of a program without a structured stream that failed.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        error_line: String,
         /// The verdict of the agent's stream. `None`: there is no structured stream, so the exit status counts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<VerdictText>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<UsageText>,
+        /// The agent was to use Adjutant's tools and has never connected to them. An older supervisor does not say so.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lacks_tools: bool,
     },
 }
 
@@ -152,14 +161,21 @@ pub enum FoundText {
     Block {
         tag: String,
         text: String,
+        /// Its closing line is missing.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unclosed: bool,
     },
     Json {
         text: String,
     },
-    /// An unclosed or oversized block.
-    Broken {
+    /// The beginning of a block that is too large.
+    Oversized {
         tag: String,
         text: String,
-        why: String,
+    },
+    /// A line that contains a marker and is not a block.
+    Mention {
+        tag: String,
+        line: String,
     },
 }

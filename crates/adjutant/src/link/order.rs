@@ -28,6 +28,9 @@ pub struct Order {
     /// The vendor's session to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Whether the program has the run's tools. Without them it has no token, and all its calls are refused.
+    #[serde(default = "has_tools_by_default")]
+    pub has_tools: bool,
     /// The prompt for a new session, used if the vendor no longer has `session`.
     #[serde(default, rename = "prompt_anew", skip_serializing_if = "Option::is_none")]
     pub new_session_prompt: Option<String>,
@@ -64,6 +67,12 @@ pub struct Order {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
+    /// Silence after its report after which the run needs attention. `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_grace_ms: Option<i64>,
+    /// The agent is ended then instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_after_report: bool,
     /// The acceptance command: a program and its arguments. Empty: none.
     #[serde(default)]
     pub accept: Vec<String>,
@@ -86,6 +95,11 @@ pub struct Order {
     /// The gate to the model. `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateOrder>,
+}
+
+/// Orders of hubs before this field.
+fn has_tools_by_default() -> bool {
+    true
 }
 
 /// The gate to open for an attempt.

@@ -31,6 +31,9 @@ pub struct JoinRunner {
     pub slots: u64,
     #[serde(default)]
     pub version: String,
+    /// What a hub of the store has given to it last, as in [`RunnerWork`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +75,9 @@ pub struct GetRunnerWork {
     /// The load of its machine.
     #[serde(default)]
     pub load: RunnerLoad,
+    /// Why the runner's home cannot be written. The runner takes no attempts until it can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwritable: Option<String>,
     pub wait_ms: u64,
 }
 
@@ -113,6 +119,13 @@ pub struct RunnerWork {
     /// The session has ended as the runner has asked: no order is or will be for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
+    /// The fingerprint of the hub's certificate for new connections, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// What the store has confirmed, in a form that only its hubs read. The runner keeps it, and shows it when it joins: a database that
+    /// was set back is noticed by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<String>,
 }
 
 /// `POST /runner/removed`: the runner has no files of these runs any more.
@@ -238,6 +251,9 @@ pub struct Remains {
     /// The refusal is that the agent's program is too old.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_too_old: bool,
+    /// The refusal is that the runner's home cannot be written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unwritable: bool,
 }
 
 /// `POST /runner/repository`: fetches the repository that a run works in. The reply is a bundle: a line with a [`RepositoryBundle`], then a git

@@ -6,6 +6,9 @@ use super::refusal::Refusal;
 use super::text::quoted;
 use std::fmt;
 
+/// The note for a caller whose cursor is from before the database was set back.
+pub const RESET: &str = "the hub's database was set back: some of what you know is lost. Check the runs and questions that you know";
+
 /// A position, and the number of consecutive waits that timed out there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {

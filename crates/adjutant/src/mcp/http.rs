@@ -27,6 +27,7 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -190,6 +191,10 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
         return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body cannot be read, or is longer than {BODY_BYTES_MAX} bytes\n")).into_response();
     };
     let json = [(CONTENT_TYPE, "application/json")];
+    let (parts, body) = match prepared(parts, body) {
+        Ok(prepared) => prepared,
+        Err(refusal) => return (StatusCode::BAD_REQUEST, json, refusal).into_response(),
+    };
     if accepts_batches(&parts)
         && let Some(messages) = lines::batch(&body)
     {
@@ -205,6 +210,18 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
     (StatusCode::BAD_REQUEST, json, lines::refusal(&body)).into_response()
 }
 
+/// Returns a request with its body as it is to be parsed, or its refusal.
+fn prepared(mut parts: Parts, body: Bytes) -> Result<(Parts, Bytes), Vec<u8>> {
+    match lines::prepared(&body) {
+        Ok(Cow::Borrowed(_)) => Ok((parts, body)),
+        Ok(Cow::Owned(replaced)) => {
+            parts.headers.remove(CONTENT_LENGTH);
+            Ok((parts, replaced.into()))
+        }
+        Err(refused) => Err(lines::refused_before(*refused)),
+    }
+}
+
 /// Returns whether a request may be a batch: it is of 2025-03-26, whose requests do not name their version.
 fn accepts_batches(parts: &Parts) -> bool {
     parts.headers.get("mcp-protocol-version").is_none_or(|version| version.as_bytes() == ProtocolVersion::V_2025_03_26.as_str().as_bytes())
@@ -215,7 +232,10 @@ async fn answer_batch(parts: &Parts, messages: &[Box<RawValue>], next: &Next) ->
     let replies = join_all(messages.iter().map(|message| async {
         let mut parts = parts.clone();
         parts.headers.remove(CONTENT_LENGTH);
-        let body = Bytes::copy_from_slice(message.get().as_bytes());
+        let (parts, body) = match prepared(parts, Bytes::copy_from_slice(message.get().as_bytes())) {
+            Ok(prepared) => prepared,
+            Err(refusal) => return vec![String::from_utf8_lossy(&refusal).into_owned()],
+        };
         let reply = next.clone().run(Request::from_parts(parts, Body::from(body.clone()))).await;
         if reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return vec![String::from_utf8_lossy(&lines::refusal(&body)).into_owned()];
@@ -401,6 +421,13 @@ mod tests {
             ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600, Value::Null),
             ("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":5}", -32600, json!(7)),
             ("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/list\"}", -32600, json!(1.5)),
+            ("{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"tools/call\",\"params\":{\"a\":NaN}}", -32700, json!(20)),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":{\"b\":1,\"b\":2}}}",
+                -32600,
+                json!("a"),
+            ),
+            ("{\"jsonrpc\":\"2.0\",\"id\":21,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":\"text\"}}", -32602, json!(21)),
         ] {
             let (router, _dir, _hub) = router();
             let request = post(&json!({})).header("mcp-protocol-version", "2025-06-18").body(Body::from(body)).expect("a request");
@@ -413,6 +440,22 @@ mod tests {
             let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
             let reply: Value = serde_json::from_slice(&bytes).expect("JSON");
             assert_eq!((&reply["jsonrpc"], &reply["error"]["code"], reply.get("id")), (&json!("2.0"), &json!(code), Some(&id)), "{body}: {reply}");
+        }
+        // What its author certainly meant is called: here, a tool that does not exist.
+        for arguments in ["{\"question\":\"half \\ud83d\"}", "\"{\\\"question\\\":\\\"?\\\"}\""] {
+            let body = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":22,\"method\":\"tools/call\",\"params\":{{\"name\":\"no_such_tool\",\"arguments\":{arguments}}}}}"
+            );
+            let (router, _dir, _hub) = router();
+            let length = body.len().to_string();
+            let request = post(&json!({})).header("mcp-protocol-version", "2025-06-18").header("content-length", length);
+            let reply = router.oneshot(request.body(Body::from(body)).expect("a request")).await.expect("a reply");
+            let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+            let reply: Value = serde_json::from_slice(&bytes).expect("JSON");
+            assert!(
+                reply["id"] == 22 && reply["error"]["message"].as_str().is_some_and(|text| text.contains("no_such_tool")),
+                "{arguments}: {reply}"
+            );
         }
         let (router_, _dir, _hub) = router();
         let mut request = post(&json!({}));

@@ -21,6 +21,7 @@ mod facade;
 mod fixtures;
 mod gate;
 mod http;
+mod labels;
 mod lines;
 
 mod refusal;

@@ -51,9 +51,23 @@ const TOOL_HINTS: [(&str, &str); 6] = [
     ("read it again, then decide: adj inbox", "read it again (get_pending_questions), then decide"),
 ];
 
+/// The beginnings of hints with a shell command for a run, and their equivalents with tools.
+const HINTS_OF_A_RUN: [(&str, &str); 4] = [
+    ("repeat this when it has stopped: adj wait ", "wait_for_subagents returns when it has stopped; then repeat this"),
+    ("resume it: adj resume ", "steer_subagent with action resume or cancel"),
+    ("it needs no resume; to tell it something: adj send ", "it needs no resume; send_chat_message to=NAME tells it something"),
+    ("cancel it: adj cancel ", "steer_subagent with action cancel, then repeat this"),
+];
+
+/// The end of a message of a merge, which names shell commands.
+const SHELL_REVIEW: &str = "see adj diff, and adj undo to take them back";
+
 /// Replaces a hint that names only shell commands, which a model may not be able to run, by one that names tools.
 fn in_tools(code: &str, hint: String) -> String {
     if let Some((_, tools)) = TOOL_HINTS.iter().find(|(shell, _)| *shell == hint) {
+        return (*tools).to_owned();
+    }
+    if let Some((_, tools)) = HINTS_OF_A_RUN.iter().find(|(shell, _)| hint.starts_with(shell)) {
         return (*tools).to_owned();
     }
     if let Some(hint) = merge_in_tools(&hint) {
@@ -77,13 +91,14 @@ fn merge_in_tools(hint: &str) -> Option<String> {
     let (before, command) = hint.split_once("adj merge ")?;
     let (run, flags) = command.split_once(' ')?;
     let modes = flags.replace("--rebase", "mode=rebase").replace("--squash", "mode=squash");
-    (modes != flags).then(|| format!("{before}review_changes run_id={run} action=merge {modes}"))
+    (modes != flags).then(|| format!("{before}merge_changes run_id={run} action=merge {modes}"))
 }
 
 impl From<ErrorView> for Refusal {
     fn from(error: ErrorView) -> Self {
         let ErrorView { code, message, hint } = error;
         let hint = hint.map(|hint| in_tools(&code, hint));
+        let message = message.replace(SHELL_REVIEW, "review_changes action=diff shows them");
         Self { code, message, hint }
     }
 }

@@ -2,6 +2,7 @@
 //! shown. It may be lost with the process without harm.
 
 use super::caps::CallCap;
+use super::labels::LabelCursors;
 use super::refusal::Refusal;
 use super::text::quoted;
 use crate::client::Client;
@@ -15,7 +16,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 /// How long determining the role may take before a worker is assumed.
-const ROLE_WAIT: Duration = Duration::from_secs(2);
+const ROLE_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of requests whose first check, or whose decline, is remembered. The oldest is dropped first.
 const CHECKS_MAX: usize = 1_024;
 /// Maximum number of results that wait for their confirmation. The oldest is dropped first.
@@ -98,6 +99,8 @@ struct Inner {
     declined: Mutex<VecDeque<String>>,
     /// The last change of each chat that was shown.
     changes: Mutex<HashMap<i64, i64>>,
+    /// How far the client's agents, which share the connection, have read.
+    labels: Mutex<LabelCursors>,
     /// The id and name of a worker's run, once queried from the hub.
     own_names: OnceCell<[String; 2]>,
     /// Stops and ends in earlier results that are not confirmed yet, the oldest first.
@@ -115,6 +118,7 @@ impl Session {
             checks: Mutex::default(),
             declined: Mutex::default(),
             changes: Mutex::default(),
+            labels: Mutex::default(),
             own_names: OnceCell::new(),
             shown: Mutex::default(),
         }))
@@ -159,6 +163,11 @@ impl Session {
     /// Records the last change of a chat that was shown.
     pub(super) fn note_changes(&self, chat: i64, changes: i64) {
         self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
+    }
+
+    /// Returns how far the labels of the client have read.
+    pub(super) fn labels(&self) -> MutexGuard<'_, LabelCursors> {
+        self.0.labels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the stops and ends that the result of the current call shows, and its cursor. If the client never proves
@@ -239,7 +248,7 @@ impl Session {
     /// Determines the role from the hub: a parent may list runs, a run may not. If the hub does not answer in time,
     /// the role is worker, which has fewer tools.
     async fn resolve_role(&self) -> Role {
-        let look = ListRuns { all: false, limit: Some(1) };
+        let look = ListRuns { all: false, limit: Some(1), before: None };
         match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
             Ok(Ok(_)) => Role::Parent,
             Ok(Err(_)) | Err(_) => Role::Worker,

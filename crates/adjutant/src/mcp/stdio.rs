@@ -13,6 +13,7 @@ use super::tools::parent;
 use crate::client::Client;
 use crate::config::{Home, text_variable};
 use crate::link::WorkerAccess;
+use crate::sock;
 use crate::view::{ErrorView, codes};
 use adjutant_core::ClientName;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, ProtocolVersion};
@@ -22,10 +23,14 @@ use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
 use rmcp::{RoleServer, serve_server};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 /// How long calls other than waits may continue after the end of the input.
 const LAST_CALLS: Duration = Duration::from_secs(1);
+
+/// How long the supervisor may take to notice that the run's agent has reached the tools.
+const ANNOUNCED_MAX: Duration = Duration::from_secs(5);
 
 /// The arguments of `adj mcp`.
 #[derive(Debug, Clone, Default)]
@@ -51,15 +56,37 @@ pub struct StdioArgs {
 /// The arguments or the streams cannot be used.
 pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
     let input_ended = CancellationToken::new();
-    let server = Server::new(setup(args, input_ended.clone())?);
+    let (setup, supervisor) = setup(args, input_ended.clone())?;
+    let server = Server::new(setup);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| internal("the runtime", &error))?;
-    let served = runtime.block_on(serve(server, input_ended));
+    let served = runtime.block_on(async {
+        if let Some(socket) = supervisor {
+            announce(&socket).await;
+        }
+        serve(server, input_ended).await
+    });
     // A blocked read of a terminal must not keep the process alive.
     runtime.shutdown_background();
     served
 }
 
-fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, ErrorView> {
+/// Makes one request to the supervisor, which learns that the run's agent has reached the tools: `tools/list` makes no call. Waits for
+/// the reply, because the supervisor cannot identify a process that has ended.
+async fn announce(socket: &Path) {
+    let announced = async {
+        let mut supervisor = sock::connect(socket).await?;
+        supervisor.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
+        supervisor.read_u8().await
+    };
+    match tokio::time::timeout(ANNOUNCED_MAX, announced).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the run's supervisor cannot be reached yet"),
+        Err(_) => tracing::debug!("the run's supervisor is too slow"),
+    }
+}
+
+/// Returns the setup, and the socket of the supervisor whose token file was given.
+fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<(Setup, Option<PathBuf>), ErrorView> {
     let StdioArgs { role, token_file, client, compat, facade, ephemeral: _, max_wait_s } = args;
     if facade.is_some() && (role.is_some() || token_file.is_some()) {
         return Err(invalid("--facade serves a parent: it cannot be used with --role or --token-file", "omit them"));
@@ -67,9 +94,12 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
     let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
     let directory = std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
     if let Some(path) = token_file {
-        let client = Client::worker(read_access(&path)?);
+        let access = read_access(&path)?;
+        let socket = access.socket.clone();
+        let client = Client::worker(access);
         let cap = max_wait.unwrap_or(CallCap::Fixed(caps::OWN_WORKER));
-        return Ok(Setup { client, role: Some(role.unwrap_or(Role::Worker)), compat, facade, cap, directory, input_ended });
+        let role = Some(role.unwrap_or(Role::Worker));
+        return Ok((Setup { client, role, compat, facade, cap, directory, input_ended }, Some(socket)));
     }
     let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
     let name = match client {
@@ -83,7 +113,8 @@ fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<Setup, Error
         return Err(invalid("--facade cannot be used inside a run", "inside a run, use delegate_work of adj mcp"));
     }
     let role = role.or(if inside_run { None } else { Some(Role::Parent) });
-    Ok(Setup { client: Client::hub(&home, Some(name)), role, compat, facade, cap: max_wait.unwrap_or(CallCap::ByClient), directory, input_ended })
+    let cap = max_wait.unwrap_or(CallCap::ByClient);
+    Ok((Setup { client: Client::hub(&home, Some(name)), role, compat, facade, cap, directory, input_ended }, None))
 }
 
 fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {

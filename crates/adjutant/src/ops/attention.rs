@@ -1,21 +1,35 @@
 //! Listing what needs the caller, and recording notifications.
 
+use crate::clock;
 use crate::ops::chats::mentions_for;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
-    Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page, runs_with_interrupted_undo, stopped_below, stopped_runs,
-    unnotified_bad_ends,
+    Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page, runs_with_interrupted_undo, silent_after_report, stopped_below,
+    stopped_runs, unnotified_bad_ends,
 };
-use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified};
+use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified, SetBackView};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId};
 
 /// Default and maximum number of entries of each kind in a list.
 const LIST_DEFAULT: u32 = 100;
 const LIST_MAX: u32 = 1_000;
+/// How long the inbox says that the database was set back.
+const SET_BACK_SHOWN_MS: i64 = 24 * 60 * 60 * 1000;
 /// Maximum number of runs in one confirmation.
 const CONFIRMED_MAX: usize = 1_000;
 
 impl Ops {
+    /// Returns when the database was last set back.
+    #[must_use]
+    pub fn set_back(&self) -> Option<SetBackView> {
+        let era = self.store.eras().last()?;
+        Some(SetBackView { at: clock::rfc3339(era.began_at), era: era.number, last_event: era.gap("events").map_or(0, |gap| gap.last) })
+    }
+
+    fn was_set_back_lately(&self) -> bool {
+        self.store.eras().last().is_some_and(|era| clock::now().ms_since(era.began_at) < SET_BACK_SHOWN_MS)
+    }
+
     /// Lists what needs the caller.
     ///
     /// # Errors
@@ -46,7 +60,7 @@ impl Ops {
             };
             let (found, requests_more) = requests;
             let mut requests = render::requests(&found);
-            render::add_room(connection, &self.config_or_builtin(), &mut requests)?;
+            render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut requests)?;
             Ok(AttentionList {
                 requests,
                 requests_more,
@@ -54,6 +68,8 @@ impl Ops {
                 runs_more: runs.more,
                 mentions: mentions.mentions,
                 mentions_more: mentions.more,
+                set_back: self.set_back().filter(|_| *who == Principal::Person && call.run.is_none() && self.was_set_back_lately()),
+                policy_change: if call.run.is_none() { self.policy_change(connection, who)? } else { None },
             })
         })?)
     }
@@ -89,10 +105,11 @@ impl Ops {
     }
 }
 
-/// Returns the runs that need attention: stopped runs first, then failed ones. For a person, who alone can undo, then those with an
-/// interrupted undo.
+/// Returns the runs that need attention: stopped runs first, then those that live on after their reports, then failed ones. For a
+/// person, who alone can undo, then those with an interrupted undo.
 fn runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
     let mut page = stopped_runs(connection, who, limit)?;
+    page.runs.extend(silent_after_report(connection, who, limit)?);
     let ends = unnotified_bad_ends(connection, who, limit)?;
     page.runs.extend(ends.runs);
     page.more += ends.more;

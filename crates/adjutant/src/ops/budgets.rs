@@ -128,13 +128,16 @@ pub(in crate::ops) fn budget_again(tx: &Tx<'_>, config: &Config, who: &Principal
 /// not stop a run that has ended by itself.
 pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, terms: &Terms) -> Result<(), StoreError> {
     let is_stated = is_usage_stated(tx.connection(), run)?;
+    if end == UsageEnd::Stopped {
+        return note_stopped(tx, run, is_stated, terms);
+    }
     let is_gated = run_input(tx.connection(), run.id)?.agent.gate.is_some();
     let except = (end != UsageEnd::Turn).then_some(run.id);
     if !is_stated && end != UsageEnd::Turn {
         tx.charge_unstated(run.id, 1, terms.prices.of_agent(&run.agent), except, terms.retention)?;
     }
     // A gate reports its counts when a response ends.
-    if end == UsageEnd::Stopped || end == UsageEnd::Turn && is_gated {
+    if end == UsageEnd::Turn && is_gated {
         return Ok(());
     }
     if !is_stated {
@@ -147,6 +150,14 @@ pub(in crate::ops) fn note_unstated(tx: &mut Tx<'_>, run: &Run, end: UsageEnd, t
         tx.use_up_hard(run.id, BudgetKind::Cost, &why, except, terms.retention)?;
     }
     Ok(())
+}
+
+/// Charges an attempt that was stopped or failed, unless it has stated its usage.
+pub(in crate::ops) fn note_stopped(tx: &mut Tx<'_>, run: &Run, is_stated: bool, terms: &Terms) -> Result<(), StoreError> {
+    if is_stated {
+        return Ok(());
+    }
+    tx.charge_unstated(run.id, 1, terms.prices.of_agent(&run.agent), Some(run.id), terms.retention)
 }
 
 /// The turn or attempt that ended without a usage report.
@@ -186,11 +197,7 @@ pub(in crate::ops) fn state_gate_usage(tx: &mut Tx<'_>, run: &Run, used: Vec<Mod
 /// Records that the agent of a run calls its model without the gate, and stops the run if its budget is hard.
 pub(in crate::ops) fn note_ignored_gate(tx: &mut Tx<'_>, run: &Run, why: &str, terms: &Terms) -> Result<(), StoreError> {
     let ignored = format!("its agent ignores its gate: {why}");
-    let note = match &run.note {
-        Some(earlier) if !earlier.contains(&ignored) => format!("{earlier}; {ignored}"),
-        _ => ignored,
-    };
-    tx.set_note(run.id, Some(&note))?;
+    tx.add_note(run, &ignored)?;
     for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
         tx.stop_if_unknown(run.id, kind, why, terms.retention)?;
     }

@@ -45,17 +45,16 @@ impl Ops {
         let found = async {
             let (repo, workspace) = self.repo_and_workspace(run).await?;
             let Some(workspace) = workspace.filter(|workspace| !workspace.spec.copy.is_empty()) else { return Ok(Vec::new()) };
-            let mut tips = git::branch_tips(&repo, run.id).await?;
-            if tips.is_empty() && !run.state.is_live() {
-                return Ok(Vec::new());
-            }
             let scratch = self.scratch_of(run).await?;
-            // The supervisor records the commits only at the end.
-            if run.state.is_live() {
-                git::keep_commits(&scratch, run.id).await?;
-                tips = git::branch_tips(&repo, run.id).await?;
+            let mut found = git::copies_in_commits(&scratch).await?;
+            // Those that were kept as they are, because the user's branches have them in the meantime.
+            let tips = git::branch_tips(&repo, run.id).await?;
+            if !tips.is_empty() {
+                found.extend(scratch.committed_copies(&workspace.spec.copy, &workspace.base, &tips).await?);
             }
-            Ok::<_, OpError>(scratch.committed_copies(&workspace.spec.copy, &workspace.base, &tips).await?)
+            found.sort_unstable();
+            found.dedup();
+            Ok::<_, OpError>(found)
         };
         match tokio::time::timeout(LIST_MAX, found).await {
             Ok(Ok(found)) => return found,
@@ -87,7 +86,11 @@ impl Ops {
             let taken = self.take_snapshot(&scratch, run, SnapshotCause::End).await?;
             self.compare_later(run, &taken).await?;
             let made = git::keep_commits(&scratch, run.id).await?;
-            self.changes_until(&scratch, run, &taken.snapshot, made).await.map(Some)
+            if let Some(why) = made.problem() {
+                let id = run.id;
+                self.store.write(move |tx| tx.set_snapshot_problem(&tx.run(id)?, &why, "hub")).await?;
+            }
+            self.changes_until(&scratch, run, &taken.snapshot, made.head).await.map(Some)
         };
         let why = match tokio::time::timeout(KEEP_MAX, kept).await {
             Ok(Ok(changes)) => return changes,

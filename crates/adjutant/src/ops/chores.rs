@@ -7,13 +7,14 @@ use crate::store::{
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
 use adjutant_core::{BudgetKind, Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
+use std::collections::BTreeSet;
 
 /// How long permanently failed webhook deliveries are kept.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
 
 /// Returns the next deadline of a request, a run or a budget of time.
-fn next_deadline(connection: &Connection) -> Result<Option<SteadyTime>, StoreError> {
-    Ok([next_until(connection)?, next_time_budget(connection, clock::steady())?].into_iter().flatten().min())
+fn next_deadline(connection: &Connection, unreported: &BTreeSet<RunId>) -> Result<Option<SteadyTime>, StoreError> {
+    Ok([next_until(connection)?, next_time_budget(connection, clock::steady(), unreported)?].into_iter().flatten().min())
 }
 
 impl Ops {
@@ -32,11 +33,12 @@ impl Ops {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }
-        let next = self.store.read(next_deadline)?;
+        let unreported = self.runs_without_report();
+        let next = self.store.read(|connection| next_deadline(connection, &unreported))?;
         if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
-        let retention = self.retention();
+        let (retention, excepted) = (self.retention(), unreported.clone());
         self.store
             .write(move |tx| {
                 for settled in tx.apply_request_deadlines()? {
@@ -45,12 +47,12 @@ impl Ops {
                 for run in due_estimates(tx.connection(), tx.steady())? {
                     tx.set_overdue(&run)?;
                 }
-                for holder in due_time_budgets(tx.connection(), tx.steady())? {
+                for holder in due_time_budgets(tx.connection(), tx.steady(), &excepted)? {
                     tx.check_budget(holder, BudgetKind::Time, None, retention)?;
                 }
                 for run in due_stopped(tx.connection(), tx.steady())? {
                     let event = match run.state {
-                        RunState::Stopped { reason: StopReason::RateLimited | StopReason::MemoryPressure, .. } => RunEvent::Resumed,
+                        RunState::Stopped { reason, .. } if reason.waits_for_model() || reason == StopReason::MemoryPressure => RunEvent::Resumed,
                         _ => RunEvent::Retired,
                     };
                     tx.advance(&run, event, retention, "hub", "")?;
@@ -58,7 +60,7 @@ impl Ops {
                 Ok(())
             })
             .await?;
-        Ok(self.store.read(next_deadline)?)
+        Ok(self.store.read(|connection| next_deadline(connection, &unreported))?)
     }
 
     /// Deletes expired keys, waits, unfinished imports and finished runs past their retention, and revokes expired tokens; then restores the
@@ -84,6 +86,8 @@ impl Ops {
                 tracing::warn!(run = kept.run, reason = kept.reason, "a run is kept past its retention period; see adj clean");
             }
         }
+        self.store.write(|tx| tx.forget_keys_of_removed_runs()).await?;
+        self.store.release_free_pages().await?;
         self.store.reserve_space();
         Ok(self.store.sweep_credentials().await?)
     }

@@ -5,7 +5,7 @@ use crate::git::{GitError, Refusal};
 use crate::peer::PeerError;
 use crate::store::StoreError;
 use crate::view::{ErrorView, codes};
-use adjutant_core::{Denied, Isolation, RequestKind};
+use adjutant_core::{Denied, Isolation, RequestKind, RequestNo};
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +160,10 @@ fn of_git(error: &GitError) -> (&'static str, Option<String>) {
     match error {
         GitError::Missing => (codes::INVALID, hint("install git 2.38 or newer")),
         GitError::Bare(_) => (codes::INVALID, hint("use a clone of it that has a work tree")),
+        GitError::NoWorkTree { dir, work_trees } => {
+            let used = work_trees.first().map_or_else(|| "git worktree add".to_owned(), |tree| format!("adj run -C {}", tree.display()));
+            (codes::INVALID, Some(format!("work in one of them, for example: {used} (in {}: git worktree list)", dir.display())))
+        }
         GitError::NoWorkspace(_) => (codes::CONFLICT, hint("its work so far: adj diff RUN")),
         GitError::RepositoryGone { run, .. } => {
             let hint = format!("move it back, then repeat the command; to remove the workspace without a snapshot: adj discard {run} --force");
@@ -193,14 +197,21 @@ fn of_refusal(refusal: &Refusal) -> (&'static str, Option<String>) {
         Refusal::Submodules(_) | Refusal::Names(_) => {
             (codes::CONFLICT, "nothing was changed; make a branch and merge it with git: adj merge RUN --branch NAME")
         }
+        Refusal::SubmoduleCommits(_) => (
+            codes::CONFLICT,
+            "nothing was changed; check them out or fetch in them (git submodule update --init, git -C PATH fetch), then merge again",
+        ),
         Refusal::UnderWay(_) => (codes::CONFLICT, "nothing was changed; finish or abort it first: git status"),
         Refusal::Locked(_) => (codes::CONFLICT, "nothing was changed; wait for it to end, or remove the file if none runs"),
         Refusal::Changed(_) => (codes::CONFLICT, "nothing was changed; repeat the command"),
+        Refusal::LeftAlone(_) => {
+            (codes::CONFLICT, "the files that you saved are as you saved them, all others as before; commit or stash yours, then repeat the command")
+        }
         Refusal::SplitIndex => (codes::CONFLICT, "nothing was changed; join it first: git update-index --no-split-index"),
         Refusal::NoIdentity(_) => (codes::INVALID, "set them: git config --global user.name NAME, and user.email ADDRESS"),
         Refusal::BranchName(_) => (codes::INVALID, "choose another name"),
         Refusal::BranchTaken(_) => (codes::CONFLICT, "nothing was changed; choose another name"),
-        Refusal::ChangedSince(_) | Refusal::ChangedBeside(_) => {
+        Refusal::ChangedSince(_) | Refusal::ChangedBeside { .. } => {
             (codes::CONFLICT, "nothing was changed; to restore them nevertheless: --force, which can be undone")
         }
         Refusal::OtherBase(_) => {
@@ -243,10 +254,24 @@ fn of_store(error: &StoreError) -> (&'static str, Option<String>) {
     }
 }
 
+/// Returns what to do about a run whose state does not allow a call.
+fn hint_for_state(run: &str, state: &str, wanted: &str) -> Option<String> {
+    match (state, wanted) {
+        ("stopped", "stopped") => Some(format!("resume it: adj resume {run}, or cancel it: adj cancel {run}")),
+        ("stopping", _) => Some(format!("repeat this when it has stopped: adj wait {run}")),
+        ("queued" | "starting" | "running", "resumed") => Some(format!("it needs no resume; to tell it something: adj send {run} TEXT")),
+        _ if wanted.ends_with("cancel it first") => Some(format!("cancel it: adj cancel {run}")),
+        _ => None,
+    }
+}
+
 fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match denied {
-        Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("list runs: adj ps -a")),
+        Denied::NotFound { what: "run", given } if RequestNo::parse(given).is_ok() => {
+            (codes::NOT_FOUND, Some(format!("{given} is the number of a request: adj next {given}")))
+        }
+        Denied::Misspelled { .. } | Denied::NotFound { what: "run", .. } => (codes::NOT_FOUND, hint("list runs: adj ps -a")),
         Denied::NotFound { what: "chat", .. } => (codes::NOT_FOUND, hint("list chats: adj chat ls")),
         Denied::NotFound { what: "participant", .. } => (codes::NOT_FOUND, hint("name an agent (adj agents), one of your runs, or person")),
         Denied::NotFound { what: "message", .. } => (codes::NOT_FOUND, hint("read the chat: adj chat show")),
@@ -254,7 +279,10 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::NotFound { what: "peer", .. } => (codes::NOT_FOUND, hint("list other hubs: adj peer list")),
         Denied::NotFound { what: "chat of this peer", .. } => (codes::NOT_FOUND, hint("list the chats that it shares: adj peer show")),
         Denied::NotFound { what: "followed chat", .. } => (codes::NOT_FOUND, hint("list the chats of other hubs: adj peer show")),
-        Denied::NotFound { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
+        Denied::NotFound { what: "token", .. } => (codes::NOT_FOUND, hint("list tokens: adj token list")),
+        Denied::NotFound { what: "question" | "request", .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
+        Denied::NotFound { .. } => (codes::NOT_FOUND, None),
+        Denied::Lost { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::NoOpenRequest { .. } => (codes::NOT_FOUND, hint("list open requests: adj inbox")),
         Denied::Ambiguous { .. } => (codes::AMBIGUOUS, hint("name one of them in full")),
         Denied::OneOf { why, .. } => of_denied(why),
@@ -269,9 +297,8 @@ fn of_denied(denied: &Denied) -> (&'static str, Option<String>) {
         Denied::Used => (codes::USED, hint("the run has already used it; pause or cancel the run to stop it")),
         Denied::NotAsShown => (codes::CONFLICT, hint("read it again, then decide: adj inbox")),
         Denied::OwnQuestion => (codes::NOT_ALLOWED, hint("only the parent or a person can answer")),
-        Denied::RunFinished(_) => (codes::RUN_FINISHED, hint("to run it again: adj retry")),
-        Denied::WrongState { state: "stopped", wanted: "stopped" } => (codes::CONFLICT, hint("resume it: adj resume, or cancel it: adj cancel")),
-        Denied::WrongState { .. } => (codes::CONFLICT, None),
+        Denied::RunFinished { run, .. } => (codes::RUN_FINISHED, Some(format!("to run its task again: adj retry {run}"))),
+        Denied::WrongState { run, state, wanted } => (codes::CONFLICT, hint_for_state(run, state, wanted)),
         Denied::KeyReused => (codes::KEY_REUSED, hint("use a new key for a different call")),
         Denied::Limit { .. } => (codes::LIMIT, None),
         Denied::Budget { of: Some((run, kind)), .. } => {

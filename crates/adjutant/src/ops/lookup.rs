@@ -1,8 +1,15 @@
 //! Resolves runs and requests that a caller names. The caller cannot distinguish foreign ones from unknown ones.
 
-use crate::store::{Connection, Request, Run, StoreError, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref};
+use crate::clock::rfc3339;
+use crate::store::{
+    Connection, Request, Run, StoreError, era_that_lost, eras, newest_run_names, request_by_id, request_by_no, requests_of, run_by_id, run_by_ref,
+};
+use adjutant_core::name::misspelled_run;
 use adjutant_core::principal::{Verdict, may};
 use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, RunId};
+
+/// How many of the newest names are compared with one that does not exist.
+const NAMES_COMPARED_MAX: i64 = 1000;
 
 /// Refuses an action that the principal may never do.
 pub(super) fn check(who: &Principal, action: Action) -> Result<(), Denied> {
@@ -34,8 +41,8 @@ fn relation(who: &Principal, run: RunId, owner: &Principal) -> Relation {
 pub(super) fn run(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Run, StoreError> {
     check(who, action)?;
     let run = match who {
-        Principal::Person => run_by_ref(connection, given, None)?,
-        Principal::Client(_) => run_by_ref(connection, given, Some(who))?,
+        Principal::Person => named_run(connection, given, None)?,
+        Principal::Client(_) => named_run(connection, given, Some(who))?,
         Principal::Run(id) => {
             let itself = run_by_id(connection, *id)?.ok_or_else(|| Denied::not_found("run", given))?;
             if given.is_empty() || given == itself.id.to_string() || given == itself.name {
@@ -59,6 +66,16 @@ pub(super) fn run(connection: &Connection, who: &Principal, action: Action, give
     }
 }
 
+/// Finds a run among those of `owner`, or among all. If there is none, the refusal names a run with a similar name.
+fn named_run(connection: &Connection, given: &str, owner: Option<&Principal>) -> Result<Run, StoreError> {
+    let refused = match run_by_ref(connection, given, owner) {
+        Err(refused @ StoreError::Denied(Denied::NotFound { .. })) => refused,
+        found => return found,
+    };
+    let names = newest_run_names(connection, owner, NAMES_COMPARED_MAX)?;
+    Err(misspelled_run(given, &names).map_or(refused, |meant| Denied::misspelled(given, meant).into()))
+}
+
 /// Resolves a request for an action, by id or short number.
 pub(super) fn request(connection: &Connection, who: &Principal, action: Action, given: &str) -> Result<Request, StoreError> {
     check(who, action)?;
@@ -66,7 +83,13 @@ pub(super) fn request(connection: &Connection, who: &Principal, action: Action, 
     let request = if let Ok(id) = RequestId::parse(given) {
         request_by_id(connection, id)?
     } else if let Ok(no) = RequestNo::parse(given) {
-        request_by_no(connection, no)?
+        let found = request_by_no(connection, no)?;
+        if found.is_none()
+            && let Some(era) = era_that_lost(&eras(connection)?, "requests", no.0)
+        {
+            return Err(Denied::Lost { what: "question", given: no.to_string(), at: rfc3339(era.began_at) }.into());
+        }
+        found
     } else {
         None
     };
@@ -84,7 +107,7 @@ pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request
     match open.len() {
         0 if run.state.is_finished() => {
             let adjutant_core::RunState::Finished(outcome) = run.state else { return Err(Denied::NoOpenRequest { run: run.name.clone() }.into()) };
-            Err(Denied::RunFinished(outcome).into())
+            Err(Denied::RunFinished { run: run.name.clone(), outcome }.into())
         }
         0 => Err(Denied::NoOpenRequest { run: run.name.clone() }.into()),
         1 => Ok(open.remove(0)),

@@ -14,6 +14,7 @@ mod error;
 mod escalation;
 mod evidence;
 mod fence;
+mod first_reports;
 mod grants;
 mod ledger;
 mod links;
@@ -24,6 +25,7 @@ mod merges;
 mod notices;
 mod peers;
 mod policies;
+mod policy_changes;
 mod pools;
 mod pressure;
 mod profiles;
@@ -58,13 +60,13 @@ pub use log_store::{AttemptToMove, NotMoved, attempts_with_logs, move_attempt, r
 pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
-pub use tokens::{TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
+pub use tokens::{SignedIn, TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
 pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
+use crate::ops::policy_changes::PolicyFile;
 use crate::store::{Connection, Key, Store, StoreError, Topic, Tx, run_by_id};
-use adjutant_core::policy::Policy;
 use adjutant_core::pressure::MachineLoad;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
@@ -97,7 +99,7 @@ struct Terms {
     /// How long a request without an expiry stays open.
     expiry_ms: i64,
     rate_limits: RetryPolicy,
-    policies: Arc<[Policy]>,
+    policies: PolicyFile,
     prices: Arc<Prices>,
 }
 
@@ -154,6 +156,8 @@ pub struct Ops {
     storing_logs: NamedLocks,
     /// Where the logs of ended attempts are moved.
     log_store: log_store::LogStore,
+    /// The attempts whose supervisors have not reported to this hub yet.
+    first_reports: Arc<first_reports::FirstReports>,
     /// The runners that have joined.
     runners: runners::Sessions,
     /// The runners that were launched.
@@ -162,6 +166,8 @@ pub struct Ops {
     bundles: NamedLocks,
     /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
     restoring: Arc<tokio::sync::RwLock<()>>,
+    /// What requests through gates have reserved of hard budgets.
+    reservations: Arc<attempts::reservations::Reservations>,
 }
 
 impl Ops {
@@ -186,10 +192,12 @@ impl Ops {
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
             log_store: log_store::LogStore::new(log_store),
+            first_reports: Arc::default(),
             runners: runners::Sessions::default(),
             launches: runners::Launches::default(),
             bundles: NamedLocks::default(),
             restoring: Arc::default(),
+            reservations: Arc::default(),
         }
     }
 
@@ -257,7 +265,7 @@ impl Ops {
             retention: self.retention(),
             expiry_ms: self.expiry_ms(None),
             rate_limits: config.rate_limits,
-            policies: Arc::clone(&config.policies),
+            policies: PolicyFile::of(self),
             prices: Arc::clone(&config.prices),
         }
     }

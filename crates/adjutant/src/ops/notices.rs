@@ -10,7 +10,7 @@ use crate::store::{Connection, Delivery, Request, StoreError, has_later_delivery
 use crate::view::AttentionView;
 use crate::webhook::Notice;
 use adjutant_core::escalation::EscalationStep;
-use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RequestState, RunId};
+use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RequestState, RunId, RunState};
 
 /// Maximum number of options in a message, and of characters of one.
 const OPTIONS_MAX: usize = 10;
@@ -102,6 +102,7 @@ fn notice_of_run(connection: &Connection, delivery: &Delivery, key: &str, id: Ru
     let what = match run.state {
         state if state.is_finished() => format!("ended: {why}"),
         _ if run.is_held() => "cannot start".to_owned(),
+        RunState::Running => "has reported and is still alive".to_owned(),
         _ => format!("stopped: {why}"),
     };
     let needs = needs.map(|needs| format!("\nneeds: {needs}")).unwrap_or_default();

@@ -1,19 +1,25 @@
-//! Listing the policies in effect, and trying others on recorded approvals.
+//! Listing the policies in effect, checking which would answer a command, and trying others on recorded approvals.
 
-use crate::clock::rfc3339;
-use crate::config;
-use crate::ops::requests::deciding_policy;
+use crate::config::{self, PolicySet};
+use crate::ops::policy_changes::PolicyFile;
+use crate::ops::requests::{deciding_policy, passed_by};
 use crate::ops::{OpError, Ops, render};
 use crate::store::{answers_by_rules, newest_approvals, permissions_of, run_by_id};
-use crate::view::{ListPolicies, PolicyList, PolicyTrial, PolicyView, RepositoryPoliciesView, TriedApproval, TryPolicies, Word};
-use adjutant_core::policy::{Conditions, Policy};
-use adjutant_core::{Action, AnsweredBy, Denied, Principal, Rule, Subject, limits};
-use std::collections::BTreeMap;
+use crate::view::{
+    CheckPolicies, ListPolicies, PassedPolicyView, PolicyCheck, PolicyList, PolicyTrial, RepositoryPoliciesView, TriedApproval, TryPolicies, Word,
+};
+use adjutant_core::policy::{ApprovalQuery, Operation, PassedPolicy, Policy, PolicyDecision, passed_policies};
+use adjutant_core::{Action, AgentName, Denied, Principal, Subject, limits};
 use std::path::Path;
 
 /// Default and maximum number of approvals to examine.
 const TRIED_DEFAULT: u32 = 100;
 const TRIED_MAX: u32 = 10_000;
+/// Maximum number of policies that are named for a tried approval, besides the deciding one.
+const PASSED_MAX: usize = 3;
+/// Who asks in a check of the policies, and with which tool, unless it says so.
+const AGENT_DEFAULT: &str = "claude";
+const TOOL_DEFAULT: &str = "Bash";
 
 impl Ops {
     /// Lists the policies in effect.
@@ -23,25 +29,16 @@ impl Ops {
     pub fn list_policies(&self, who: &Principal, call: &ListPolicies) -> Result<PolicyList, OpError> {
         Self::check(who, Action::ManageHub)?;
         let answers = self.store.read(answers_by_rules)?;
-        let view = |policy: &Policy| {
-            let is_own = |by: &AnsweredBy| *by == AnsweredBy::Rule(Rule::Policy(policy.name.clone()));
-            let counted = answers.iter().find(|(by, ..)| is_own(by));
-            PolicyView {
-                name: policy.name.to_string(),
-                decision: policy.decision.into(),
-                conditions: conditions(&policy.conditions),
-                reason: policy.reason.clone(),
-                answers: counted.map_or(0, |(_, count, _)| *count),
-                last_answered_at: counted.map(|(.., at)| rfc3339(*at)),
-            }
-        };
+        let view = |policy: &Policy| render::policy(policy, &answers);
+        let file = PolicyFile::of(self);
+        let (in_effect, change) = self.store.read(|connection| Ok((file.in_effect(connection)?, file.change(connection)?)))?;
         let repository = match &call.directory {
             None => None,
             Some(directory) if !Path::new(directory).is_absolute() => return Err(Denied::invalid("directory", "is not absolute").into()),
             Some(directory) => self.policies_of_directory(directory)?,
         };
         let repository = repository.map(|(found, policies)| RepositoryPoliciesView { policies: policies.iter().map(view).collect(), ..found });
-        Ok(PolicyList { repository, policies: self.config_or_builtin().policies.iter().map(view).collect(), problem: self.config_problem() })
+        Ok(PolicyList { repository, policies: in_effect.policies.iter().map(view).collect(), problem: self.config_problem(), change })
     }
 
     /// Applies the policies of a file to the newest recorded approvals, without effect.
@@ -61,11 +58,13 @@ impl Ops {
             for request in newest_approvals(connection, limit)? {
                 let Some(run) = run_by_id(connection, request.run)? else { continue };
                 let profile = permissions_of(connection, run.id)?.map(|(profile, _)| profile);
-                let policy = profile.and_then(|profile| deciding_policy(&policies, &run.agent, profile, &request.subject, &request.options));
+                let policy =
+                    profile.and_then(|profile| deciding_policy(policies.policies(), &run.agent, profile, &request.subject, &request.options));
                 let what = match &request.subject {
                     Subject::Approval { operation: Some(operation), .. } if operation.has_content() => operation.summary(),
                     _ => request.question.clone(),
                 };
+                let passed = profile.map(|profile| passed_by(policies.policies(), &run.agent, profile, &request, policy.map(|policy| &policy.name)));
                 let recorded = render::request(&request);
                 tried.push(TriedApproval {
                     number: recorded.number,
@@ -77,29 +76,71 @@ impl Ops {
                     decision: policy.map(|policy| Word::Known(policy.decision)),
                     recorded: recorded.answer,
                     recorded_by: recorded.answered_by,
+                    passed: passed_views(passed.unwrap_or_default(), PASSED_MAX),
                 });
             }
             Ok(tried)
         })?;
-        let answers =
-            |tried: &&TriedApproval| tried.decision.as_ref().is_some_and(|decision| *decision != adjutant_core::policy::PolicyDecision::Ask);
+        let answers = |tried: &&TriedApproval| tried.decision.as_ref().is_some_and(|decision| *decision != PolicyDecision::Ask);
         Ok(PolicyTrial { answered: approvals.iter().filter(answers).count() as u64, approvals })
+    }
+
+    /// Says how the policies in effect would answer a request to run a command, without effect.
+    ///
+    /// # Errors
+    /// The caller is not the person, or the directory does not exist.
+    pub fn check_policies(&self, who: &Principal, call: CheckPolicies) -> Result<PolicyCheck, OpError> {
+        Self::check(who, Action::ManageHub)?;
+        let CheckPolicies { command, directory, agent, tool, permissions } = call;
+        if command.len() > limits::PROMPT_BYTES_MAX {
+            return Err(Denied::invalid("command", "is too long").into());
+        }
+        if !Path::new(&directory).is_absolute() {
+            return Err(Denied::invalid("directory", "is not absolute").into());
+        }
+        let real = Path::new(&directory).canonicalize().map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
+        let config = self.config()?;
+        let agent = agent.or_else(|| config.default_agent.clone()).unwrap_or_else(|| AGENT_DEFAULT.to_owned());
+        let of_agent = AgentName::parse(&agent).ok().and_then(|name| config.agents.get(&name)).map(|entry| entry.spec.permissions);
+        let profile = match permissions {
+            Some(word) => word.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?,
+            None => of_agent.ok_or_else(|| Denied::invalid("agent", format!("{agent} is not in the configuration: name its permissions")))?,
+        };
+        let operation = Operation {
+            tool: tool.unwrap_or_else(|| TOOL_DEFAULT.to_owned()),
+            command: Some(command),
+            run_directory: Some(real.display().to_string()),
+            is_complete: true,
+            ..Operation::default()
+        };
+        let asked = ApprovalQuery { agent: &agent, profile, risk: None, operation: &operation };
+        let in_effect = self.store.read(|connection| PolicyFile::of(self).in_effect(connection))?;
+        let repository = self.policies_of_directory(&directory)?.and_then(|(repository, _)| repository.why_not());
+        let further = self.policies_of_new_run(&directory)?;
+        let decides = in_effect.deciding(&further, &asked);
+        let all = in_effect.policies.iter().chain(in_effect.change.iter().flat_map(PolicySet::policies)).chain(&further);
+        let passed = passed_policies(all, &asked, decides.as_ref().map(|policy| &policy.name), false);
+        Ok(PolicyCheck {
+            tool: operation.tool.clone(),
+            permissions: profile.into(),
+            decision: decides.as_ref().map(|policy| policy.decision.into()),
+            policy: decides.as_ref().map(|policy| policy.name.to_string()),
+            passed: passed_views(passed, usize::MAX),
+            repository,
+            has_waiting_change: in_effect.change.is_some(),
+            agent,
+        })
     }
 }
 
-fn conditions(conditions: &Conditions) -> BTreeMap<String, Vec<String>> {
-    let Conditions { agents, tools, profiles, risks, paths, commands, hosts } = conditions;
-    fn texts<T>(items: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
-        items.iter().map(text).collect()
-    }
-    let all = [
-        ("agent", texts(agents, |agent| agent.as_str().to_owned())),
-        ("tool", texts(tools, |tool| tool.as_str().to_owned())),
-        ("profile", texts(profiles, |profile| profile.word().to_owned())),
-        ("risk", texts(risks, |risk| risk.as_str().to_owned())),
-        ("path", texts(paths, ToString::to_string)),
-        ("command", texts(commands, ToString::to_string)),
-        ("host", texts(hosts, ToString::to_string)),
-    ];
-    all.into_iter().filter(|(_, texts)| !texts.is_empty()).map(|(key, texts)| (key.to_owned(), texts)).collect()
+/// Describes policies that do not decide, the nearest first.
+fn passed_views(mut passed: Vec<PassedPolicy<'_>>, max: usize) -> Vec<PassedPolicyView> {
+    // One that covers the request is nearest.
+    passed.sort_by(|one, other| one.why.is_some().cmp(&other.why.is_some()).then_with(|| other.why.cmp(&one.why)));
+    let view = |PassedPolicy { policy, why }: PassedPolicy<'_>| PassedPolicyView {
+        policy: policy.name.to_string(),
+        decision: policy.decision.into(),
+        why: why.map_or_else(|| "it covers the request, and another policy has precedence".to_owned(), |why| why.to_string()),
+    };
+    passed.into_iter().take(max).map(view).collect()
 }

@@ -4,7 +4,8 @@ use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StoreError, next_limit_end, pool_counts, pool_rows, slots_used,
+    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartPlace, StoreError, next_limit_end, pool_rows, queued_up_to,
+    slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
 use adjutant_core::pool::{self, PoolPlace, QueueReason, Queued, SLOTS_MAX, queue_reason};
@@ -30,6 +31,19 @@ impl PoolSettings {
             pools.held = Held::read(connection, self.admission, used)?;
         }
         Ok(pools)
+    }
+
+    /// Returns whether a queued run that waits for no other may start in one of several places.
+    pub(in crate::ops) fn has_queued_for(&self, connection: &Connection, places: &[StartPlace]) -> Result<bool, StoreError> {
+        let is_served = |(name, pool): &(&PoolName, &ConfiguredPool)| places.iter().any(|place| place.serves(name.as_str(), pool.place));
+        let served: Vec<&str> = self.by_name.iter().filter(is_served).map(|(name, _)| name.as_str()).collect();
+        served.iter().for_each(|pool| connection.announce(|connection| queued_up_to(connection, pool, 1)));
+        for pool in served {
+            if queued_up_to(connection, pool, 1)? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the hub's own machine.
@@ -73,8 +87,9 @@ impl Ops {
         Self::check(who, Action::ListAgents)?;
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
+        let queued = self.store.queued_by_pool();
         Ok(self.store.read(|connection| {
-            let seen = Overview::read(connection, &settings)?;
+            let seen = Overview::read(connection, &settings, queued)?;
             let mut names: Vec<String> = seen.pools.by_name.keys().chain(seen.counts.keys()).chain(seen.used.by_pool.keys()).cloned().collect();
             names.sort_by_key(|name| (name != PoolName::DEFAULT, name.clone()));
             names.dedup();
@@ -99,6 +114,7 @@ impl Ops {
             _ => {}
         }
         let settings = self.pool_settings(&config);
+        let queued = self.store.queued_by_pool();
         self.write(caller, move |tx, who| {
             let before = pool_rows(tx.connection())?.into_iter().find(|row| row.name == name.as_str());
             let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
@@ -108,7 +124,7 @@ impl Ops {
             let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
             let changes = pool::changes((slots_before, was_paused), (slots.unwrap_or(configured), is_paused));
             tx.set_pool(&name, slots, is_paused, who, &changes)?;
-            Ok(Overview::read(tx.connection(), &settings)?.view(&config, name.as_str()))
+            Ok(Overview::read(tx.connection(), &settings, queued)?.view(&config, name.as_str()))
         })
         .await
     }
@@ -135,10 +151,10 @@ struct Overview {
 }
 
 impl Overview {
-    fn read(connection: &Connection, settings: &PoolSettings) -> Result<Self, StoreError> {
+    fn read(connection: &Connection, settings: &PoolSettings, counts: BTreeMap<String, PoolCounts>) -> Result<Self, StoreError> {
         let pools = settings.in_effect(connection)?;
         let used = slots_used(connection, &pools)?;
-        Ok(Self { rows: pool_rows(connection)?, used, counts: pool_counts(connection)?, pools })
+        Ok(Self { rows: pool_rows(connection)?, used, counts, pools })
     }
 
     fn view(&self, config: &Config, name: &str) -> PoolView {

@@ -3,7 +3,7 @@
 use super::{OpError, Ops};
 use crate::clock;
 use crate::config::Config;
-use crate::store::{Held, Pools, Run, StoreError, Topic, hosted_attempts, live_runs, paused_by_pressure, slots_used};
+use crate::store::{Held, Pools, Run, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs, paused_by_pressure, slots_used};
 use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
 use adjutant_core::{RunEvent, RunState, StopReason};
 use std::sync::PoisonError;
@@ -33,7 +33,7 @@ impl Ops {
             let pools = settings.in_effect(connection)?;
             let used = slots_used(connection, &pools)?.in_all.used();
             let has_paused = !paused_by_pressure(connection)?.is_empty();
-            let waits = (pools.held.all.is_some() || !pools.held.by_agent.is_empty()) && crate::store::counts(connection)?.queued > 0;
+            let waits = (pools.held.all.is_some() || !pools.held.by_agent.is_empty()) && is_queue_longer(connection, 0)?;
             let is_stopping = is_pausing && live_runs(connection)?.iter().any(is_being_paused);
             Ok::<_, StoreError>((used, pools.held, waits, has_paused, is_stopping))
         })?;

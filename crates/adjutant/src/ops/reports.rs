@@ -20,7 +20,7 @@ impl Ops {
     /// The caller is not the run itself, the run has finished, or a field is unusable.
     pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Report)?;
-        let cause = call.stop_reason.known().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
+        let cause = call.stop_reason.spoken().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
         if call.details.trim().is_empty() {
             return Err(Denied::invalid("details", "is empty: say what blocks you").into());
         }
@@ -60,7 +60,7 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished(outcome).into());
+                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
             }
             let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| stop(tx, &run, cause, checkpoint, retention))?;
             render::run(tx.connection(), &home, &run)
@@ -75,13 +75,12 @@ impl Ops {
     pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
         let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
         Self::check(&caller.who, action)?;
-        let claim = match call.status.known() {
+        let claim = match call.status.spoken() {
             Some(ReportedStatus::Running) => None,
-            Some(ReportedStatus::Success) => Some(Claim::Success),
-            Some(ReportedStatus::Completed) => Some(Claim::Completed),
-            Some(ReportedStatus::PartialSuccess) => Some(Claim::Partial),
-            Some(ReportedStatus::Failed | ReportedStatus::Error) => Some(Claim::Failed),
-            None => return Err(Denied::invalid("status", "use running, success, completed, partial_success, failed or error").into()),
+            _ => Some(
+                Claim::spoken(call.status.as_str())
+                    .ok_or_else(|| Denied::invalid("status", "use running, success, completed, partial_success, failed or error"))?,
+            ),
         };
         for (field, text) in [
             ("summary", &call.summary),
@@ -122,7 +121,11 @@ pub(super) fn stop(tx: &mut Tx<'_>, run: &Run, cause: StopCause, checkpoint: Che
     tx.set_checkpoint(run, &checkpoint, &by)?;
     let run = tx.run(run.id)?;
     let reason = match cause {
-        StopCause::Completion => return Ok(run),
+        // Like a report: its end is expected, and it ends waits for attention.
+        StopCause::Completion => {
+            tx.set_reported(run.id, run.last_seq)?;
+            return tx.run(run.id);
+        }
         StopCause::Blocker => StopReason::Blocker,
         StopCause::Error => StopReason::Error,
     };
@@ -138,7 +141,7 @@ fn record_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Clai
         return tx.annotate(run, who, &text);
     }
     if let RunState::Finished(outcome) = run.state {
-        return Err(Denied::RunFinished(outcome).into());
+        return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
     }
     let Some(claim) = claim else {
         return tx

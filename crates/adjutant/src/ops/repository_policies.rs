@@ -66,19 +66,24 @@ fn hash(text: &str) -> String {
 pub(in crate::ops) fn policies_for(connection: &Connection, run: RunId) -> Result<Vec<Policy>, StoreError> {
     let mut all = Vec::new();
     for policies in repository_policies_of(connection, run)? {
-        all.extend(policies_from(connection, run, policies)?);
+        all.extend(policies_from(connection, Some(run), policies)?);
     }
     Ok(all)
 }
 
-fn policies_from(connection: &Connection, run: RunId, found: RepositoryPolicies) -> Result<Vec<Policy>, StoreError> {
+fn policies_from(connection: &Connection, run: Option<RunId>, found: RepositoryPolicies) -> Result<Vec<Policy>, StoreError> {
     let RepositoryPolicies { directory, text, only_narrows } = found;
     let parsed = text.and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
     let (text, policies) = match parsed {
         Ok(parsed) => parsed,
         // Its restrictions are unknown, so everything is asked.
         Err(problem) => {
-            tracing::warn!(%run, directory, problem, "the policies of a repository cannot be used: everything is asked");
+            tracing::warn!(
+                run = run.map(|run| run.to_string()),
+                directory,
+                problem,
+                "the policies of a repository cannot be used: everything is asked"
+            );
             let name = PolicyName::parse(UNUSABLE).expect("a valid name");
             return Ok(vec![Policy { name, decision: PolicyDecision::Ask, conditions: Conditions::default(), reason: None }]);
         }
@@ -129,6 +134,12 @@ impl Ops {
     pub(in crate::ops) fn policies_of_directory(&self, directory: &str) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
         let Some(found) = find_policies(Path::new(directory)) else { return Ok(None) };
         Ok(Some(self.store.read(|connection| policies_view(connection, &found))?))
+    }
+
+    /// Returns the policies of repositories that would apply to a run that the person starts in a directory.
+    pub(in crate::ops) fn policies_of_new_run(&self, directory: &str) -> Result<Vec<Policy>, OpError> {
+        let Some(found) = find_policies(Path::new(directory)) else { return Ok(Vec::new()) };
+        Ok(self.store.read(|connection| policies_from(connection, None, found))?)
     }
 
     /// Stores the policies of a run's repository before it starts, and those of its parent and of the run whose workspace it

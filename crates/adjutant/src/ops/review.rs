@@ -54,7 +54,7 @@ impl Ops {
             None => (IncludedView { with_edits: has_edits_between(&run, &all, from.n, to.n), ..IncludedView::default() }, None),
             Some(_) => (IncludedView::default(), None),
         };
-        let is_missing = |workspace: &&Workspace| workspace.state != WorkspaceState::Discarded && workspace.state != WorkspaceState::Planned;
+        let is_missing = |workspace: &&Workspace| matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Merged);
         let is_elsewhere = self.runner_of(&run)?.is_some();
         let missing = own.as_ref().filter(|_| !is_elsewhere && !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
         Ok(DiffView {

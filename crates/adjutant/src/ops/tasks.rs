@@ -50,7 +50,7 @@ impl StoredWait {
     }
 
     fn wait(&self, wait_ms: u64) -> Wait {
-        Wait { runs: self.runs.clone(), until: self.until, after: self.after, wait_ms }
+        Wait { runs: self.runs.clone(), until: self.until, after: self.after, new_reports: false, wait_ms }
     }
 
     /// Returns whether the client's person is to be asked about an open request.
@@ -109,7 +109,7 @@ impl Ops {
     pub async fn start_task(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
         Self::check(&caller.who, Action::Wait)?;
         let declined = request_keys("declined", &call.declined)?.into_iter().collect();
-        let Wait { runs, until, after, wait_ms: _ } = call.wait;
+        let Wait { runs, until, after, new_reports: _, wait_ms: _ } = call.wait;
         let mut wait = StoredWait { runs, until, after, declined, closed: Vec::new() };
         // Validates the wait, and fixes the position from which ends count.
         let first = self.wait(&caller.who, &wait.wait(0)).await?;

@@ -3,7 +3,9 @@
 
 use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
-use crate::store::{Connection, NewToken, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, tokens};
+use crate::store::{
+    Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, token_by_resume, tokens,
+};
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
 use adjutant_core::token::{BROWSER_PREFIX, LAUNCHED_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
@@ -40,6 +42,26 @@ pub struct TokenAccess {
     pub identity: TokenIdentity,
     /// It was made for a browser that signed in.
     pub is_browser: bool,
+    /// The program from which alone the token of a browser counts. `None`: no process could be seen at the sign-in.
+    pub program: Option<String>,
+}
+
+/// A page that has signed in. The page keeps the token in its memory; `resume` is useless to another program.
+#[derive(Debug, Clone)]
+pub struct SignedIn {
+    pub token: String,
+    /// With it, the page continues once, after a reload.
+    pub resume: String,
+    pub view: TokenView,
+}
+
+impl SignedIn {
+    fn secrets() -> (String, String, PageSecrets) {
+        // Without the prefix of a token, as which it cannot be used.
+        let (token, resume) = (fresh_token(), URL_SAFE_NO_PAD.encode(random::<32>()));
+        let hashes = PageSecrets { hash: token_hash(&token), resume: token_hash(&resume) };
+        (token, resume, hashes)
+    }
 }
 
 impl Ops {
@@ -87,26 +109,67 @@ impl Ops {
         .await
     }
 
-    /// Makes the token of a browser that has signed in to the dashboard. It acts as the person and expires.
+    /// Signs a page of this program in to the dashboard. Its token acts as the person and expires.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn create_browser_token(&self) -> Result<(String, TokenView), OpError> {
-        let token = fresh_token();
+    pub async fn sign_page_in(&self, program: Option<String>) -> Result<SignedIn, OpError> {
+        let (token, resume, secrets) = SignedIn::secrets();
         let name = format!("{BROWSER_PREFIX}{}", hex(&random::<4>()));
-        let new = NewToken { name, hash: token_hash(&token), identity: TokenIdentity::new(TokenRole::Person, None)? };
+        let new = NewToken { name, hash: secrets.hash.clone(), identity: TokenIdentity::new(TokenRole::Person, None)? };
         let made = self
             .store
             .write(move |tx| {
                 tx.add_token(&new)?;
+                let added = token_by_name(tx.connection(), &new.name)?.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?;
+                tx.renew_page(added.id, &secrets, program.as_deref())?;
                 let browsers: Vec<Token> = in_use(tx.connection())?.into_iter().filter(|token| token.name.starts_with(BROWSER_PREFIX)).collect();
                 for oldest in browsers.iter().skip(BROWSERS_MAX) {
                     tx.revoke_token(oldest.id)?;
                 }
-                token_by_name(tx.connection(), &new.name)?.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))
+                Ok(added)
             })
             .await?;
-        Ok((token, view(&made)))
+        Ok(SignedIn { token, resume, view: view(&made) })
+    }
+
+    /// Continues a page after a reload, with new secrets. `None`: the code is unknown, was used, or has expired, or the page belongs to another
+    /// program. Where no process can be seen, the page must have been left, so that nobody else can use the code of an open page.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn resume_page(&self, code: &str, program: Option<String>) -> Result<Option<SignedIn>, OpError> {
+        let (token, resume, secrets) = SignedIn::secrets();
+        let (code, now) = (token_hash(code), clock::now());
+        let renewed = self
+            .store
+            .write(move |tx| {
+                let Some(page) = token_by_resume(tx.connection(), &code)? else { return Ok(None) };
+                if has_expired(&page, now) || page.program != program || (program.is_none() && page.left_at.is_none()) {
+                    return Ok(None);
+                }
+                tx.renew_page(page.id, &secrets, program.as_deref())?;
+                Ok(Some(Token { created_at: now, left_at: None, ..page }))
+            })
+            .await?;
+        Ok(renewed.map(|page| SignedIn { token, resume, view: view(&page) }))
+    }
+
+    /// Returns whether a code for a page that continues is known, without using it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn is_page_known(&self, code: &str) -> Result<bool, OpError> {
+        let hash = token_hash(code);
+        Ok(self.store.read(|connection| token_by_resume(connection, &hash))?.is_some_and(|page| !has_expired(&page, clock::now())))
+    }
+
+    /// Records that a page was left. Its token expires soon, so that the last calls of the page still count.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn leave_page(&self, id: i64) -> Result<(), OpError> {
+        Ok(self.store.write(move |tx| tx.leave_page(id)).await?)
     }
 
     /// Revokes the tokens that have expired.
@@ -171,7 +234,13 @@ impl Ops {
                 tracing::warn!(%error, "the use of a token cannot be recorded");
             }
         }
-        Ok(Some(TokenAccess { id: stored.id, is_browser: stored.name.starts_with(BROWSER_PREFIX), identity: stored.identity, name: stored.name }))
+        Ok(Some(TokenAccess {
+            id: stored.id,
+            is_browser: stored.name.starts_with(BROWSER_PREFIX),
+            program: stored.program,
+            identity: stored.identity,
+            name: stored.name,
+        }))
     }
 
     /// Returns whether a token is in use.
@@ -196,7 +265,7 @@ pub fn is_hash(text: &str) -> bool {
 }
 
 fn has_expired(token: &Token, now: Time) -> bool {
-    expires_at(&token.name, token.created_at).is_some_and(|at| at <= now)
+    expires_at(&token.name, token.created_at, token.left_at).is_some_and(|at| at <= now)
 }
 
 /// Returns the tokens that are not revoked, newest first.
@@ -209,7 +278,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn view(token: &Token) -> TokenView {
-    let Token { id: _, name, identity, created_at, used_at, revoked_at } = token;
+    let Token { id: _, name, identity, created_at, used_at, revoked_at, program: _, left_at } = token;
     TokenView {
         name: name.clone(),
         role: identity.role().into(),
@@ -217,7 +286,7 @@ fn view(token: &Token) -> TokenView {
         created_at: rfc3339(*created_at),
         used_at: used_at.map(rfc3339),
         revoked_at: revoked_at.map(rfc3339),
-        expires_at: expires_at(name, *created_at).map(rfc3339),
+        expires_at: expires_at(name, *created_at, *left_at).map(rfc3339),
     }
 }
 

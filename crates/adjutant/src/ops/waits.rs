@@ -2,19 +2,23 @@
 
 use super::stats::tree_stats;
 use super::{Caller, OpError, Ops, lookup, render};
+use crate::clock;
 use crate::store::{
-    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, requests_of, requests_page, run_by_id,
-    stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
+    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, position_in_events, requests_of, requests_page,
+    run_by_id, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
 use crate::view::{EventPage, ReadEvents, RequestView, RunView, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::attention::RunPhase;
-use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason};
+use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason, Time};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of runs that one wait can name.
 const RUNS_MAX: usize = 200;
 /// Maximum number of open requests, ended runs and working runs in the result of a wait.
 const SHOWN_MAX: u32 = 100;
+/// How long the reply about a report waits for the end of its process, which mostly follows at once, in milliseconds.
+const REPORT_SETTLES_MS: i64 = 2_000;
 /// Default number of events in a page.
 const EVENTS_DEFAULT: u32 = 200;
 const EVENTS_MAX: u32 = 5_000;
@@ -27,14 +31,27 @@ struct WaitSnapshot {
     stopped_more: u64,
     ended: Vec<Run>,
     working: Vec<Run>,
-    /// A run has stopped, gone silent, started retrying, passed its estimate or hit a rate limit since then.
-    has_event: bool,
+    /// A working run has gone silent, started retrying, passed its estimate, hit a rate limit or nearly used up its budget since then.
+    is_noticed: bool,
+    /// When the earliest of the working runs that have reported since then did so.
+    reported_at: Option<Time>,
+    /// A run has stopped since then.
+    has_stop: bool,
     cursor: EventSeq,
 }
 
 impl WaitSnapshot {
-    /// Returns how the wait ends, if it does. `is_asked`: a person is being asked about this request, so that it ends no wait.
-    fn outcome(&self, until: WaitUntil, named: bool, is_asked: impl Fn(&Request) -> bool) -> Option<WaitOutcome> {
+    /// Returns when a report ends a wait for attention. Its process mostly ends at once, so that one result shows both. `known`: the time that
+    /// the wait has chosen before, so that a changed wall clock postpones it once at most.
+    fn report_counts_at(&self, until: WaitUntil, known: Option<Instant>) -> Option<Instant> {
+        let reported_at = self.reported_at.filter(|_| until == WaitUntil::Attention)?;
+        let left_ms = REPORT_SETTLES_MS.saturating_sub(clock::now().ms_since(reported_at)).clamp(0, REPORT_SETTLES_MS);
+        Some(known.unwrap_or_else(|| Instant::now() + Duration::from_millis(left_ms.unsigned_abs())))
+    }
+
+    /// Returns how the wait ends, if it does. `counts_reports`: reports end it. `is_asked`: a person is being asked about this request, so
+    /// that it ends no wait.
+    fn outcome(&self, until: WaitUntil, named: bool, counts_reports: bool, is_asked: impl Fn(&Request) -> bool) -> Option<WaitOutcome> {
         let (asked, needs): (Vec<&Request>, Vec<&Request>) = self.needs.iter().partition(|request| is_asked(request));
         // Stuck: no run can continue until a person or a client acts. A run that waits for a stopped child is stuck
         // too.
@@ -45,9 +62,10 @@ impl WaitSnapshot {
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         let stands_still = nothing_left && !self.stopped.is_empty();
-        let has_event = self.has_event || !self.ended.is_empty();
+        let has_event = self.has_stop || !self.ended.is_empty();
+        let has_notice = self.is_noticed || counts_reports && self.reported_at.is_some();
         match until {
-            WaitUntil::Attention if !needs.is_empty() || has_event || stands_still => Some(WaitOutcome::Event),
+            WaitUntil::Attention if !needs.is_empty() || has_notice || has_event || stands_still => Some(WaitOutcome::Event),
             WaitUntil::Any if has_event || stands_still || stuck => Some(WaitOutcome::Event),
             WaitUntil::All if (nothing_left && (named || has_event || stands_still)) || stuck => Some(WaitOutcome::Event),
             _ if nothing_left && self.needs.is_empty() => Some(WaitOutcome::Idle),
@@ -103,6 +121,7 @@ impl Ops {
         };
         let subscription = self.store.wake_ups().subscribe(topics);
         let mut span: Option<WaitScope> = None;
+        let mut report_counts_at = None;
         loop {
             let is_over = Instant::now() >= deadline;
             let waited = self.store.read(|connection| {
@@ -113,11 +132,20 @@ impl Ops {
                         // A caller without access learns nothing from the wait.
                         runs = resolve(connection)?;
                         let began = last_seq(connection)?;
-                        &*span.insert(WaitScope { ids: ids.clone(), given: call.after.map(EventSeq), after: call.after.map_or(began, EventSeq) })
+                        let given = call.after.map(|after| position_in_events(connection, self.store.eras(), after)).transpose()?;
+                        &*span.insert(WaitScope {
+                            ids: ids.clone(),
+                            given: given.map(|given| EventSeq(given.after)),
+                            after: given.map_or(began, |given| EventSeq(given.after)),
+                            is_reset: given.is_some_and(|given| given.is_reset),
+                            new_reports: call.new_reports,
+                        })
                     }
                 };
-                let snapshot = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, span, runs)? };
-                match snapshot.outcome(call.until, !span.ids.is_empty(), &is_asked) {
+                let snapshot = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, who, span, runs)? };
+                report_counts_at = snapshot.report_counts_at(call.until, report_counts_at);
+                let counts_reports = is_over || report_counts_at.is_some_and(|at| Instant::now() >= at);
+                match snapshot.outcome(call.until, !span.ids.is_empty(), counts_reports, &is_asked) {
                     None if !is_over && !snapshot.needs.iter().any(&is_asked) => Ok(None),
                     outcome => {
                         let asked: Vec<Request> = snapshot.needs.iter().filter(|request| is_asked(request)).cloned().collect();
@@ -129,7 +157,8 @@ impl Ops {
             if let Some(waited) = waited {
                 return Ok(waited);
             }
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+            let look_again = report_counts_at.map_or(deadline, |at| deadline.min(at));
+            if tokio::time::timeout_at(look_again, subscription.wait()).await.is_err() {
                 continue;
             }
         }
@@ -150,7 +179,7 @@ impl Ops {
             _ => (0, None),
         };
         let mut needs = render::requests(&snapshot.needs);
-        render::add_room(connection, &self.config_or_builtin(), &mut needs)?;
+        render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut needs)?;
         let working = |run: &Run| {
             let mut view = render::brief(&self.home, run);
             super::conflicts::add_conflicts(connection, run, &mut view)?;
@@ -172,6 +201,7 @@ impl Ops {
             failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
             working: snapshot.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
             cursor: snapshot.cursor.0,
+            reset: span.is_reset,
         })
     }
 
@@ -181,6 +211,14 @@ impl Ops {
     /// A failure of the store.
     pub fn last_event(&self) -> Result<i64, OpError> {
         Ok(self.store.read(last_seq)?.0)
+    }
+
+    /// Returns whether the history has a position: it is neither beyond the end nor one that the database has lost.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn has_event_position(&self, position: i64) -> Result<bool, OpError> {
+        Ok(!self.store.read(|connection| position_in_events(connection, self.store.eras(), position))?.is_reset)
     }
 
     /// Reads events after a position, optionally waiting for new ones.
@@ -202,13 +240,13 @@ impl Ops {
         };
         let subscription = self.store.wake_ups().subscribe(vec![topic]);
         let deadline = super::end_of_wait(call.wait_ms);
+        let position = self.store.read(|connection| position_in_events(connection, self.store.eras(), call.after))?;
         loop {
             let (events, last) =
-                self.store.read(|connection| Ok((events_after(connection, who, run, EventSeq(call.after), limit)?, last_seq(connection)?)))?;
-            if !events.is_empty() || Instant::now() >= deadline {
-                let cursor =
-                    if events.len() < limit as usize { last.0.max(call.after) } else { events.last().map_or(call.after, |event| event.seq.0) };
-                return Ok(EventPage { events: events.iter().map(render::event).collect(), cursor });
+                self.store.read(|connection| Ok((events_after(connection, who, run, EventSeq(position.after), limit)?, last_seq(connection)?)))?;
+            if !events.is_empty() || position.is_reset || Instant::now() >= deadline {
+                let cursor = if events.len() < limit as usize { last.0 } else { events.last().map_or(position.after, |event| event.seq.0) };
+                return Ok(EventPage { events: events.iter().map(render::event).collect(), cursor, reset: position.is_reset });
             }
             if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
                 continue;
@@ -225,13 +263,24 @@ struct WaitScope {
     given: Option<EventSeq>,
     /// That position, or the one at which the wait began.
     after: EventSeq,
+    /// The database was set back behind the position that the caller gave.
+    is_reset: bool,
+    /// Reports that the caller has not confirmed count, whatever the position.
+    new_reports: bool,
 }
 
 impl WaitScope {
+    /// Returns when a run reported that still works, if that is new to the caller.
+    fn new_report(&self, run: &Run, who: &Principal) -> Option<Time> {
+        let report = run.standing_report()?;
+        let is_unconfirmed = self.new_reports && run.owner == *who && !report.is_owner_notified;
+        (is_unconfirmed || report.seq > self.after).then_some(report.at)
+    }
+
     /// Returns whether a run in progress became silent, retried, exceeded its estimate, was denied to write or hit a rate limit
     /// after the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
-        let is_limited = matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) && run.end_seq > Some(self.after);
+        let is_limited = matches!(run.state, RunState::Stopped { reason, .. } if reason.waits_for_model()) && run.end_seq > Some(self.after);
         is_limited || run.noticed_seq() > Some(self.after)
     }
 
@@ -249,13 +298,15 @@ fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> R
     let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
     let working = underway_runs(connection, who, 2 * SHOWN_MAX)?;
     let stopped = stopped_runs(connection, who, SHOWN_MAX)?;
-    let has_event = working.iter().any(|run| span.is_noticed(run)) || stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
+    let is_noticed = working.iter().any(|run| span.is_noticed(run));
+    let reported_at = working.iter().filter_map(|run| span.new_report(run, who)).min();
+    let has_stop = stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
     let (needs, _) = requests_page(connection, RequestsOf::Answerer(who), false, RequestNo(0), SHOWN_MAX)?;
-    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, has_event, cursor })
+    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, is_noticed, reported_at, has_stop, cursor })
 }
 
 /// Takes a snapshot of the named runs. `runs`: these, if they were read in the same transaction.
-fn snapshot_named(connection: &Connection, span: &WaitScope, mut runs: Vec<Run>) -> Result<WaitSnapshot, StoreError> {
+fn snapshot_named(connection: &Connection, who: &Principal, span: &WaitScope, mut runs: Vec<Run>) -> Result<WaitSnapshot, StoreError> {
     let mut snapshot = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
     if runs.is_empty() {
         // A run that was cleaned meanwhile has ended and was handled.
@@ -285,7 +336,9 @@ fn snapshot_named(connection: &Connection, span: &WaitScope, mut runs: Vec<Run>)
     snapshot.needs.truncate(SHOWN_MAX as usize);
     snapshot.stopped.sort_by_key(|run| run.end_seq);
     snapshot.stopped.dedup_by_key(|run| run.id);
-    snapshot.has_event = snapshot.working.iter().any(|run| span.is_noticed(run)) || snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
+    snapshot.is_noticed = snapshot.working.iter().any(|run| span.is_noticed(run));
+    snapshot.reported_at = snapshot.working.iter().filter_map(|run| span.new_report(run, who)).min();
+    snapshot.has_stop = snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
     snapshot.ended.sort_by_key(|run| run.end_seq);
     Ok(snapshot)
 }

@@ -2,14 +2,22 @@
 
 use super::{OpError, Ops};
 use crate::config::{self, Home};
+use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
 use crate::link::{TreeStart, WorkspaceOrder};
-use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around};
-use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec};
+use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of};
+use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+/// How long a dispatch may take to store the user's uncommitted changes.
+const CAPTURE_MAX: Duration = Duration::from_secs(30);
+/// How long the choice of a run's base may delay its start.
+const BASE_MAX: Duration = Duration::from_secs(10);
+/// How long showing a run may wait for the number of commits that it is behind.
+const BEHIND_MAX: Duration = Duration::from_secs(5);
 /// How many characters of the hash of a repository's path are in the name of its cache directory.
 const CACHE_ID_BYTES: usize = 6;
 
@@ -39,7 +47,9 @@ impl Ops {
             let dir = self.home.runs_dir().join(format!("git-{}", crate::client::random_hex::<8>()));
             // Files that are copied can be secrets: they are not kept in a commit.
             let scratch = Scratch::new(repo, &self.home.dir, &dir).await?.without(&spec.copy);
-            git::capture_changes(&scratch, &base.commit).await?
+            let captured = tokio::time::timeout(CAPTURE_MAX, git::capture_changes(&scratch, &base.commit)).await;
+            let slow = || git::GitError::unusable(scratch.tree(), "its uncommitted changes take too long to read: ignore or commit large ones");
+            captured.map_err(|_| slow())??
         } else {
             None
         };
@@ -57,6 +67,66 @@ impl Ops {
             Isolation::Clone | Isolation::None => None,
         };
         Ok(git::remove_workspace(repo.as_ref(), workspace.isolation, &self.home.dir, Path::new(&workspace.path)).await?)
+    }
+
+    /// Chooses the commit that the workspace of a run is created from, when the first attempt starts that can create it: the tip of the
+    /// branch that was checked out at the dispatch. What was promised at the dispatch stays: a commit without a branch, and one with the
+    /// user's uncommitted changes. The store has the choice before anything uses it.
+    pub(super) async fn settle_base(&self, run: RunId, order: &mut WorkspaceOrder) -> Result<(), OpError> {
+        let found = self.store.read(|connection| workspace_of(connection, run))?;
+        let Some(workspace) = found.filter(|of| matches!(of.state, WorkspaceState::Planned | WorkspaceState::Starting)) else { return Ok(()) };
+        let repository = Path::new(&workspace.repository);
+        let mut repo = None;
+        let mut base = workspace.base.clone();
+        let chosen = async {
+            let found = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
+            if workspace.state == WorkspaceState::Planned && workspace.changes.is_none() {
+                let tip = match &workspace.branch {
+                    Some(branch) => found.commit_of(&format!("refs/heads/{branch}")).await?,
+                    None => None,
+                };
+                base = tip.unwrap_or(base.clone());
+            }
+            repo = Some(found);
+            Ok::<_, git::GitError>(())
+        };
+        match tokio::time::timeout(BASE_MAX, chosen).await {
+            Ok(Ok(())) => {}
+            // The supervisor reports what is wrong with the repository.
+            Ok(Err(error)) => tracing::warn!(%error, %run, "a run starts from the commit of its dispatch"),
+            Err(_) => tracing::warn!(%run, "a run starts from the commit of its dispatch: git took too long"),
+        }
+        let choice = base.clone();
+        self.store.write(move |tx| tx.set_base(run, &choice)).await?;
+        failpoint!("base.after_choice");
+        if let Some(repo) = repo.filter(|_| base != order.base || workspace.state == WorkspaceState::Starting) {
+            // The supervisor reports what is wrong with the repository, and other runs can start.
+            if let Err(error) = git::move_base(&repo, run, &base).await {
+                tracing::warn!(%error, %run, "the ref of the commit from which a run starts cannot be moved yet");
+            }
+        }
+        order.base = base;
+        Ok(())
+    }
+
+    /// Returns how many commits the branch that a workspace was created from has had since. `None`: there is no such branch, or git
+    /// failed, which is logged.
+    pub(super) async fn behind_of(&self, run: RunId) -> Option<u64> {
+        let counted = async {
+            let Some(workspace) = self.store.read(|connection| workspace_of(connection, run))? else { return Ok(None) };
+            let Some(branch) = &workspace.branch else { return Ok(None) };
+            let repository = Path::new(&workspace.repository);
+            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
+            Ok::<_, OpError>(repo.commits_since(&workspace.base, &format!("refs/heads/{branch}")).await?)
+        };
+        match tokio::time::timeout(BEHIND_MAX, counted).await {
+            Ok(Ok(behind)) => behind,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, %run, "how far a run is behind its branch is not known");
+                None
+            }
+            Err(_) => None,
+        }
     }
 
     /// Pins the base of a new run with a ref in its repository. A failure is logged; the supervisor tries again.

@@ -2,7 +2,8 @@
 //! size. Callers decide what to send and when; this module does not use the store.
 
 use crate::link::peer::{MESSAGE_BYTES_MAX, PeerCall};
-use crate::tls;
+use crate::{tcp, tls};
+use adjutant_core::Fingerprint;
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -19,6 +20,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit of a call, from the connection to the end of the reply, without the wait that it asks for: time for a large page.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
+/// A connection whose other end does not acknowledge a probe for this long is lost.
+const SILENCE_MAX: Duration = Duration::from_secs(12);
 /// Largest head of a reply.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Longest explanation of a peer that is shown, in characters.
@@ -77,16 +80,20 @@ pub fn checked_url(text: &str, allow_plain: bool) -> Result<Uri, String> {
 }
 
 impl PeerHub {
-    /// Prepares calls of the hub at an address. Blocks while it reads the installed CA certificates.
+    /// Prepares calls of the hub at an address. Blocks while it reads the installed CA certificates. `fingerprints`: those of the trusted keys, with
+    /// commas between them.
     ///
     /// # Errors
     /// The address or TLS cannot be used.
-    pub fn new(url: &str, fingerprint: Option<&str>, token: String) -> Result<Self, PeerError> {
+    pub fn new(url: &str, fingerprints: Option<&str>, token: String) -> Result<Self, PeerError> {
         let url = checked_url(url, true).map_err(PeerError::Unreachable)?;
         let is_tls = url.scheme_str() == Some("https");
-        let tls = match (is_tls, fingerprint) {
+        let tls = match (is_tls, fingerprints) {
             (false, _) => None,
-            (true, Some(fingerprint)) => Some(tls::pinned_connector(fingerprint)),
+            (true, Some(listed)) => {
+                let listed = Fingerprint::parse_list(listed).map_err(|error| PeerError::Unreachable(error.to_string()))?;
+                Some(tls::pinned_connector(&listed))
+            }
             (true, None) => Some(tls::connector()),
         };
         let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -122,7 +129,8 @@ impl PeerHub {
         let unreachable = |error: &dyn std::fmt::Display| PeerError::Unreachable(format!("{}: {error}", self.authority));
         let connect = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect((self.host.as_str(), self.port))).await;
         let stream = connect.map_err(|_| unreachable(&"no connection in time"))?.map_err(|error| unreachable(&error))?;
-        stream.set_nodelay(true).map_err(|error| unreachable(&error))?;
+        // A reply that waits for an entry is silent for most of a minute.
+        tcp::detect_loss(&stream, SILENCE_MAX).map_err(|error| unreachable(&error))?;
         let request = Request::post(format!("{}{path}", self.prefix))
             .header("host", &self.authority)
             .header("authorization", format!("Bearer {}", self.token))

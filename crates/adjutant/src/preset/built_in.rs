@@ -11,6 +11,8 @@ const SOURCES: &[(&str, &str)] = &[
     ("goose", include_str!("builtin/goose.toml")),
     ("qwen", include_str!("builtin/qwen.toml")),
     ("opencode", include_str!("builtin/opencode.toml")),
+    ("kilo", include_str!("builtin/kilo.toml")),
+    ("cline", include_str!("builtin/cline.toml")),
     ("copilot", include_str!("builtin/copilot.toml")),
     ("kimi", include_str!("builtin/kimi.toml")),
     ("q", include_str!("builtin/q.toml")),

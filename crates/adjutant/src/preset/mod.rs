@@ -164,6 +164,9 @@ pub struct Acp {
     /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
     #[serde(default)]
     pub input_in_content: bool,
+    /// A call's title is the name of its tool, `: ` and the beginning of its input. Only for an agent that chooses the titles itself.
+    #[serde(default)]
+    pub input_in_titles: bool,
 }
 
 /// How the CLI is stopped if cancelling over its protocol has not stopped it.

@@ -130,6 +130,7 @@ fn set_up_fence() -> Result<(), String> {
     let plan: FencePlan =
         serde_json::from_reader(io::BufReader::new(std::fs::File::from(plan))).map_err(|error| format!("the plan cannot be read: {error}"))?;
     fence::mounts::set_up(&plan).map_err(|error| error.to_string())?;
+    fence::landlock::scope_sockets().map_err(|error| format!("abstract sockets cannot be closed: {error}"))?;
     fence::entry::drop_capabilities().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
     if !plan.is_root {
         // Root can only lose rights by becoming another user.

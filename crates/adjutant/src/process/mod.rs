@@ -12,6 +12,7 @@
 //! - [`launch_command`]: the command that starts a runner, which may outlive this process.
 //! - [`limit`]: identifies the processes of an attempt whose guard and supervisor are dead.
 //! - [`peer`], [`tcp_peer`]: identify the process at the other end of a socket or a TCP connection, and its attempt.
+//! - `descriptors`: what the descriptors of a process say about a socket. `exclusion`: proves that no process of an attempt has a socket.
 //! - [`containment`], [`init`]: a PID namespace, if the kernel allows it. [`status`]: the messages of init.
 //! - [`fence`]: mounts that restrict what a worker can see and write.
 //! - [`hygiene`]: initialization of Adjutant's processes.
@@ -19,6 +20,10 @@
 //! The module knows nothing of runs but the names of their directories, and never decides to stop a process.
 
 pub mod containment;
+#[cfg(target_os = "linux")]
+mod descriptors;
+#[cfg(target_os = "linux")]
+mod exclusion;
 pub mod fence;
 pub mod foreground;
 pub mod hygiene;
@@ -41,6 +46,7 @@ pub mod tool;
 pub mod tree;
 pub mod usage;
 pub mod watch;
+pub mod writers;
 
 pub use launch_command::LaunchCommand;
 pub use left_launch::LeftLaunch;

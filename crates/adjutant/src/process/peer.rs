@@ -140,13 +140,13 @@ fn is_outermost_supervisor(pid: Pid, home: &Path) -> io::Result<bool> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Guard,
     Supervisor,
 }
 
 /// Parses a command line: `<anything> __guard|__supervise <home>/runs/<run>/<attempt>`.
-fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u32)>> {
+pub(super) fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u32)>> {
     Ok(read_proc_file(pid, "cmdline")?.and_then(|line| role_in(&line, home)))
 }
 
@@ -179,7 +179,7 @@ fn role_in(line: &[u8], home: &Path) -> Option<(Role, String, u32)> {
 
 /// Returns the attempt in the marker of a process's environment, for a worker that outlived its guard and its supervisor.
 /// The marker counts only if it names an attempt of this home.
-fn attempt_by_marker(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+pub(super) fn attempt_by_marker(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(read_proc_file(pid, "environ")?.and_then(|env| marked_in(&env, home)))
 }
 
@@ -193,7 +193,7 @@ fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
 }
 
 /// Returns the attempt in the limits of a process, for such a worker whose environment is cleared or not readable.
-fn attempt_by_limit(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
+pub(super) fn attempt_by_limit(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
     if !limit::is_of_home(value, home) {
         return Ok(None);

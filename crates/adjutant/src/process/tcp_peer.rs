@@ -1,25 +1,54 @@
 //! Identifies the process at the other end of a TCP connection on this machine, and its attempt.
 //!
 //! The kernel knows the sockets of this network namespace by their ends, and the descriptors of processes name the sockets
-//! that they hold. The process is then placed like a peer on the hub's socket. A process that this user cannot
-//! inspect (of another user, or one that forbids it) is not found.
+//! that they hold. The process is then placed like a peer on the hub's socket. If no process is seen to hold the socket, the holder is
+//! outside only if `exclusion` proves it; otherwise the caller is not identified.
 
+#[cfg(target_os = "linux")]
+use super::descriptors;
+#[cfg(target_os = "linux")]
+use super::exclusion::require_outside;
+use super::lock;
 use super::peer::{Place, place_of};
 #[cfg(target_os = "linux")]
 use super::sock_diag::find_socket;
 use super::tree;
+use crate::link::AttemptDir;
 use rustix::process::Pid;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long it counts that a process that cannot be seen is outside: an examination of all attempts takes much longer than a call.
+const PROOF_VALID: Duration = Duration::from_secs(1);
+/// Maximum number of ancestors that run the same program.
+const SAME_PROGRAM_MAX: usize = 64;
+/// How many processes are remembered that have held a connection.
+const RECENT_MAX: usize = 16;
 
 /// The program at the other end of a connection.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TcpPeer {
-    /// `Outside`: it belongs to no attempt, or no process is found that holds the connection.
     pub place: Place,
     pub user: PeerUser,
+    /// Names the program of the process, for as long as it runs: the outermost ancestor with the same program file, so that the processes of a
+    /// browser have one name. `None`: the process cannot be seen.
+    pub program: Option<String>,
+    holder: Option<Holder>,
+    found_at: Instant,
+}
+
+/// The process that holds the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    pid: Pid,
+    started: u64,
+    descriptor: u32,
+    socket: String,
 }
 
 /// The user at the other end of a connection.
@@ -33,17 +62,135 @@ pub enum PeerUser {
     Elsewhere,
 }
 
+impl TcpPeer {
+    /// Returns whether the connection is still held by the same process as before. `false`: it must be looked up again.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        match &self.holder {
+            None => self.user == PeerUser::Elsewhere || self.found_at.elapsed() < PROOF_VALID,
+            Some(Holder { pid, started, descriptor, socket }) => {
+                descriptors::is_of(*pid, *descriptor, socket) && tree::status(*pid).is_some_and(|status| status.started == *started)
+            }
+        }
+    }
+}
+
+/// Names the program that a process runs.
+fn program_of(mut pid: Pid) -> Option<String> {
+    let file = program_file(pid)?;
+    for _ in 0..SAME_PROGRAM_MAX {
+        match tree::status(pid)?.parent {
+            Some(parent) if program_file(parent) == Some(file) => pid = parent,
+            _ => break,
+        }
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("{}/{}/{}", boot.trim(), pid.as_raw_nonzero(), tree::status(pid)?.started))
+}
+
+/// Returns the device and the inode of the file that a process executes.
+fn program_file(pid: Pid) -> Option<(u64, u64)> {
+    fs::metadata(format!("/proc/{}/exe", pid.as_raw_nonzero())).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// Finds the program that has connected from `peer` to `local`.
 ///
 /// # Errors
-/// The process has closed the connection, or the kernel does not report it.
+/// The process has closed the connection, it may be a process of an attempt that hides the connection, or the kernel does not report it.
 pub fn find_tcp_peer(local: SocketAddr, peer: SocketAddr, home: &Path) -> io::Result<TcpPeer> {
-    if !is_own_address(peer) {
-        return Ok(TcpPeer { place: Place::Outside, user: PeerUser::Elsewhere });
+    TcpPeers::default().find(local, peer, home, || Ok(Vec::new()))
+}
+
+/// Finds the programs at the other ends of connections, faster those that connect again: to read the descriptors of all processes takes long.
+#[derive(Debug, Default)]
+pub struct TcpPeers {
+    /// Pids and start times of processes outside of all attempts that have held a connection, the newest last.
+    recent: Mutex<Vec<(Pid, u64)>>,
+}
+
+impl TcpPeers {
+    /// Finds the program that has connected from `peer` to `local`. `live`: the attempts that may have processes here.
+    ///
+    /// # Errors
+    /// The process has closed the connection, it may be a process of an attempt that hides the connection, or the kernel does not report it.
+    pub fn find(&self, local: SocketAddr, peer: SocketAddr, home: &Path, live: impl FnOnce() -> io::Result<Vec<AttemptDir>>) -> io::Result<TcpPeer> {
+        if !is_own_address(peer) {
+            return Ok(TcpPeer { place: Place::Outside, user: PeerUser::Elsewhere, program: None, holder: None, found_at: Instant::now() });
+        }
+        let known = find_socket(peer, local)?;
+        let user = if known.uid == rustix::process::getuid().as_raw() { PeerUser::Own } else { PeerUser::Other };
+        let socket = format!("socket:[{}]", known.inode);
+        // A process of an attempt can share its socket with one that is remembered.
+        let remembered = find_holder(self.recent(), &socket, home)?.filter(|(place, _)| *place == Place::Outside);
+        let found = match remembered {
+            Some(remembered) if is_in_no_attempt(&socket, home, &live()?)? => Some(remembered),
+            _ => find_holder(newest_first(), &socket, home)?,
+        };
+        if let Some((place, holder)) = found {
+            if place == Place::Outside {
+                self.remember((holder.pid, holder.started));
+            }
+            return Ok(TcpPeer { place, user, program: program_of(holder.pid), holder: Some(holder), found_at: Instant::now() });
+        }
+        require_outside(&socket, known.uid, home)?;
+        // A socket that was closed meanwhile has not been held by any process.
+        find_socket(peer, local)?;
+        Ok(TcpPeer { place: Place::Outside, user, program: None, holder: None, found_at: Instant::now() })
     }
-    let socket = find_socket(peer, local)?;
-    let user = if socket.uid == rustix::process::getuid().as_raw() { PeerUser::Own } else { PeerUser::Other };
-    Ok(TcpPeer { place: place_of_holder(&format!("socket:[{}]", socket.inode), home)?, user })
+
+    /// Returns the remembered processes that live, the newest first.
+    fn recent(&self) -> Vec<Pid> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|(pid, started)| tree::status(*pid).is_some_and(|status| status.started == *started));
+        recent.iter().rev().map(|(pid, _)| *pid).collect()
+    }
+
+    fn remember(&self, process: (Pid, u64)) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|other| *other != process);
+        if recent.len() == RECENT_MAX {
+            recent.remove(0);
+        }
+        recent.push(process);
+    }
+}
+
+/// Finds and places the first of these processes that holds a socket. `None`: none is seen.
+fn find_holder(pids: Vec<Pid>, socket: &str, home: &Path) -> io::Result<Option<(Place, Holder)>> {
+    let mut gone = None;
+    for pid in pids {
+        let Some(descriptor) = descriptors::find(pid, socket) else { continue };
+        let Some(started) = tree::status(pid).map(|status| status.started) else { continue };
+        match place_of(pid, home) {
+            // Otherwise the pid may belong to another process by now.
+            Ok(place) if descriptors::is_of(pid, descriptor, socket) => {
+                return Ok(Some((place, Holder { pid, started, descriptor, socket: socket.to_owned() })));
+            }
+            // A copy that its parent has just forked: it loses the descriptor when it executes a program.
+            Ok(_) => gone = Some(io::Error::new(io::ErrorKind::NotConnected, "the caller has ended")),
+            Err(error) => gone = Some(error),
+        }
+    }
+    gone.map_or(Ok(None), Err)
+}
+
+/// Returns whether no process of these attempts is seen to hold a socket. `false` also if one of them has no guard, below which all its
+/// processes are.
+fn is_in_no_attempt(socket: &str, home: &Path, live: &[AttemptDir]) -> io::Result<bool> {
+    for attempt in live {
+        let Some(guard) = lock::holder_pid(home, &attempt.guard_lock())? else { return Ok(false) };
+        if tree::descendants(guard).into_iter().any(|pid| descriptors::find(pid, socket).is_some()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns all processes. A caller has often just been started.
+fn newest_first() -> Vec<Pid> {
+    let mut pids = tree::all();
+    pids.sort_by_key(|pid| std::cmp::Reverse(pid.as_raw_nonzero()));
+    pids
 }
 
 /// Returns whether an address is one of this machine: only such an address can be bound.
@@ -55,39 +202,27 @@ fn is_own_address(mut address: SocketAddr) -> bool {
     }
 }
 
-/// Places the process that holds a socket.
-fn place_of_holder(link: &str, home: &Path) -> io::Result<Place> {
-    let mut pids = tree::all();
-    // The newest first: a caller has often just been started.
-    pids.sort_by_key(|pid| std::cmp::Reverse(pid.as_raw_nonzero()));
-    let mut gone = None;
-    for pid in pids {
-        if !holds(pid, link) {
-            continue;
-        }
-        match place_of(pid, home) {
-            // Otherwise the pid may belong to another process by now.
-            Ok(place) if holds(pid, link) => return Ok(place),
-            // A copy that its parent has just forked: it loses the descriptor when it executes a program.
-            Ok(_) => gone = Some(io::Error::new(io::ErrorKind::NotConnected, "the caller has ended")),
-            Err(error) => gone = Some(error),
-        }
+/// Elsewhere, no connection is attributed to a process.
+#[cfg(not(target_os = "linux"))]
+fn require_outside(_socket: &str, _uid: u32, _home: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Elsewhere, the descriptors of other processes are not visible.
+#[cfg(not(target_os = "linux"))]
+mod descriptors {
+    pub(super) fn find(_pid: super::Pid, _socket: &str) -> Option<u32> {
+        None
     }
-    if let Some(gone) = gone {
-        return Err(gone);
+
+    pub(super) fn is_of(_pid: super::Pid, _descriptor: u32, _socket: &str) -> bool {
+        false
     }
-    Ok(Place::Outside)
 }
 
 #[cfg(not(target_os = "linux"))]
 fn find_socket(_own: SocketAddr, _other: SocketAddr) -> io::Result<super::sock_diag::KnownSocket> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Returns whether a process has a descriptor of the socket.
-fn holds(pid: Pid, link: &str) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) else { return false };
-    descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == link))
 }
 
 #[cfg(test)]
@@ -107,7 +242,7 @@ mod tests {
             let socket = find_socket(peer, local).expect("it is connected");
             assert_eq!(socket.uid, rustix::process::getuid().as_raw());
             let link = format!("socket:[{}]", socket.inode);
-            assert!(holds(rustix::process::getpid(), &link), "{link}");
+            assert!(descriptors::find(rustix::process::getpid(), &link).is_some(), "{link}");
             drop(caller);
             // A process that another test has just forked holds the connection until it executes its program.
             assert_eq!(accepted.read(&mut [0]).expect("it is closed"), 0);
@@ -123,7 +258,8 @@ mod tests {
         // Without IPv6, there is nothing to find.
         let Ok(_caller) = TcpStream::connect((mapped, local.port())) else { return };
         let peer = listener.accept().expect("accepted").1;
-        assert!(find_socket(peer, local).is_ok_and(|socket| holds(rustix::process::getpid(), &format!("socket:[{}]", socket.inode))));
+        let socket = find_socket(peer, local).expect("it is connected");
+        assert!(descriptors::find(rustix::process::getpid(), &format!("socket:[{}]", socket.inode)).is_some());
     }
 
     #[test]
@@ -135,6 +271,30 @@ mod tests {
             assert!(peer.user == PeerUser::Elsewhere && matches!(peer.place, Place::Outside), "{other}: {peer:?}");
         }
         assert!(is_own_address(local) && is_own_address("127.8.8.8:9".parse().expect("an address")));
+    }
+
+    #[test]
+    fn process_that_connects_again_is_found_first() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let local = listener.local_addr().expect("an address");
+        let peers = TcpPeers::default();
+        let own = rustix::process::getpid();
+        for _ in 0..2 {
+            let caller = TcpStream::connect(local).expect("connected");
+            let found = peers.find(local, caller.local_addr().expect("an address"), Path::new("/"), || Ok(Vec::new())).expect("found");
+            assert!(found.user == PeerUser::Own && found.is_unchanged(), "{found:?}");
+            assert_eq!(peers.recent(), [own]);
+        }
+        // An attempt without a guard may have processes anywhere.
+        let dir = tempfile::tempdir().expect("a directory");
+        let attempt = AttemptDir::new(dir.path(), "run", 1);
+        assert!(!is_in_no_attempt("socket:[0]", dir.path(), &[attempt]).expect("examined"));
+        // A process that has the pid of another one is not the one that was remembered.
+        for number in 0..2 * RECENT_MAX as u64 {
+            peers.remember((own, number));
+        }
+        assert_eq!(peers.recent.lock().expect("no panic").len(), RECENT_MAX);
+        assert_eq!(peers.recent(), []);
     }
 
     #[test]

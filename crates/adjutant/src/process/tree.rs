@@ -68,6 +68,8 @@ pub struct Status {
     pub parent: Option<Pid>,
     /// It has ended and is not reaped yet.
     pub is_zombie: bool,
+    /// When it was started, in ticks since the machine was. With the pid, it identifies the process.
+    pub started: u64,
 }
 
 /// Reads the fields of one process. `None`: there is no such process.
@@ -78,7 +80,18 @@ pub fn status(pid: Pid) -> Option<Status> {
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X" | "x");
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw);
-    Some(Status { parent, is_zombie })
+    // The 22nd field; the state is the third.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Status { parent, is_zombie, started })
+}
+
+/// Returns the CPU time that a process has used, in clock ticks. `None`: there is no such process.
+#[must_use]
+pub fn cpu_ticks(pid: Pid) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // Fields 14 and 15; the first after the name is 3.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()?.saturating_add(fields.next()?.parse().ok()?))
 }
 
 /// Returns whether a process has ended, or has been killed and will end.

@@ -56,6 +56,13 @@ pub fn below(root: Pid) -> Measurement {
     sum
 }
 
+/// Returns the memory of this process in bytes. `None`: the kernel does not say.
+#[must_use]
+pub fn own_memory() -> Option<u64> {
+    let use_of = process(rustix::process::getpid())?;
+    Some(use_of.private_bytes.saturating_add(use_of.shared_bytes))
+}
+
 struct ProcessUse {
     private_bytes: u64,
     shared_bytes: u64,

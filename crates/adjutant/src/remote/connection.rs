@@ -56,8 +56,8 @@ pub enum Trust {
     Installed,
     /// By the CA certificates of a file.
     File(PathBuf),
-    /// Only this one.
-    Fingerprint(Fingerprint),
+    /// Only certificates with one of these keys.
+    Fingerprints(Vec<Fingerprint>),
 }
 
 /// TLS to the hub.
@@ -262,7 +262,7 @@ impl Connectors {
         let mut config = match trust {
             Trust::Installed => tls::installed_config()?,
             Trust::File(file) => tls::file_config(&file)?,
-            Trust::Fingerprint(fingerprint) => tls::pinned_config(fingerprint.as_str())?,
+            Trust::Fingerprints(fingerprints) => tls::pinned_config(&fingerprints)?,
         };
         let mut with = |protocols: &[&[u8]]| {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

@@ -2,7 +2,8 @@
 
 use super::places::{Key, all, place};
 use super::repository::Repositories;
-use super::socket::needs_work;
+use super::socket::{needs_work, unwritable_in};
+use super::storage::Storage;
 use super::uplink::Uplink;
 use super::uploads::Uploads;
 use crate::config::{self, Home, find_program};
@@ -10,6 +11,7 @@ use crate::files;
 use crate::leftovers::{self, LeftFacts};
 use crate::link::{AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains};
 use crate::process::{GuardChild, spawn_guard, tree, watch};
+use crate::trace::RepeatedFailures;
 use crate::versions::Versions;
 use adjutant_core::lease::Lease;
 use futures::FutureExt;
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -30,6 +32,7 @@ pub(super) struct Attempts {
     uplink: Arc<Uplink>,
     repositories: Arc<Repositories>,
     uploads: Arc<Uploads>,
+    storage: Arc<Storage>,
     versions: Arc<Versions>,
     /// Files that are hidden from fenced runs.
     hidden: Vec<PathBuf>,
@@ -64,11 +67,11 @@ impl Watched {
 }
 
 impl Attempts {
-    pub fn new(home: Home, uplink: Arc<Uplink>, hidden: Vec<PathBuf>) -> Self {
+    pub fn new(home: Home, uplink: Arc<Uplink>, storage: Arc<Storage>, hidden: Vec<PathBuf>) -> Self {
         let repositories = Arc::new(Repositories::new(home.clone(), Arc::clone(&uplink)));
         let uploads = Arc::new(Uploads::new(home.clone(), Arc::clone(&uplink)));
         let versions = Arc::new(Versions::new(&home));
-        Self { home, uplink, repositories, uploads, versions, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+        Self { home, uplink, repositories, uploads, storage, versions, hidden, watched: Arc::default(), tasks: JoinSet::new() }
     }
 
     pub fn uploads(&self) -> Arc<Uploads> {
@@ -92,7 +95,7 @@ impl Attempts {
         }
         tracing::info!(attempt = key, agent = order.agent, "starting");
         let (home, hidden, repositories, logged) = (self.home.clone(), self.hidden.clone(), Arc::clone(&self.repositories), key.clone());
-        let versions = Arc::clone(&self.versions);
+        let (versions, storage) = (Arc::clone(&self.versions), Arc::clone(&self.storage));
         self.watch(key, async move {
             let mut order = order;
             for (name, value) in config::base_env() {
@@ -105,21 +108,27 @@ impl Attempts {
                 *program = found.display().to_string();
             }
             if let Some(why) = versions.too_old(&order).await {
-                return Outcome::Refused(Refusal { why, is_too_old: true });
+                return Outcome::Refused(Refusal { why, cause: Cause::TooOld });
             }
             if let Err(why) = repositories.fetch(&mut order).await {
-                return Outcome::Refused(Refusal { why, is_too_old: false });
+                let cause = if storage.is_cause_of(&why).await { Cause::Unwritable } else { Cause::Other };
+                return Outcome::Refused(Refusal { why, cause });
             }
             let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
             match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(guard) => Outcome::Guard(guard),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
+                Err(error) if storage.is_cause(&error).await => {
+                    Outcome::Refused(Refusal { why: format!("its guard could not be started: {error}"), cause: Cause::Unwritable })
+                }
                 // It is started again later, here or elsewhere.
                 Err(error) if files::is_shortage(&error) => {
                     tracing::error!(attempt = logged, %error, "the guard cannot be started");
                     Outcome::Found
                 }
-                Err(error) => Outcome::Refused(Refusal { why: format!("its guard could not be started on the runner: {error}"), is_too_old: false }),
+                Err(error) => {
+                    Outcome::Refused(Refusal { why: format!("its guard could not be started on the runner: {error}"), cause: Cause::Other })
+                }
             }
         });
     }
@@ -141,11 +150,12 @@ impl Attempts {
     fn watch(&mut self, key: Key, outcome: impl Future<Output = Outcome> + Send + 'static) {
         let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
         let (uplink, repositories, uploads) = (Arc::clone(&self.uplink), Arc::clone(&self.repositories), Arc::clone(&self.uploads));
-        let watch = Watch { dir, run_id, attempt, uplink, repositories, uploads };
-        let (watched, repositories) = (Arc::clone(&self.watched), self.repositories());
+        let watch = Watch { dir, run_id, attempt, uplink, repositories, uploads, storage: Arc::clone(&self.storage) };
+        let (watched, repositories, storage) = (Arc::clone(&self.watched), self.repositories(), Arc::clone(&self.storage));
         let task = async move {
             watch.until_reported(&key, outcome.await).await;
             watched.remove(&key);
+            storage.note_end();
             repositories.look_for_unsent();
         };
         self.tasks.spawn(task.boxed());
@@ -164,7 +174,16 @@ enum Outcome {
 #[derive(Debug, Clone)]
 struct Refusal {
     why: String,
-    is_too_old: bool,
+    cause: Cause,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The agent's program is too old.
+    TooOld,
+    /// The home cannot be written.
+    Unwritable,
+    Other,
 }
 
 struct Watch {
@@ -174,6 +193,7 @@ struct Watch {
     uplink: Arc<Uplink>,
     repositories: Arc<Repositories>,
     uploads: Arc<Uploads>,
+    storage: Arc<Storage>,
 }
 
 impl Watch {
@@ -193,19 +213,32 @@ impl Watch {
             }
         };
         let over = async {
+            let mut failures = RepeatedFailures::default();
             while let Err(error) = watch::attempt_over(&self.dir).await {
-                tracing::error!(attempt = key, %error, "an attempt cannot be watched yet");
+                if let Some(times) = failures.note(&error.to_string(), Instant::now()) {
+                    tracing::error!(attempt = key, %error, times, "an attempt cannot be watched yet");
+                }
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         };
         tokio::join!(reaped, over);
         kill(&self.dir, &self.run_id, self.attempt).await;
+        let mut failures = RepeatedFailures::default();
         while let Err(error) = self.report(key, was_seen, refusal.clone()).await {
-            tracing::error!(attempt = key, %error, "the files of an attempt cannot be read yet");
+            if let Some(times) = failures.note(&error.to_string(), Instant::now()) {
+                tracing::error!(attempt = key, %error, times, "the files of an attempt cannot be read yet");
+            }
             tokio::time::sleep(RETRY_AFTER).await;
         }
         mark_reported(&self.dir);
         self.uploads.begin(key);
+    }
+
+    /// Returns whether neither the marker of a start nor a fact exists.
+    fn has_not_started(&self) -> io::Result<bool> {
+        let home = self.dir.home();
+        let has_facts = files::look(home, &self.dir.facts())?.is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
+        Ok(!has_facts && files::look(home, &self.dir.started_marker())?.is_none())
     }
 
     /// Sends the facts that the hub lacks, then what else is known.
@@ -231,22 +264,43 @@ impl Watch {
             if batch.iter().any(needs_work) {
                 self.repositories.send(key).await;
             }
+            if let Some(why) = batch.iter().find_map(unwritable_in) {
+                self.storage.hold(why).await;
+            }
             facts = batch;
         }
         if is_lost {
             self.repositories.send(key).await;
         }
         let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
-        let remains = blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await?;
+        let (remains, refusal) = match blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await {
+            Ok(remains) => {
+                let refusal = if remains.never_started && refusal.is_none() { self.storage.problem().await.map(unwritable) } else { refusal };
+                (remains, refusal)
+            }
+            // Without room, nothing can be written that prevents a start. No process is left that could start the agent.
+            Err(error) if self.has_not_started()? && self.storage.is_cause(&error).await => {
+                (Remains { never_started: true, ..Remains::default() }, Some(unwritable(error.to_string())))
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(Refusal { why, cause: Cause::Unwritable }) = &refusal {
+            self.storage.hold(why).await;
+        }
         self.uploads.begin_and_wait(key).await;
-        let (refusal, is_too_old) = refusal.map_or((None, false), |Refusal { why, is_too_old }| (Some(why), is_too_old));
-        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, is_too_old, ..remains } };
+        let (refusal, cause) = refusal.map_or((None, Cause::Other), |Refusal { why, cause }| (Some(why), cause));
+        let (is_too_old, is_unwritable) = (cause == Cause::TooOld, cause == Cause::Unwritable);
+        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, is_too_old, is_unwritable, ..remains } };
         match self.uplink.call_until_answered::<()>("/runner/ended", &call).await {
             Ok(()) => tracing::info!(attempt = key, "ended"),
             Err(refused) => tracing::info!(attempt = key, %refused, "the hub no longer wants its end"),
         }
         Ok(())
     }
+}
+
+fn unwritable(why: String) -> Refusal {
+    Refusal { why, cause: Cause::Unwritable }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

@@ -9,10 +9,12 @@
 
 mod attempts;
 mod logs;
+mod note;
 mod places;
 mod removals;
 mod repository;
 mod socket;
+mod storage;
 mod uplink;
 mod uploads;
 
@@ -23,10 +25,12 @@ use crate::link::{GetRunnerWork, JoinRunner, RunnerJoined, RunnerWork};
 use crate::process::{Lock, hygiene, pressure};
 use crate::remote::{HubAddress, Trust};
 use crate::sock;
+use crate::trace::RepeatedFailures;
 use adjutant_core::PoolName;
 use adjutant_core::lease::Lease;
 use attempts::{Attempts, Watched, kill};
 use futures::FutureExt;
+use note::RunnerNote;
 use places::place;
 use serde::{Deserialize, Serialize};
 use socket::RunnerSocket;
@@ -36,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use storage::Storage;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -190,7 +195,8 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let mut hidden = vec![Config::path(home)];
     hidden.extend(token_file.canonicalize());
     hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());
-    let attempts = Attempts::new(home.clone(), Arc::clone(&uplink), hidden);
+    let storage = Arc::new(Storage::new(home.clone()));
+    let attempts = Attempts::new(home.clone(), Arc::clone(&uplink), Arc::clone(&storage), hidden);
     let (watched, uploads) = (attempts.watched(), attempts.uploads());
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let mut tasks = JoinSet::new();
@@ -199,6 +205,7 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         uplink: Arc::clone(&uplink),
         repositories: attempts.repositories(),
         uploads: Arc::clone(&uploads),
+        storage: Arc::clone(&storage),
     });
     tasks.spawn(
         async move {
@@ -210,12 +217,14 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     );
     let (unsent, not_ended) = (attempts.repositories(), Arc::clone(&watched));
     tasks.spawn(async move { unsent.send_unsent(|key| not_ended.leases().contains_key(key)).await }.boxed());
+    tasks.spawn(Arc::clone(&storage).end_holds().boxed());
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
-    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned() };
+    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned(), confirmed: None };
     let stage = tokio::sync::watch::Sender::new(Stage::Serves);
     let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
     let removals = removals::Removals::new(home.clone(), Arc::clone(&uplink), attempts.repositories());
-    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, removals, call, stage.subscribe()));
+    let call = (call, RunnerNote::open(home));
+    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, removals, storage, call, stage.subscribe()));
     let ending = async {
         tokio::select! {
             _ = terminate.recv() => print(
@@ -293,12 +302,15 @@ async fn work(
     mut attempts: Attempts,
     mut reads: logs::LogReads,
     mut removals: removals::Removals,
-    call: JoinRunner,
+    storage: Arc<Storage>,
+    (mut call, note): (JoinRunner, RunnerNote),
     mut stage: tokio::sync::watch::Receiver<Stage>,
 ) -> Result<(), String> {
     let watched = attempts.watched();
+    let mut holds = storage.holds();
     let mut has_joined = false;
     loop {
+        call.confirmed = note.last();
         let joined = join(&uplink, &call, has_joined).await?;
         let RunnerJoined { session, name, lease_ms, pools, removed, attempts: named } = joined.reply;
         // A hub of an earlier version does not name them.
@@ -319,22 +331,33 @@ async fn work(
         attempts.repositories().look_for_unsent();
         removals.begin(removed);
         let mut taken = Vec::new();
+        let (mut refused_pause, mut failures) = (PAUSE, RepeatedFailures::default());
         loop {
             let now = *stage.borrow_and_update();
+            let hold = holds.borrow_and_update().clone();
             let is_idle = watched.leases().is_empty();
             let wait = lease.wait_max();
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(0);
-            let (drains, leaves) = (now != Stage::Serves, now == Stage::Leaves && is_idle);
-            let call = GetRunnerWork { taken: taken.clone(), drains, leaves, load: pressure::load().into(), wait_ms };
+            // Failures are reported only after the hub knows the hold.
+            let is_unknown = hold.as_ref().is_some_and(|hold| storage.is_unknown_to_hub(hold));
+            let wait_ms = if is_unknown { 0 } else { u64::try_from(wait.as_millis()).unwrap_or(0) };
+            let (drains, leaves) = (now != Stage::Serves || hold.is_some(), now == Stage::Leaves && is_idle);
+            let unwritable = hold.as_ref().map(|hold| hold.why.clone());
+            let call = GetRunnerWork { taken: taken.clone(), drains, leaves, load: pressure::load().into(), unwritable, wait_ms };
             let answer = tokio::select! {
                 answer = uplink.call::<RunnerWork>("/runner/work", &call, wait) => answer,
                 // The next call says so. Orders of an unread reply are sent again.
                 Ok(()) = stage.changed() => continue,
+                Ok(()) = holds.changed() => continue,
                 () = none_left(&watched), if now == Stage::Leaves && !is_idle => continue,
             };
             match answer {
                 Ok(RunnerWork { left: true, .. }) => return Ok(()),
-                Ok(RunnerWork { orders, reads: wanted, removed, left: false }) => {
+                Ok(RunnerWork { orders, reads: wanted, removed, left: false, fingerprint, confirmed }) => {
+                    uplink.check_fingerprint(fingerprint.as_deref());
+                    note.keep(confirmed);
+                    refused_pause = PAUSE;
+                    failures.clear();
+                    hold.iter().for_each(|hold| storage.set_announced(hold));
                     taken.clear();
                     reads.begin(wanted);
                     removals.begin(removed);
@@ -347,8 +370,15 @@ async fn work(
                 // The hub has revoked it because this runner has left; the reply is lost.
                 Err(CallFailure::TokenRefused(_)) if leaves => return Ok(()),
                 Err(failure) => {
-                    tracing::warn!(%failure, "the hub cannot be asked for attempts");
-                    tokio::time::sleep(PAUSE).await;
+                    if let Some(times) = failures.note(&failure.to_string(), Instant::now().into()) {
+                        tracing::warn!(%failure, times, "the hub cannot be asked for attempts");
+                    }
+                    // Only a person can change that a token is refused, so it is not worth many calls.
+                    let is_refused = matches!(failure, CallFailure::TokenRefused(_));
+                    tokio::time::sleep(if is_refused { refused_pause } else { PAUSE }).await;
+                    if is_refused {
+                        refused_pause = (refused_pause * 2).min(JOIN_PAUSE_MAX);
+                    }
                 }
             }
         }
@@ -362,7 +392,7 @@ struct Joined {
 
 /// Joins, as often as it takes. A refusal of the first join is an error of the person who starts the runner.
 async fn join(uplink: &Uplink, call: &JoinRunner, has_joined: bool) -> Result<Joined, String> {
-    let mut pause = PAUSE;
+    let (mut pause, mut failures) = (PAUSE, RepeatedFailures::default());
     loop {
         let sent = Instant::now();
         let problem = match uplink.call_without_session::<RunnerJoined>("/runner/join", call).await {
@@ -373,7 +403,10 @@ async fn join(uplink: &Uplink, call: &JoinRunner, has_joined: bool) -> Result<Jo
             Err(CallFailure::Refused(error)) if !has_joined && error.code == crate::view::codes::INVALID => return Err(error.message),
             Err(failure) => failure,
         };
-        tracing::warn!(%problem, "the hub at {} cannot be joined yet", uplink.address());
+        let problem = format!("the hub at {} cannot be joined yet: {problem}", uplink.address());
+        if let Some(times) = failures.note(&problem, sent.into()) {
+            tracing::warn!(times, "{problem}");
+        }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(JOIN_PAUSE_MAX);
     }

@@ -1,6 +1,7 @@
 //! The socket of a runner's home, on which its supervisors call as they would call a hub. Their calls are relayed.
 
 use super::repository::Repositories;
+use super::storage::Storage;
 use super::uplink::{RELAY_MAX, Relayed, Uplink};
 use super::uploads::Uploads;
 use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
@@ -33,6 +34,7 @@ pub(super) struct RunnerSocket {
     pub uplink: Arc<Uplink>,
     pub repositories: Arc<Repositories>,
     pub uploads: Arc<Uploads>,
+    pub storage: Arc<Storage>,
 }
 
 /// The process at the other end of a connection.
@@ -124,6 +126,10 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
     if facts.iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })) {
         runner.uploads.begin_if_finished(&attempt).await;
     }
+    if let Some(why) = facts.iter().find_map(unwritable_in) {
+        let held = tokio::time::timeout(RELAY_MAX, runner.storage.hold(why)).await;
+        held.map_err(|_| failed(&refusal(codes::CLOSING, "the hub does not know yet that this runner takes no attempts".to_owned())))?;
+    }
     let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
     let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;
     Ok(response(reply.status, &reply.headers, reply.body))
@@ -132,6 +138,14 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
 /// Returns whether the hub may accept a fact only when it has the work of the run.
 pub(super) fn needs_work(fact: &Fact) -> bool {
     matches!(fact.what, FactKind::Started { .. } | FactKind::SnapshotTaken { .. } | FactKind::Ended { .. })
+}
+
+/// Returns why an agent was not started, if the home could not be written.
+pub(super) fn unwritable_in(fact: &Fact) -> Option<&str> {
+    match &fact.what {
+        FactKind::SpawnFailed { code, message } if code == codes::STORAGE_FULL => Some(message),
+        _ => None,
+    }
 }
 
 fn response(status: StatusCode, headers: &HeaderMap, body: Bytes) -> Response {

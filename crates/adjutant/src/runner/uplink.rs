@@ -2,7 +2,9 @@
 
 use crate::link::{ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
 use crate::remote::{Connections, HubAddress, Outgoing, Reply, Trust};
+use crate::trace::RepeatedFailures;
 use crate::view::{ErrorView, codes};
+use adjutant_core::Fingerprint;
 use adjutant_core::lease::Lease;
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -83,6 +85,12 @@ pub(super) struct Uplink {
     has_joined: AtomicBool,
     /// When the last answered call was sent.
     contact: Mutex<Instant>,
+    /// The only keys that are trusted. Empty: an authority decides.
+    fingerprints: Vec<Fingerprint>,
+    /// The fingerprint of another key that the hub has announced.
+    announced: Mutex<Option<String>>,
+    /// The hubs that were tried in vain.
+    tried: Mutex<RepeatedFailures>,
 }
 
 impl Uplink {
@@ -97,6 +105,23 @@ impl Uplink {
             session,
             has_joined: AtomicBool::new(false),
             contact: Mutex::new(Instant::now()),
+            fingerprints: if let Trust::Fingerprints(fingerprints) = trust { fingerprints.clone() } else { Vec::new() },
+            announced: Mutex::default(),
+            tried: Mutex::default(),
+        }
+    }
+
+    /// Reports once that the hub has a new key, which this runner will refuse when it connects again.
+    pub fn check_fingerprint(&self, current: Option<&str>) {
+        let is_trusted = |current: &str| self.fingerprints.is_empty() || self.fingerprints.iter().any(|trusted| trusted.as_str() == current);
+        let Some(other) = current.filter(|current| !is_trusted(current)) else { return };
+        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        if announced.as_deref() != Some(other) {
+            tracing::warn!(
+                fingerprint = other,
+                "the hub has a certificate with another key, which this runner refuses at its next connection: start it again with --fingerprint of both keys"
+            );
+            *announced = Some(other.to_owned());
         }
     }
 
@@ -111,7 +136,11 @@ impl Uplink {
     /// Calls the next hub from now on, unless another call has changed it already.
     fn try_next(&self, failed: usize) {
         if self.current.compare_exchange(failed, failed.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() && self.hubs.len() > 1 {
-            tracing::info!("the hub at {} is tried", self.address());
+            let address = self.address().to_string();
+            let noted = self.tried.lock().unwrap_or_else(PoisonError::into_inner).note(&address, std::time::Instant::now());
+            if let Some(times) = noted {
+                tracing::info!(times, "the hub at {address} is tried");
+            }
         }
     }
 
@@ -131,6 +160,7 @@ impl Uplink {
 
     pub fn begin_session(&self, session: Session, sent: Instant) {
         self.note_contact(sent);
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.has_joined.store(true, Ordering::Relaxed);
         self.session.send_replace(Some(session));
     }

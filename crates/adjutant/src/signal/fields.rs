@@ -69,7 +69,11 @@ pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> 
     let value: Value = serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
     let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is not an object".to_owned())) };
     let kind = object.get("signal_type").and_then(Value::as_str).ok_or(SignalError::Missing("signal_type"))?;
-    let kind = SignalKind::from_tag(kind).ok_or_else(|| SignalError::Unusable { field: "signal_type", given: kind.chars().take(80).collect() })?;
+    let kind = SignalKind::from_spoken_tag(kind).ok_or_else(|| SignalError::Unusable {
+        field: "signal_type",
+        given: kind.chars().take(80).collect(),
+        wanted: "a type such as STOP_WORK",
+    })?;
     match object.remove("payload") {
         None => {}
         Some(Value::Object(payload)) => {
@@ -78,9 +82,58 @@ pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> 
                 object.insert(name, value);
             }
         }
-        Some(_) => return Err(SignalError::Unusable { field: "payload", given: "no object".to_owned() }),
+        Some(_) => return Err(SignalError::Unusable { field: "payload", given: "no object".to_owned(), wanted: "an object" }),
     }
     Ok((kind, Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect())))
+}
+
+/// Returns the kind that an object names, also if it is not valid.
+pub(super) fn kind_of_json(text: &str) -> Option<SignalKind> {
+    let (_, after) = text.split_once("\"signal_type\"")?;
+    let word = after.split('"').nth(1)?;
+    SignalKind::from_spoken_tag(word)
+}
+
+/// Returns a JSON text without the slips whose meaning is certain: line ends and tabs within strings, unknown escapes, halves of
+/// surrogate pairs (a truncated emoji), and commas after the last element.
+pub(super) fn repaired(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut rest = text.char_indices();
+    let mut in_string = false;
+    while let Some((at, c)) = rest.next() {
+        match (in_string, c) {
+            (_, '"') => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            (true, '\n') => out.push_str("\\n"),
+            (true, '\t') => out.push_str("\\t"),
+            (true, c) if c.is_control() => {}
+            (true, '\\') => match rest.next().map(|(_, escaped)| escaped) {
+                Some('u') => {
+                    let unit = |from: usize| text.get(from..from + 4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
+                    let next = text.get(at + 6..at + 8).filter(|escape| *escape == "\\u").and_then(|_| unit(at + 8));
+                    match unit(at + 2) {
+                        Some(0xd800..=0xdbff) if next.is_some_and(|low| (0xdc00..=0xdfff).contains(&low)) => {
+                            out.push_str(&text[at..at + 12]);
+                            rest.by_ref().take(10).for_each(drop);
+                        }
+                        Some(0xd800..=0xdfff) => {
+                            out.push('\u{fffd}');
+                            rest.by_ref().take(4).for_each(drop);
+                        }
+                        _ => out.push_str("\\u"),
+                    }
+                }
+                Some(escaped @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => out.extend(['\\', escaped]),
+                Some(other) => out.extend(['\\', '\\', other]),
+                None => {}
+            },
+            (false, ',') if text[at + 1..].trim_start().starts_with(['}', ']']) => {}
+            (_, c) => out.push(c),
+        }
+    }
+    out
 }
 
 fn field(value: Value) -> Field {

@@ -6,33 +6,31 @@ mod scan;
 
 pub use scan::{BLOCK_BYTES_MAX, Found, Scanner};
 
-use adjutant_core::RunId;
-use adjutant_core::signal::{Field, Signal, SignalError, SignalKind, read};
+use adjutant_core::signal::{Own, Reading, SignalError, SignalKind, read_block, read_broken, read_json};
 
-/// Interprets a block that the scanner has found, for the run `own`.
-///
-/// # Errors
-/// The block is not a valid signal of this run.
-pub fn interpret(found: &Found, own: RunId) -> Result<Signal, SignalError> {
+/// Interprets a candidate that the scanner has found in the output of the run `own`.
+#[must_use]
+pub fn interpret(found: &Found, own: Own<'_>) -> Reading {
     match found {
-        Found::Block { kind, text } => read(*kind, &fields::from_yaml(text)?, own),
-        Found::Json { text } => {
-            let (kind, fields) = fields::from_json(text)?;
-            read(kind, &fields, own)
-        }
-        Found::Broken { why, .. } => Err(why.clone()),
+        Found::Block { kind, text, is_closed } => read_block(*kind, text, *is_closed, own, fields::from_yaml),
+        Found::Json { text } => match fields::from_json(text) {
+            Ok(parsed) => read_json(text, Ok(parsed), own),
+            Err(why) => match fields::from_json(&fields::repaired(text)) {
+                Ok(parsed) => read_json(text, Ok(parsed), own).repaired(),
+                Err(_) => read_json(text, Err(why), own),
+            },
+        },
+        Found::Oversized { kind: _, text } => read_broken(text, SignalError::TooLarge { bytes_max: BLOCK_BYTES_MAX }, own),
+        Found::Mention { .. } => Reading::Ignored(SignalError::NoBlock),
     }
 }
 
-/// Parses the fields of a block. The run that it names is checked later.
-///
-/// # Errors
-/// The block is neither YAML nor JSON.
-pub fn fields_of(found: &Found) -> Result<(SignalKind, Field), SignalError> {
+/// Returns the kind of a candidate, if it names one.
+#[must_use]
+pub fn kind_of(found: &Found) -> Option<SignalKind> {
     match found {
-        Found::Block { kind, text } => Ok((*kind, fields::from_yaml(text)?)),
-        Found::Json { text } => fields::from_json(text),
-        Found::Broken { why, .. } => Err(why.clone()),
+        Found::Block { kind, .. } | Found::Oversized { kind, .. } | Found::Mention { kind, .. } => Some(*kind),
+        Found::Json { text } => fields::kind_of_json(text),
     }
 }
 

@@ -3,29 +3,32 @@
 //!
 //! A block starts with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a marker quoted
 //! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text
-//! before it is not scanned again.
+//! before it is not scanned again. A line that contains a marker and starts no block is reported, since its author may have meant one.
 
-use adjutant_core::signal::{SignalError, SignalKind};
+use adjutant_core::signal::{MARKER_BYTES_MAX, Opening, SignalKind, closes, indentation, mentioned, opening};
 use memchr::memchr;
 
 /// Longest block, in bytes.
 pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
-/// Longest line that can open or close a block, in bytes.
-const MARKER_BYTES_MAX: usize = 256;
 /// Longest character, in bytes.
 const CHARACTER_BYTES_MAX: usize = 4;
 /// Part of every object of the JSON form.
 const JSON_MARK: &str = "\"signal_type\"";
 
+/// The key of the kind in the JSON form, in an object with other quotes.
+const JSON_KEY: &str = "signal_type";
+
 /// A candidate for a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// The lines between the markers.
-    Block { kind: SignalKind, text: String },
-    /// A JSON object on its own lines.
+    /// The lines between the markers. `is_closed`: the closing one is there; otherwise the output or the next block ends it.
+    Block { kind: SignalKind, text: String, is_closed: bool },
+    /// A JSON object that begins its line.
     Json { text: String },
-    /// A block that is unclosed or too large. `text` is its beginning.
-    Broken { kind: SignalKind, text: String, why: SignalError },
+    /// A block that is too large. `text` is its beginning.
+    Oversized { kind: SignalKind, text: String },
+    /// A line that contains a marker, and neither begins nor ends a block.
+    Mention { kind: SignalKind, line: String },
 }
 
 /// What the scanner is currently reading.
@@ -33,8 +36,7 @@ pub enum Found {
 enum State {
     Outside,
     Block {
-        kind: SignalKind,
-        indent: usize,
+        begun: Opening,
         text: String,
     },
     /// An object with unbalanced braces so far.
@@ -45,8 +47,7 @@ enum State {
     },
     /// A block that is too long, until it ends.
     Oversized {
-        kind: SignalKind,
-        indent: usize,
+        begun: Opening,
         text: String,
     },
 }
@@ -92,9 +93,10 @@ impl Scanner {
             self.end_line(found);
         }
         match std::mem::replace(&mut self.state, State::Outside) {
-            State::Block { kind, text, .. } => found(Found::Broken { kind, text: head(text), why: SignalError::Unclosed }),
-            State::Oversized { kind, text, .. } => found(too_large(kind, text)),
-            State::Outside | State::Json { .. } => {}
+            State::Block { begun, text } => found(Found::Block { kind: begun.kind, text, is_closed: false }),
+            State::Oversized { begun, text } => found(Found::Oversized { kind: begun.kind, text }),
+            State::Json { text, .. } => unfinished(text, found),
+            State::Outside => {}
         }
     }
 
@@ -136,58 +138,64 @@ impl Scanner {
     }
 
     fn handle_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
-        if let State::Outside = self.state {
-            // For most lines of ordinary output, only the first character is examined.
-            match first_byte(line) {
-                Some(b'{') => self.handle_json(line, String::new(), 0, false, found),
-                Some(byte) if byte == b'[' || !byte.is_ascii() => {
-                    if let Some((kind, indent)) = opening(line) {
-                        self.state = State::Block { kind, indent, text: String::new() };
-                    }
-                }
-                _ => {}
-            }
-            return;
-        }
         match std::mem::replace(&mut self.state, State::Outside) {
-            State::Outside => {}
-            State::Block { kind, indent, mut text } => {
-                if closes(line, kind, indent) {
-                    found(Found::Block { kind, text });
-                } else if let Some((next, at)) = opening(line).filter(|(_, at)| *at <= indent) {
-                    found(Found::Broken { kind, text: head(text), why: SignalError::Unclosed });
-                    self.state = State::Block { kind: next, indent: at, text: String::new() };
+            State::Outside => self.begin(line, found),
+            State::Block { begun, mut text } => {
+                if closes(line, begun) {
+                    found(Found::Block { kind: begun.kind, text, is_closed: true });
+                } else if let Some(next) = opening(line).filter(|next| next.indent <= begun.indent) {
+                    found(Found::Block { kind: begun.kind, text, is_closed: false });
+                    self.state = State::Block { begun: next, text: String::new() };
                 } else if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
-                    self.state = State::Oversized { kind, indent, text: head(text) };
+                    self.state = State::Oversized { begun, text: head(text) };
                 } else {
                     // The block's own indentation is removed from each line.
-                    text.push_str(unindented(line, indent));
+                    text.push_str(unindented(line, begun.indent));
                     text.push('\n');
-                    self.state = State::Block { kind, indent, text };
+                    self.state = State::Block { begun, text };
                 }
             }
-            State::Oversized { kind, indent, text } => {
-                let opened = opening(line).filter(|(_, at)| *at <= indent);
-                if closes(line, kind, indent) || opened.is_some() {
-                    found(too_large(kind, text));
-                    if let Some((kind, indent)) = opened {
-                        self.state = State::Block { kind, indent, text: String::new() };
+            State::Oversized { begun, text } => {
+                let opened = opening(line).filter(|next| next.indent <= begun.indent);
+                if closes(line, begun) || opened.is_some() {
+                    found(Found::Oversized { kind: begun.kind, text });
+                    if let Some(begun) = opened {
+                        self.state = State::Block { begun, text: String::new() };
                     }
                 } else {
-                    self.state = State::Oversized { kind, indent, text };
+                    self.state = State::Oversized { begun, text };
                 }
             }
             State::Json { text, depth, in_string } => match opening(line) {
                 // A line of a JSON object cannot look like this, so it was not an object.
-                Some((kind, indent)) => self.state = State::Block { kind, indent, text: String::new() },
+                Some(begun) => {
+                    unfinished(text, found);
+                    self.state = State::Block { begun, text: String::new() };
+                }
                 None => self.handle_json(line, text, depth, in_string, found),
             },
         }
     }
 
+    /// Handles a line outside of all blocks.
+    fn begin(&mut self, line: &str, found: &mut impl FnMut(Found)) {
+        if first_byte(line) == Some(b'{') {
+            return self.handle_json(line, String::new(), 0, false, found);
+        }
+        // Most lines of ordinary output contain no bracket.
+        if line.len() > MARKER_BYTES_MAX || memchr(b'[', line.as_bytes()).is_none() {
+            return;
+        }
+        if let Some(begun) = opening(line) {
+            self.state = State::Block { begun, text: String::new() };
+        } else if let Some(kind) = mentioned(line) {
+            found(Found::Mention { kind, line: line.trim().to_owned() });
+        }
+    }
+
     fn handle_json(&mut self, line: &str, mut text: String, mut depth: usize, mut in_string: bool, found: &mut impl FnMut(Found)) {
         if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
-            return;
+            return unfinished(text, found);
         }
         let mut escaped = false;
         let mut closed_at = None;
@@ -207,41 +215,40 @@ impl Scanner {
                 _ => {}
             }
         }
-        text.push_str(line);
+        text.push_str(&line[..closed_at.map_or(line.len(), |at| at + 1)]);
         text.push('\n');
         match closed_at {
-            // Nothing may follow the object on its last line.
-            Some(at) if line[at + 1..].trim().is_empty() && text.contains(JSON_MARK) => found(Found::Json { text }),
-            Some(_) => {}
-            // A JSON string does not continue on the next line.
-            None if in_string => {}
+            Some(_) if text.contains(JSON_MARK) => found(Found::Json { text }),
+            // An object with other quotes.
+            Some(_) => {
+                if let Some(kind) = kind_named(&text) {
+                    found(Found::Mention { kind, line: head(text).trim().to_owned() });
+                }
+            }
+            // A JSON string does not continue on the next line, but an agent may have written one that does.
+            None if in_string && !text.contains(JSON_MARK) => {}
             None => self.state = State::Json { text, depth, in_string },
         }
     }
 }
 
+/// Reports an object that has no end, if it was to be a signal.
+fn unfinished(text: String, found: &mut impl FnMut(Found)) {
+    if text.contains(JSON_MARK) {
+        found(Found::Json { text });
+    }
+}
+
+/// Returns the kind that an object names as its own.
+fn kind_named(text: &str) -> Option<SignalKind> {
+    let (_, after) = text.split_once(JSON_KEY)?;
+    let word = after.split(|c: char| !(c.is_ascii_alphabetic() || c == '_')).find(|word| !word.is_empty())?;
+    SignalKind::from_spoken_tag(word)
+}
+
 /// Returns the first byte after a bounded number of blanks.
 fn first_byte(line: &str) -> Option<u8> {
     line.bytes().take(MARKER_BYTES_MAX + 1).find(|byte| !byte.is_ascii_whitespace())
-}
-
-/// Returns the kind and the indentation of an opening line.
-fn opening(line: &str) -> Option<(SignalKind, usize)> {
-    if line.len() > MARKER_BYTES_MAX {
-        return None;
-    }
-    let tag = line.trim().strip_prefix('[')?.strip_suffix(']')?;
-    SignalKind::from_tag(tag).map(|kind| (kind, indentation(line)))
-}
-
-fn closes(line: &str, kind: SignalKind, indent: usize) -> bool {
-    line.len() <= MARKER_BYTES_MAX
-        && indentation(line) <= indent
-        && line.trim().strip_prefix("[/").and_then(|tag| tag.strip_suffix(']')) == Some(kind.tag())
-}
-
-fn indentation(line: &str) -> usize {
-    line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
 fn unindented(line: &str, indent: usize) -> &str {
@@ -257,8 +264,4 @@ fn head(mut text: String) -> String {
         text.truncate(cut);
     }
     text
-}
-
-fn too_large(kind: SignalKind, text: String) -> Found {
-    Found::Broken { kind, text, why: SignalError::TooLarge { bytes_max: BLOCK_BYTES_MAX } }
 }

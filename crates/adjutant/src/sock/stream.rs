@@ -33,6 +33,12 @@ impl Stream {
         Ok(Self { stream: register(stream.into_std()?, Interest::READABLE)?, writable: None })
     }
 
+    /// Returns the process that listens at the other end, as it was when the connection was made.
+    #[must_use]
+    pub fn server(&self) -> Option<rustix::process::Pid> {
+        rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok().map(|credentials| credentials.pid)
+    }
+
     fn poll_write_with(&mut self, cx: &mut Context<'_>, write: impl Fn(&UnixStream) -> io::Result<usize>) -> Poll<io::Result<usize>> {
         loop {
             let done = match &self.writable {

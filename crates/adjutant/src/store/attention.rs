@@ -3,11 +3,12 @@
 //! [`adjutant_core::attention`] decides what counts as a stop or an end. The SQL conditions here are generated from
 //! it.
 
-use super::runs::list;
+use super::runs::{list, unfinished_with};
 use super::{Page, Run, StoreError, Tx, last_seq};
 use crate::store::db::{self, Connection, params};
 use adjutant_core::attention::{RunPhase, Shortfall, run_phase};
 use adjutant_core::{EventSeq, Principal, RunId, RunState, SteadyTime, StopReason};
+use std::cmp::Reverse;
 use std::sync::LazyLock;
 
 /// The notified position of a run whose owner learns of its end in another way.
@@ -32,16 +33,17 @@ static IS_OVER: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Paused);
     format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")
 });
-static IS_UNDERWAY: LazyLock<String> = LazyLock::new(|| {
+/// The stopped run is in progress: it awaits its requests, or resumes by itself.
+static RESUMES: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Underway);
-    format!("(state NOT IN ('stopped', 'finished') AND NOT ({IS_HELD}) OR state = 'stopped' AND (end_seq IS NULL OR stop_reason IN ({reasons})))")
+    format!("(end_seq IS NULL OR stop_reason IN ({reasons}))")
 });
 /// The run did not end as its owner wanted.
 static IS_BAD_END: &str = "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
 /// The run did not succeed, by the same rule as exit codes.
 static HAS_FAILED: LazyLock<String> = LazyLock::new(|| {
     let words: Vec<String> = Shortfall::ALL.iter().filter(|shortfall| shortfall.fails()).map(|shortfall| format!("'{}'", shortfall.word())).collect();
-    format!("state = 'finished' AND (outcome <> 'succeeded' OR shortfall IN ({}))", words.join(", "))
+    format!("state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IN ({}))", words.join(", "))
 });
 
 /// Returns the condition for runs that the caller `?1` may see. The person sees all runs.
@@ -73,6 +75,20 @@ pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Res
     runs.truncate(limit as usize);
     let more = all.saturating_sub(runs.len() as u64);
     Ok(Page { runs, more })
+}
+
+/// Reads up to `limit` running runs that have been silent for too long since their reports, the longest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn silent_after_report(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Run>, StoreError> {
+    let condition = format!(
+        "INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state = 'running' AND report_seq IS NOT NULL
+         AND stalled_at IS NOT NULL AND blocking_pending = 0
+         AND holding = 0 AND {} ORDER BY stalled_at LIMIT ?2",
+        is_seen_by(who)
+    );
+    list(connection, &condition, params![who.to_string(), limit])
 }
 
 /// Reads the stopped and held runs below a run that do not resume by themselves, longest stopped first.
@@ -139,14 +155,15 @@ pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: Even
     Ok((more, failed))
 }
 
-/// Reads up to `limit` runs that are in progress, newest first.
+/// Reads up to `limit` runs that are in progress, newest first. Queued runs are left out first, then stopped ones.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn underway_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let caller = who.to_string();
-    let condition = format!("INDEXED BY runs_unfinished WHERE state <> 'finished' AND {} AND {}", *IS_UNDERWAY, is_seen_by(who));
-    list(connection, &format!("{condition} ORDER BY no DESC LIMIT ?2"), params![caller, limit])
+    let owner = (*who != Principal::Person).then_some(who);
+    let mut runs = unfinished_with(connection, owner, &RESUMES, &format!("NOT ({IS_HELD})"), limit)?;
+    runs.sort_by_key(|run| Reverse(run.no));
+    Ok(runs)
 }
 
 /// Returns whether [`Tx::set_notified`] or, with `all_until`, [`Tx::set_all_notified`] can change something, now or when the call is
@@ -167,7 +184,10 @@ pub fn can_set_notified(
     let owner = owner.to_string();
     for (run, until) in runs {
         let is_new: bool = connection
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND owner = ?2 AND end_seq > notified_seq AND end_seq <= ?3)")?
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND owner = ?2 AND coalesce(end_seq, report_seq) > notified_seq
+                 AND coalesce(end_seq, report_seq) <= ?3)",
+            )?
             .query_row(params![run.to_string(), owner, until.0], |row| row.get(0))?;
         if is_new {
             return Ok(true);
@@ -179,7 +199,7 @@ pub fn can_set_notified(
 }
 
 impl Tx<'_> {
-    /// Records that the owner of these runs was notified of their stops and ends, each up to a position. Runs of
+    /// Records that the owner of these runs was notified of their stops and ends, or of the reports of live ones, each up to a position. Runs of
     /// other owners are ignored. Returns how many runs changed.
     ///
     /// # Errors
@@ -188,7 +208,10 @@ impl Tx<'_> {
         let mut changed = 0;
         for (run, until) in runs {
             changed += self
-                .prepare("UPDATE runs SET notified_seq = end_seq WHERE id = ?1 AND owner = ?2 AND end_seq > notified_seq AND end_seq <= ?3")?
+                .prepare(
+                    "UPDATE runs SET notified_seq = coalesce(end_seq, report_seq) WHERE id = ?1 AND owner = ?2
+                     AND coalesce(end_seq, report_seq) > notified_seq AND coalesce(end_seq, report_seq) <= ?3",
+                )?
                 .execute(params![run.to_string(), owner.to_string(), until.0])?;
         }
         Ok(changed as u64)

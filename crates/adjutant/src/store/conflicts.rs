@@ -10,7 +10,7 @@ use adjutant_core::{EventKind, EventSeq, RunId};
 use serde::{Deserialize, Serialize};
 
 /// Workspaces that are still to be merged.
-const IS_OPEN: &str = "state IN ('planned', 'ready')";
+const IS_OPEN: &str = "state IN ('planned', 'starting', 'ready')";
 
 /// A file in which two runs conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -188,10 +188,10 @@ const IN_USE: &str = "
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
     UNION ALL SELECT id FROM runs WHERE state = 'queued'
     UNION ALL SELECT id FROM runs WHERE state = 'stopped' AND stop_reason <> 'paused'
-      AND (stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR blocking_pending > 0 OR holding > 0)
+      AND (stop_reason IN ('parked', 'rate_limited', 'overloaded', 'memory_pressure') OR blocking_pending > 0 OR holding > 0)
     UNION ALL SELECT run FROM requests WHERE status = 'pending' AND kind = 'delegation')
-  SELECT i.spec ->> '$.dispatch_env.ADJ_CREDENTIALS' AS id FROM needed n JOIN run_inputs i ON i.run = n.run
-  UNION SELECT env ->> '$.ADJ_CREDENTIALS' FROM chat_turns WHERE state IN ('queued', 'running')
+  SELECT json_text_at(i.spec, '$.dispatch_env.ADJ_CREDENTIALS') AS id FROM needed n JOIN run_inputs i ON i.run = n.run
+  UNION SELECT json_text_at(env, '$.ADJ_CREDENTIALS') FROM chat_turns WHERE state IN ('queued', 'running')
   UNION SELECT variables FROM run_inputs WHERE variables IS NOT NULL";
 
 /// Reads the names of the credentials that are still needed.
@@ -205,7 +205,7 @@ pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreE
 pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), StoreError> {
     let credential_files = CredentialFiles::new(home);
     let needed =
-        "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'memory_pressure') OR r.holding > 0
+        "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'overloaded', 'memory_pressure') OR r.holding > 0
         OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
     let inputs: Vec<(String, String, bool)> = connection
         .prepare_cached(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?

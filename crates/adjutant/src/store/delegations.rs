@@ -76,7 +76,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn hold(&mut self, run: RunId) -> Result<(), StoreError> {
         self.prepare(
-            "UPDATE runs SET holding = holding + 1, active_ms = active_ms + max(0, ?2 - coalesce(active_since, ?2)), active_since = NULL WHERE id = ?1",
+            "UPDATE runs SET holding = holding + 1, active_ms = active_ms + larger(0, ?2 - coalesce(active_since, ?2)), active_since = NULL WHERE id = ?1",
         )?
         .run(params![run.to_string(), self.steady().0])?;
         Ok(())

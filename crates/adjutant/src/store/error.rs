@@ -48,6 +48,7 @@ impl From<db::Error> for StoreError {
             db::Error::Full => Self::Full,
             db::Error::Interrupted => Self::Interrupted,
             db::Error::Lost(problem) => Self::Lost(problem),
+            db::Error::SetBack => Self::Closed,
             error => Self::Sql(error.to_string()),
         }
     }
@@ -70,6 +71,8 @@ impl StoreError {
     pub(super) fn of_opening(error: db::Error) -> Self {
         match error {
             db::Error::Full => Self::Full,
+            // It is opened again.
+            db::Error::SetBack => Self::Closed,
             error => Self::Unreachable(error.to_string()),
         }
     }

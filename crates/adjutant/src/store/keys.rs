@@ -53,7 +53,15 @@ impl Key {
 /// # Errors
 /// A failure of the store.
 pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?.exists((&key.key, who.to_string()))?)
+    is_key_stored(connection, who, &key.key)
+}
+
+/// Returns whether a call of this principal has taken effect under this key.
+///
+/// # Errors
+/// A failure of the store.
+pub fn is_key_stored(connection: &Connection, who: &Principal, key: &str) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?.exists((key, who.to_string()))?)
 }
 
 /// Returns the reply that is stored under a key.
@@ -131,6 +139,16 @@ impl Tx<'_> {
         // Rows are in order of time, so everything before the first one to keep is removed.
         self.prepare("DELETE FROM keys WHERE no < coalesce((SELECT no FROM keys WHERE at >= ?1 ORDER BY no LIMIT 1), ?2)")?
             .run([before.0, i64::MAX])?;
+        Ok(())
+    }
+
+    /// Removes the keys of runs that were removed: nobody can repeat their calls.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn forget_keys_of_removed_runs(&mut self) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM keys WHERE principal LIKE 'run:%' AND NOT EXISTS (SELECT 1 FROM runs WHERE id = substr(keys.principal, 5))")?
+            .run([])?;
         Ok(())
     }
 }

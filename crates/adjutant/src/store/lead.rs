@@ -6,11 +6,13 @@
 
 use super::db::postgres;
 use super::db::{Connection, Error};
-use super::{Store, StoreError};
+use super::{ConfirmedNote, Store, StoreError};
 use crate::clock;
 use crate::config::PostgresAddress;
+use crate::trace::RepeatedFailures;
 pub use postgres::lead::{LeaderAddress, LeaderStatus};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -27,10 +29,13 @@ const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// The state of the leader.
 pub struct Lead {
     address: PostgresAddress,
+    note: Arc<ConfirmedNote>,
     state: Mutex<State>,
     /// Counts the heartbeats that were answered.
     heartbeats: watch::Sender<u64>,
     lost: watch::Sender<bool>,
+    /// The store cannot be led by this hub, however often it tries.
+    is_refused: AtomicBool,
     /// Notified when no session holds the lock.
     without_session: Notify,
     heartbeat_thread: Mutex<Option<Thread>>,
@@ -63,13 +68,20 @@ impl std::fmt::Debug for Lead {
 ///
 /// # Errors
 /// No thread can be started.
-pub fn stand_by(address: &PostgresAddress, name: &str, token_hash: &str) -> std::io::Result<(watch::Receiver<LeaderStatus>, LeadReceiver)> {
+pub fn stand_by(
+    note: &Arc<ConfirmedNote>,
+    address: &PostgresAddress,
+    name: &str,
+    token_hash: &str,
+) -> std::io::Result<(watch::Receiver<LeaderStatus>, LeadReceiver)> {
     let (statuses, seen) = watch::channel(LeaderStatus::NoLeader);
     let (won, lead) = oneshot::channel();
+    note.begin();
+    let (note, own_note) = (Arc::clone(note), Arc::clone(note));
     let (waiting, hash, own) = (address.clone(), token_hash.to_owned(), LeaderAddress { name: name.to_owned(), ..LeaderAddress::default() });
     std::thread::Builder::new().name("leader lock".to_owned()).spawn(move || {
-        let session = postgres::lead::wait_for_lock(&waiting, &hash).map_err(StoreError::of_opening);
-        let lead = session.and_then(|session| Lead::begin(waiting, session, own));
+        let session = postgres::lead::wait_for_lock(&waiting, &hash, &own_note).map_err(StoreError::of_opening);
+        let lead = session.and_then(|session| Lead::begin(waiting, session, own, own_note));
         if won.send(lead).is_err() {
             tracing::debug!("the hub has ended while it waited for leadership");
         }
@@ -77,7 +89,7 @@ pub fn stand_by(address: &PostgresAddress, name: &str, token_hash: &str) -> std:
     let watched = address.clone();
     std::thread::Builder::new()
         .name("leader".to_owned())
-        .spawn(move || postgres::lead::watch_leader(&watched, |status| statuses.send(status).is_ok()))?;
+        .spawn(move || postgres::lead::watch_leader(&watched, &note, |status| statuses.send(status).is_ok()))?;
     Ok((seen, lead))
 }
 
@@ -90,7 +102,7 @@ pub async fn ends_with_runtime() {
 }
 
 impl Lead {
-    fn begin(address: PostgresAddress, session: postgres::Connection, own: LeaderAddress) -> Result<Arc<Self>, StoreError> {
+    fn begin(address: PostgresAddress, session: postgres::Connection, own: LeaderAddress, note: Arc<ConfirmedNote>) -> Result<Arc<Self>, StoreError> {
         let state = State {
             writer: i64::from(session.backend()),
             session: Some(session),
@@ -104,9 +116,11 @@ impl Lead {
         let (heartbeats, lost) = (watch::Sender::new(0), watch::Sender::new(false));
         let lead = Arc::new(Self {
             address,
+            note,
             state: Mutex::new(state),
             heartbeats,
             lost,
+            is_refused: AtomicBool::new(false),
             without_session: Notify::new(),
             heartbeat_thread: Mutex::default(),
         });
@@ -124,14 +138,14 @@ impl Lead {
     }
 
     /// Opens the session that writes: the one that holds the lock, or one that replaces it.
-    pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, Error> {
+    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>) -> Result<Connection, Error> {
         let (session, own) = {
             let mut state = self.state();
             (state.session.take(), state.own.clone())
         };
         let opened = match (session, replaced) {
-            (Some(session), _) => own.to_json().and_then(|own| postgres::open::begin_lead(session, Some(&own))),
-            (None, replaced @ Some(_)) => postgres::open::writable(&self.address, replaced),
+            (Some(session), _) => own.to_json().and_then(|own| postgres::open::begin_lead(session, Some(&own), &self.note)),
+            (None, replaced @ Some(_)) => postgres::open::writable(&self.address, replaced, &self.note),
             (None, None) => Err(Error::Other(postgres::open::TAKEN_OVER.to_owned())),
         };
         match opened {
@@ -143,6 +157,7 @@ impl Lead {
             }
             Err(error) => {
                 if !matches!(error, Error::Lost(_)) {
+                    self.is_refused.store(true, Ordering::SeqCst);
                     self.lose(&error.to_string());
                 }
                 Err(error)
@@ -150,10 +165,21 @@ impl Lead {
         }
     }
 
+    /// Returns whether opening the store failed for a reason that does not pass.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::SeqCst)
+    }
+
     /// The store that is led.
     #[must_use]
     pub fn address(&self) -> &PostgresAddress {
         &self.address
+    }
+
+    /// The note of what is confirmed.
+    pub(super) fn note(&self) -> &Arc<ConfirmedNote> {
+        &self.note
     }
 
     /// Returns whether this hub has just confirmed that it is the leader.
@@ -253,6 +279,7 @@ impl Lead {
 
     fn send_heartbeats(&self) {
         let mut session: Option<postgres::lead::Heartbeat> = None;
+        let mut failures = RepeatedFailures::default();
         loop {
             let (writer, generation, has_ended) = {
                 let state = self.state();
@@ -262,21 +289,31 @@ impl Lead {
                 return;
             }
             let (began, asked_at) = (Instant::now(), clock::reading().since_boot_ms);
+            let confirmed = self.note.for_hubs();
             let sent = match &session {
-                Some(open) => open.send(writer, generation),
-                None => postgres::lead::Heartbeat::connect(&self.address).and_then(|open| session.insert(open).send(writer, generation)),
+                Some(open) => open.send(writer, generation, &confirmed),
+                None => postgres::lead::Heartbeat::connect(&self.address).and_then(|open| session.insert(open).send(writer, generation, &confirmed)),
             };
             match sent {
                 Ok(reply) => {
+                    failures.clear();
                     let mut state = self.state();
                     state.token_hashes = reply.token_hashes.into_iter().collect();
                     if reply.holder == Some(state.writer) {
                         state.confirmed_at = asked_at;
                     }
+                    let has_begun = state.epoch.is_some() && self.note.has_lead();
                     let is_over = state.epoch.zip(reply.epoch).is_some_and(|(own, current)| own != current);
                     drop(state);
                     if is_over {
                         self.lose("another hub is the leader");
+                        return;
+                    }
+                    // What standby hubs know from a former leader.
+                    if has_begun && reply.is_missing {
+                        reply.known_to_others.iter().for_each(|known| self.note.learn(known));
+                        self.note.note_gone_back();
+                        self.lose("the database was set back");
                         return;
                     }
                     if reply.holder.is_none() {
@@ -284,7 +321,9 @@ impl Lead {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "leadership cannot be confirmed");
+                    if let Some(times) = failures.note(&error.to_string(), began) {
+                        tracing::warn!(%error, times, "leadership cannot be confirmed");
+                    }
                     session = None;
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::events::append as append_event;
 use super::ids::run_id;
-use super::{Run, StoreError, Tx};
+use super::{Run, StoreError, Tx, workspace_of};
 use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::{EventKind, Principal, RunId, WorkspaceState};
@@ -62,6 +62,16 @@ fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
 pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_done = 0"))?;
     statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+}
+
+/// Lists the completed merges of the newest runs, newest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn last_merges(connection: &Connection, limit: u32) -> Result<Vec<Merge>, StoreError> {
+    let sql = format!("{COLUMNS} WHERE is_done = 1 ORDER BY (SELECT no FROM runs WHERE id = run_id) DESC, n DESC LIMIT ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_map([limit], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
 }
 
 /// Lists the completed merges of a run, newest first.
@@ -162,6 +172,18 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn forget_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
         self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?.run(params![merge.run.to_string(), merge.n])?;
+        Ok(())
+    }
+
+    /// Removes the record of a merge that was recorded as complete, and is not on the disk.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn reopen_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
+        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2")?.run(params![merge.run.to_string(), merge.n])?;
+        if workspace_of(self.connection(), merge.run)?.is_some_and(|workspace| workspace.state == WorkspaceState::Merged) {
+            self.set_workspace_state(merge.run, WorkspaceState::Ready)?;
+        }
         Ok(())
     }
 

@@ -140,10 +140,18 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn send_message(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str) -> Result<Message, StoreError> {
+        self.send_text(run, &by.to_string(), id, text)
+    }
+
+    /// Queues a message for a run, from a sender of this name.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn send_text(&mut self, run: &Run, sender: &str, id: RequestId, text: &str) -> Result<Message, StoreError> {
         let message = Message {
             id: id.to_string(),
             run: run.id,
-            sender: by.to_string(),
+            sender: sender.to_owned(),
             text: text.to_owned(),
             sent_at: self.now(),
             delivery: "queued".to_owned(),

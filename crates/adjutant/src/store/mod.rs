@@ -7,11 +7,13 @@
 mod attention;
 mod budgets;
 mod chats;
+mod confirmed;
 mod conflicts;
 mod copy;
 mod credentials;
 mod db;
 mod delegations;
+mod eras;
 mod error;
 mod events;
 mod grants;
@@ -25,6 +27,7 @@ mod messages;
 mod open;
 mod peers;
 mod place;
+mod policies_in_effect;
 mod queue;
 mod repository_policies;
 mod requests;
@@ -47,30 +50,34 @@ mod writer;
 #[cfg(test)]
 pub(crate) mod conformance;
 
-pub use attention::{can_set_notified, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends};
+pub use attention::{
+    can_set_notified, silent_after_report, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends,
+};
 pub use budgets::{
-    BudgetRow, ModelTotals, budgets_of, due_time_budgets, gate_usage_of, has_grown, is_usage_awaited, is_usage_stated, next_time_budget,
-    stated_budgets, unfinished_below, unfinished_runs_below,
+    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, due_time_budgets, gate_usage_of, has_budgets, has_grown, is_usage_awaited,
+    is_usage_stated, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
 };
 pub use chats::{
-    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, Revision, Stats, Turn, TurnState, agents_in, asked_by,
-    board_entries, board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after,
-    entries_before, entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of,
-    newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author,
+    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, ParticipantRow, Revision, Stats, Turn, TurnState,
+    Turns, agents_in, asked_by, board_entries, board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others,
+    entries_after, entries_before, entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members,
+    mentions_of, newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author,
     pinned_entries, reply_of, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
+pub use confirmed::ConfirmedNote;
 pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
 pub use copy::{Copied, CopiedTable, CopyError, Progress, copy};
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
+pub use eras::{Era, Position, entries_beyond, era_that_lost, eras, position_in_chat, position_in_events};
 pub use error::StoreError;
 pub use events::{Event, EventSubject, append as append_event, changed_runs, events_after, has_event, last_seq, last_stop, signals_of};
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
-pub use keys::{KEYS_KEPT_MS, Key, is_key_used, stored_reply};
+pub use keys::{KEYS_KEPT_MS, Key, is_key_stored, is_key_used, stored_reply};
 pub use lead::{Lead, LeadReceiver, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
 pub use ledger::{Announced, OverlapChange, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
-pub use merges::{Merge, merges_of, merges_under_way, resolved_below, resolved_by};
+pub use merges::{Merge, last_merges, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
     Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,
     queued_messages, receipts_of,
@@ -81,9 +88,9 @@ pub use peers::{
     waiting_posts,
 };
 pub use queue::{
-    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow, WaitedRun,
-    after_for_retry, after_of, ahead_of, announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
-    next_to_start, pool_counts, pool_rows, quota_windows, slots_used, usage_limits, waited_runs,
+    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead, QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow,
+    WaitedRun, after_for_retry, after_of, announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
+    next_to_start, pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
 };
 pub use repository_policies::repository_policies_of;
 pub use requests::{
@@ -91,21 +98,22 @@ pub use requests::{
     requests_page, requests_together, undelivered_of, unread_of, unsettled_of, waiting_requests,
 };
 pub use runs::{
-    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, HostLease, HostedAttempt, NewRun, Page, RetryingSince, Run, RunInput,
-    RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, counts, current_host, due_estimates, due_stopped, fruitless_attempts,
-    has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between, is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around,
-    live_by_host, live_in_dir, live_runs, mean_costs, next_until, old_finished, paused_by_pressure, permissions_of, ports_of,
-    queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms, runner_name, runs_beside, runs_newest,
-    runs_using_directory, times_limited, untried_agents, working_in,
+    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, FinishedPosition, HostLease, HostedAttempt, LiveInDir, MORE_COUNTED_MAX,
+    NewRun, Page, RUNNER_UNWRITABLE, RetryingSince, Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, counts,
+    current_host, due_estimates, due_stopped, failed_starts, fruitless_attempts, has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between,
+    is_queue_longer, is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around, live_by_host, live_in_dir, live_runs, mean_costs,
+    newest_run_names, next_until, old_finished, paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of, run_by_id,
+    run_by_ref, run_input, run_parts, run_terms, runner_name, runs_before, runs_beside, runs_newest, runs_using_directory, signals_since,
+    times_limited, unreadable_blocks, untried_agents, working_around, working_in,
 };
 pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
-pub use tokens::{NewToken, Token, is_token_valid, token_by_hash, token_by_name, tokens};
+pub use tokens::{NewToken, PageSecrets, Token, is_token_valid, token_by_hash, token_by_name, token_by_resume, tokens};
 pub use tree_work::{DueTreeWork, due_tree_work};
 pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
-pub use undos::{Undo, interrupted_undo, runs_with_interrupted_undo};
+pub use undos::{Undo, interrupted_undo, runs_with_interrupted_undo, undos_under_way};
 pub use wake_ups::{Subscription, Topic, WakeUps};
 pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, next_delivery, outbox};
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
@@ -114,11 +122,14 @@ use crate::config::Home;
 pub use db::{Connection, sqlite::version as sqlite_version};
 use place::Access;
 pub use place::Place;
+pub use policies_in_effect::{PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect};
+use queue::QueueCounts;
 use runs::outlook;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::RuntimeFlavor;
+use writer::AfterCommit;
 
 /// Maximum number of connections that serve reads from a file. Each caches the schema and pages, so all but the first are
 /// opened on demand.
@@ -134,11 +145,15 @@ struct Inner {
     home: Home,
     access: Arc<Access>,
     writer: writer::Writer,
+    /// They change only while the store is opened.
+    eras: Vec<Era>,
+    has_begun_era: bool,
     /// `None` once the store is closed.
     readers: Mutex<Option<Readers>>,
     is_abandoned: AtomicBool,
     free: std::sync::Condvar,
     wake_ups: Arc<WakeUps>,
+    queue: Arc<QueueCounts>,
     credential_files: Arc<credentials::CredentialFiles>,
 }
 
@@ -191,7 +206,20 @@ impl Store {
     /// The disk is full even after releasing the reserved space, the database is newer than this binary, or it is not a store; its
     /// server cannot be reached, or another hub uses it.
     pub fn open_at(home: &Home, place: Place) -> Result<Self, StoreError> {
-        Self::open_from(home, Access::Place(place))
+        let note = match place {
+            Place::Home(_) => ConfirmedNote::in_memory(),
+            Place::Postgres(_) => ConfirmedNote::open(home),
+        };
+        Self::open_with(home, place, &note)
+    }
+
+    /// Opens the store like [`Store::open_at`], with a note that the process keeps while the store is opened again.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_at`].
+    pub fn open_with(home: &Home, place: Place, note: &Arc<ConfirmedNote>) -> Result<Self, StoreError> {
+        note.begin();
+        Self::open_from(home, Access::Place(place, Arc::clone(note)))
     }
 
     /// Opens the store that several hubs share, while this hub is the leader. No credentials are kept, because the next leader
@@ -204,14 +232,76 @@ impl Store {
     }
 
     fn open_from(home: &Home, access: Access) -> Result<Self, StoreError> {
-        let (wake_ups, access) = (Arc::new(WakeUps::default()), Arc::new(access));
+        let (wake_ups, queue, access) = (Arc::<WakeUps>::default(), Arc::<QueueCounts>::default(), Arc::new(access));
         let connection = access.writable(None)?;
         steady::begin(&connection)?;
+        let has_begun_era = match access.note() {
+            Some(note) => begin_era_if_set_back(&connection, note)?,
+            None => false,
+        };
+        let eras = eras(&connection)?;
+        queue.count(&connection)?;
         let readers = Readers { idle: vec![access.read_only()?], open: 1 };
-        let writer = writer::Writer::start(Arc::clone(&access), connection, Arc::clone(&wake_ups))?;
+        let writer =
+            writer::Writer::start(Arc::clone(&access), connection, AfterCommit { wake_ups: Arc::clone(&wake_ups), queue: Arc::clone(&queue) })?;
         let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
         let is_abandoned = AtomicBool::new(false);
-        Ok(Self(Arc::new(Inner { home: home.clone(), access, writer, readers, is_abandoned, free, wake_ups, credential_files })))
+        Ok(Self(Arc::new(Inner {
+            home: home.clone(),
+            access,
+            writer,
+            eras,
+            has_begun_era,
+            readers,
+            is_abandoned,
+            free,
+            wake_ups,
+            queue,
+            credential_files,
+        })))
+    }
+
+    /// Returns the eras that began because the database was set back, oldest first.
+    #[must_use]
+    pub fn eras(&self) -> &[Era] {
+        &self.0.eras
+    }
+
+    /// Returns whether an era has begun while this store was opened.
+    #[must_use]
+    pub fn has_begun_era(&self) -> bool {
+        self.0.has_begun_era
+    }
+
+    /// Waits until the database turns out to have been set back. The store is then opened again.
+    pub async fn gone_back(&self) {
+        match self.0.access.note() {
+            Some(note) => note.gone_back().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns what a runner keeps of what the store has confirmed. `None`: the store is a file.
+    #[must_use]
+    pub fn statement_for_runner(&self) -> Option<String> {
+        self.0.access.note()?.for_runner()
+    }
+
+    /// Compares what a runner knows with the database. If that lacks something of it, the store is opened again.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn compare_statement(&self, statement: &str) -> Result<(), StoreError> {
+        let Some(note) = self.0.access.note() else { return Ok(()) };
+        let Some(known) = note.of_runner(statement) else {
+            tracing::debug!("a runner knows something of another store");
+            return Ok(());
+        };
+        if self.read(|connection| Ok(known.is_missing_in(&connection.history()?.0)))? {
+            note.learn(&known);
+            note.note_gone_back();
+        }
+        Ok(())
     }
 
     /// Returns whether the store is on a server.
@@ -295,6 +385,18 @@ impl Store {
         if let Some(home) = self.0.access.home() {
             open::reserve_space(home);
         }
+    }
+
+    /// Returns free pages of the database to the file system, a few in each transaction, so that no call waits long. PostgreSQL does so itself.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn release_free_pages(&self) -> Result<(), StoreError> {
+        if self.is_on_server() {
+            return Ok(());
+        }
+        while self.write(|tx| open::release_free_pages(tx.connection())).await? {}
+        Ok(())
     }
 
     /// Queues a transaction that is not awaited and may be lost. Only for conveniences, such as how far a
@@ -458,6 +560,18 @@ impl Store {
         tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Returns the numbers of queued runs of each pool that has some, as of the newest commit.
+    #[must_use]
+    pub fn queued_by_pool(&self) -> BTreeMap<String, PoolCounts> {
+        self.0.queue.by_pool()
+    }
+
+    /// Returns the number of queued runs, as of the newest commit.
+    #[must_use]
+    pub fn queued_runs(&self) -> u64 {
+        self.0.queue.by_pool().values().map(|counts| counts.queued).sum()
+    }
+
     /// Returns the subscriptions that commits notify.
     #[must_use]
     pub fn wake_ups(&self) -> &Arc<WakeUps> {
@@ -479,6 +593,29 @@ impl Store {
         drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.0.free.notify_all();
     }
+}
+
+/// Begins an era if the database lacks what was confirmed, before anything else is written. Returns whether it does.
+fn begin_era_if_set_back(connection: &Connection, note: &ConfirmedNote) -> Result<bool, StoreError> {
+    for known in connection.known_to_others()? {
+        note.learn(&known);
+    }
+    let known = note.known();
+    let (mut history, secret) = connection.history()?;
+    let is_set_back = known.is_missing_in(&history);
+    if is_set_back {
+        connection.begin_write()?;
+        let era = eras::begin(&Tx::new(connection, crate::clock::moment(), true), &known)?;
+        connection.commit()?;
+        history.era = era.number;
+        tracing::error!(
+            era = era.number,
+            "the database was set back, for instance to an older dump or to a replica that lacked the last transactions: what was \
+             confirmed since is lost, and numbers go on above those that were given out"
+        );
+    }
+    note.enter(&history, &secret, connection.lead());
+    Ok(is_set_back)
 }
 
 /// A guard that returns a connection to the pool, even if the read panics.

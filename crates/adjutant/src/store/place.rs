@@ -2,7 +2,7 @@
 
 use super::db::{Connection, postgres};
 use super::lead::Lead;
-use super::{StoreError, open};
+use super::{ConfirmedNote, StoreError, open};
 use crate::config::{Home, PostgresAddress};
 use std::sync::Arc;
 
@@ -25,49 +25,60 @@ impl Place {
     }
 
     /// Opens the only connection that writes, and creates or migrates the schema. `replaced`: the lost connection before it.
-    pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, StoreError> {
+    /// `note`: where what a database on a server has confirmed is noted.
+    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::writable(home),
-            Self::Postgres(address) => postgres::open::writable(address, replaced).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Postgres(address) => postgres::open::writable(address, replaced, note).map(Connection::from).map_err(StoreError::of_opening),
         }
     }
 
     /// Opens a connection that reads.
-    pub(super) fn read_only(&self) -> Result<Connection, StoreError> {
+    pub(super) fn read_only(&self, note: Option<&ConfirmedNote>) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::read_only(home),
-            Self::Postgres(address) => postgres::open::read_only(address).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Postgres(address) => postgres::open::read_only(address, note).map(Connection::from).map_err(StoreError::of_opening),
         }
     }
 }
 
 /// How the store of a hub is reached.
 pub(super) enum Access {
-    Place(Place),
+    /// The note is unused if the database is a file.
+    Place(Place, Arc<ConfirmedNote>),
     /// A database that several hubs share, while this hub is the leader.
     Lead(Arc<Lead>),
 }
 
 impl Access {
-    pub(super) fn writable(&self, replaced: Option<postgres::open::Replaced>) -> Result<Connection, StoreError> {
+    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>) -> Result<Connection, StoreError> {
         match self {
-            Self::Place(place) => place.writable(replaced),
+            Self::Place(place, note) => place.writable(replaced, note),
             Self::Lead(lead) => lead.writable(replaced).map_err(StoreError::of_opening),
         }
     }
 
     pub(super) fn read_only(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Place(place) => place.read_only(),
-            Self::Lead(lead) => postgres::open::read_only(lead.address()).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Place(place, note) => place.read_only(Some(note)),
+            Self::Lead(lead) => postgres::open::read_only(lead.address(), Some(lead.note())).map(Connection::from).map_err(StoreError::of_opening),
         }
     }
 
     /// Returns the home, if the store is in a file there.
     pub(super) fn home(&self) -> Option<&Home> {
         match self {
-            Self::Place(Place::Home(home)) => Some(home),
-            Self::Place(Place::Postgres(_)) | Self::Lead(_) => None,
+            Self::Place(Place::Home(home), _) => Some(home),
+            Self::Place(Place::Postgres(_), _) | Self::Lead(_) => None,
+        }
+    }
+
+    /// Returns the note of what is confirmed, if the store is on a server.
+    pub(super) fn note(&self) -> Option<&Arc<ConfirmedNote>> {
+        match self {
+            Self::Place(Place::Home(_), _) => None,
+            Self::Place(Place::Postgres(_), note) => Some(note),
+            Self::Lead(lead) => Some(lead.note()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics of runs, read in one pass.
+//! Statistics of runs, read in one pass. Queued runs that have never started are only counted.
 
 use super::{StoreError, workspace_around};
 use crate::store::db::{self, Connection, OptionalExtension, Row, params};
@@ -32,12 +32,7 @@ struct StatsRow {
     id: String,
     state: RunStateKind,
     outcome: Option<OutcomeKind>,
-    agent: String,
-    pool: String,
-    cwd: String,
-    owner: String,
-    parent: Option<String>,
-    repository: Option<String>,
+    of: Belongs,
     created_at: Time,
     started_at: Option<Time>,
     active_ms: i64,
@@ -47,6 +42,18 @@ struct StatsRow {
     is_merged: bool,
     is_verified: bool,
     has_used_chat: bool,
+    has_requests: bool,
+}
+
+/// What decides about the group of a run.
+#[derive(Default)]
+struct Belongs {
+    agent: String,
+    pool: String,
+    cwd: String,
+    owner: String,
+    parent: Option<String>,
+    repository: Option<String>,
 }
 
 const COLUMNS: &str =
@@ -55,8 +62,9 @@ const COLUMNS: &str =
   EXISTS (SELECT 1 FROM run_after a WHERE a.run = r.id),
   w.state = 'merged' OR EXISTS (SELECT 1 FROM merges m WHERE m.run_id = r.id AND m.is_done = 1 AND m.mode <> 'branch'),
   r.outcome = 'succeeded' AND r.shortfall IS NULL AND EXISTS (
-    SELECT 1 FROM reports p WHERE p.run = r.id AND json_valid(p.saw) AND CAST(p.saw ->> '$.acceptance.exit_code' AS BIGINT) = 0),
-  EXISTS (SELECT 1 FROM chat_members c WHERE c.who = 'run:' || r.id AND c.said > 0) OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)
+    SELECT 1 FROM reports p WHERE p.run = r.id AND is_valid_json(p.saw) AND CAST(json_text_at(p.saw, '$.acceptance.exit_code') AS BIGINT) = 0),
+  EXISTS (SELECT 1 FROM chat_members c WHERE c.who = 'run:' || r.id AND c.said > 0) OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id),
+  EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id)
   FROM runs r LEFT JOIN workspaces w ON w.run_id = r.id";
 
 impl StatsRow {
@@ -73,12 +81,7 @@ impl StatsRow {
         Ok(Ok(Self {
             state,
             outcome,
-            agent: row.get(3)?,
-            pool: row.get(4)?,
-            cwd: row.get(5)?,
-            owner: row.get(6)?,
-            parent: row.get(7)?,
-            repository: row.get(8)?,
+            of: Belongs { agent: row.get(3)?, pool: row.get(4)?, cwd: row.get(5)?, owner: row.get(6)?, parent: row.get(7)?, repository: row.get(8)? },
             created_at: Time(row.get(9)?),
             started_at: row.get::<Option<i64>>(10)?.map(Time),
             active_ms: row.get(11)?,
@@ -88,10 +91,14 @@ impl StatsRow {
             is_merged: row.get::<Option<bool>>(16)?.is_some_and(|is_merged| is_merged),
             is_verified: row.get::<Option<bool>>(17)?.is_some_and(|is_verified| is_verified),
             has_used_chat: row.get(18)?,
+            has_requests: row.get(19)?,
             id,
         }))
     }
 }
+
+/// `?1`: the first time of a dispatch, `?2`: the owner, or none.
+const IS_WANTED: &str = "r.created_at >= ?1 AND (CAST(?2 AS TEXT) IS NULL OR r.owner = ?2)";
 
 /// Reads the statistics of runs, one run at a time.
 ///
@@ -108,11 +115,12 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
     let mut stats = Stats::default();
     let mut groups = Groups { connection, query, last_call_only: HashMap::new() };
     let mut statement = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE r.created_at >= ?1 AND (CAST(?2 AS TEXT) IS NULL OR r.owner = ?2) ORDER BY r.no DESC"))?;
+        .prepare_cached(&format!("{COLUMNS} WHERE (r.state <> 'queued' OR r.started_at IS NOT NULL) AND {IS_WANTED} ORDER BY r.no DESC"))?;
     let mut rows = statement.query(params![since, owner])?;
     while let Some(row) = rows.next()? {
         let run = StatsRow::read(&row)??;
-        let requests = requests_of_run(connection, &run.id, query.now)?;
+        // Most runs, such as queued ones, have none: no statement for each of them.
+        let requests = if run.has_requests { requests_of_run(connection, &run.id, query.now)? } else { Vec::new() };
         let tokens = if groups.has_tokens_of_last_call(&run)? { None } else { run.tokens };
         let facts = RunFacts {
             state: run.state,
@@ -128,8 +136,9 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
             tokens,
             requests: &requests,
         };
-        stats.add(groups.group_of(&run)?.as_deref(), &facts);
+        stats.add(groups.group_of(&run.of)?.as_deref(), &facts);
     }
+    groups.count_queued(&mut stats, since, owner.as_deref())?;
     Ok(RunStats { stats, kept_since: kept_since.map(Time) })
 }
 
@@ -167,7 +176,39 @@ struct Groups<'a> {
 }
 
 impl Groups<'_> {
-    fn group_of(&self, run: &StatsRow) -> Result<Option<String>, StoreError> {
+    /// Counts the queued runs that have never started.
+    fn count_queued(&self, stats: &mut Stats, since: i64, owner: Option<&str>) -> Result<(), StoreError> {
+        let (columns, join) = match self.query.by {
+            None => ("", ""),
+            Some(StatsBy::Agent) => (", r.agent", ""),
+            Some(StatsBy::Pool) => (", r.pool", ""),
+            Some(StatsBy::Project) => (", r.cwd, w.repository", " LEFT JOIN workspaces w ON w.run_id = r.id"),
+            Some(StatsBy::Parent) => (", r.owner, r.parent", ""),
+        };
+        let group = columns.trim_start_matches(", ");
+        let group = if group.is_empty() { String::new() } else { format!(" GROUP BY {group}") };
+        let sql = format!(
+            "SELECT count(*){columns} FROM runs r INDEXED BY runs_queue{join} WHERE r.state = 'queued' AND r.started_at IS NULL AND {IS_WANTED}{group}"
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params![since, owner])?;
+        while let Some(row) = rows.next()? {
+            let of = match self.query.by {
+                None => Belongs::default(),
+                Some(StatsBy::Agent) => Belongs { agent: row.get(1)?, ..Belongs::default() },
+                Some(StatsBy::Pool) => Belongs { pool: row.get(1)?, ..Belongs::default() },
+                Some(StatsBy::Project) => Belongs { cwd: row.get(1)?, repository: row.get(2)?, ..Belongs::default() },
+                Some(StatsBy::Parent) => Belongs { owner: row.get(1)?, parent: row.get(2)?, ..Belongs::default() },
+            };
+            let runs = u64::try_from(row.get::<i64>(0)?).unwrap_or(0);
+            if runs > 0 {
+                stats.add_queued(self.group_of(&of)?.as_deref(), runs);
+            }
+        }
+        Ok(())
+    }
+
+    fn group_of(&self, run: &Belongs) -> Result<Option<String>, StoreError> {
         Ok(match self.query.by {
             None => None,
             Some(StatsBy::Agent) => Some(run.agent.clone()),
@@ -183,7 +224,7 @@ impl Groups<'_> {
         })
     }
 
-    fn project_of(&self, run: &StatsRow) -> Result<String, StoreError> {
+    fn project_of(&self, run: &Belongs) -> Result<String, StoreError> {
         if let Some(repository) = &run.repository {
             return Ok(repository.clone());
         }
@@ -197,12 +238,12 @@ impl Groups<'_> {
 
     /// Returns whether the tokens of a run are those of its last model call, as the newest run of its agent was configured.
     fn has_tokens_of_last_call(&mut self, run: &StatsRow) -> Result<bool, StoreError> {
-        if let Some(known) = self.last_call_only.get(&run.agent) {
+        if let Some(known) = self.last_call_only.get(&run.of.agent) {
             return Ok(*known);
         }
         let id = RunId::parse(&run.id).map_err(|_| StoreError::Corrupt(format!("the id of run {}", run.id)))?;
         let found = super::runs::is_usage_of_last_call(self.connection, id)?;
-        self.last_call_only.insert(run.agent.clone(), found);
+        self.last_call_only.insert(run.of.agent.clone(), found);
         Ok(found)
     }
 }

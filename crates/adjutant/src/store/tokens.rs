@@ -20,6 +20,10 @@ pub struct Token {
     /// To the hour.
     pub used_at: Option<Time>,
     pub revoked_at: Option<Time>,
+    /// The program from which alone the token of a browser counts. `None`: no process could be seen at the sign-in.
+    pub program: Option<String>,
+    /// When the page of a browser's token was left.
+    pub left_at: Option<Time>,
 }
 
 impl Token {
@@ -39,17 +43,26 @@ pub struct NewToken {
     pub identity: TokenIdentity,
 }
 
-const COLUMNS: &str = "SELECT id, name, role, client, created_at, used_at, revoked_at FROM tokens";
+/// The secrets of a page that is signed in, as SHA-256 in hexadecimal.
+#[derive(Debug, Clone)]
+pub struct PageSecrets {
+    pub hash: String,
+    /// With it, the page continues after a reload.
+    pub resume: String,
+}
+
+const COLUMNS: &str = "SELECT id, name, role, client, created_at, used_at, revoked_at, program, left_at FROM tokens";
 
 fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
     let (id, name, role, client) = (row.get(0)?, row.get(1)?, row.get::<String>(2)?, row.get::<Option<String>>(3)?);
     let (created_at, used_at, revoked_at) = (Time(row.get(4)?), row.get::<Option<i64>>(5)?.map(Time), row.get::<Option<i64>>(6)?.map(Time));
+    let (program, left_at) = (row.get(7)?, row.get::<Option<i64>>(8)?.map(Time));
     let corrupt = || StoreError::Corrupt(format!("token {id}"));
     Ok((|| {
         let client = client.map(|client| ClientName::parse(&client)).transpose().map_err(|_| corrupt())?;
         let role = TokenRole::from_word(&role).ok_or_else(corrupt)?;
         let identity = TokenIdentity::new(role, client).map_err(|_| corrupt())?;
-        Ok(Token { id, name, identity, created_at, used_at, revoked_at })
+        Ok(Token { id, name, identity, created_at, used_at, revoked_at, program, left_at })
     })())
 }
 
@@ -59,6 +72,14 @@ fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
 /// A failure of the store.
 pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token>, StoreError> {
     connection.prepare_cached(&format!("{COLUMNS} WHERE hash = ?1"))?.query_row([hash], read).optional()?.transpose()
+}
+
+/// Returns the token of the page that continues with this code.
+///
+/// # Errors
+/// A failure of the store.
+pub fn token_by_resume(connection: &Connection, resume: &str) -> Result<Option<Token>, StoreError> {
+    connection.prepare_cached(&format!("{COLUMNS} WHERE resume = ?1"))?.query_row([resume], read).optional()?.transpose()
 }
 
 /// Returns the token with this name that is in use.
@@ -103,6 +124,27 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Gives the token of a browser new secrets, from now on. The earlier ones are forgotten.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn renew_page(&mut self, id: i64, secrets: &PageSecrets, program: Option<&str>) -> Result<(), StoreError> {
+        let PageSecrets { hash, resume } = secrets;
+        let sql = "UPDATE tokens SET hash = ?2, resume = ?3, program = ?4, created_at = ?5, left_at = NULL WHERE id = ?1 AND revoked_at IS NULL";
+        self.prepare(sql)?.run(params![id, hash, resume, program, self.now().0])?;
+        Ok(())
+    }
+
+    /// Records that the page of a token was left, so that the token expires soon.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn leave_page(&mut self, id: i64) -> Result<(), StoreError> {
+        self.prepare("UPDATE tokens SET left_at = ?2 WHERE id = ?1 AND left_at IS NULL AND revoked_at IS NULL")?.run(params![id, self.now().0])?;
+        self.notify(Topic::Tokens);
+        Ok(())
+    }
+
     /// Revokes a token. Its hash is forgotten, and its connections are notified.
     ///
     /// # Errors
@@ -110,7 +152,8 @@ impl Tx<'_> {
     pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
         let name =
             self.prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?.query_row([id], |row| row.get::<String>(0)).optional()?;
-        self.prepare("UPDATE tokens SET hash = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?.run(params![id, self.now().0])?;
+        self.prepare("UPDATE tokens SET hash = NULL, resume = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
+            .run(params![id, self.now().0])?;
         if let Some(name) = name {
             self.forget_left_with_token(&name)?;
         }

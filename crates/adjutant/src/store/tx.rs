@@ -1,17 +1,20 @@
 //! One transaction: the connection, the time, and the subscriptions to notify after the commit.
 
 use super::db::{self, Connection, Statement};
+use super::queue::QueueChanges;
 use super::{Request, StoreError, Topic};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Moment, RunId, SteadyTime, Time};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// What is notified after the commit of a transaction.
+/// What is notified after the commit of a transaction, and changes in memory.
 pub(super) struct Notifications {
     pub topics: Vec<Topic>,
     pub settled: Vec<Arc<Request>>,
     /// The earliest deadline that the transaction sets.
     pub due: Option<SteadyTime>,
+    pub queue: QueueChanges,
 }
 
 /// A transaction in progress. All its operations have the same time.
@@ -31,8 +34,12 @@ pub struct Tx<'a> {
     happened_at: Option<Time>,
     /// Runs that have ended, while the dependencies on them are settled.
     pub(super) ended: Option<Vec<RunId>>,
+    /// What the transaction changes in the numbers of queued runs.
+    pub(super) queue: QueueChanges,
     /// The signal whose effects are recorded.
     signal: Option<(&'static str, &'static str)>,
+    /// The kinds of events that receivers of webhooks want, once they are known: a long transaction on a server drops the reply.
+    wanted_events: OnceCell<Vec<String>>,
 }
 
 impl<'a> Tx<'a> {
@@ -47,7 +54,9 @@ impl<'a> Tx<'a> {
             has_savepoint: false,
             happened_at: None,
             ended: None,
+            queue: QueueChanges::default(),
             signal: None,
+            wanted_events: OnceCell::new(),
         }
     }
 
@@ -149,6 +158,20 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
+    /// Returns the kinds of events that the query `known` has read. `None`: it is not known what it reads.
+    pub(super) fn wanted_events(&self, known: &str) -> Option<&[String]> {
+        if self.wanted_events.get().is_none()
+            && let Some(wanted) = self.connection.known(known)
+        {
+            return Some(self.wanted_events.get_or_init(|| wanted));
+        }
+        self.wanted_events.get().map(Vec::as_slice)
+    }
+
+    pub(super) fn forget_wanted_events(&mut self) {
+        self.wanted_events.take();
+    }
+
     /// Passes a settled request to the call that waits for it, after the commit.
     pub(super) fn deliver_settled(&mut self, request: &Request) {
         self.settled.push(Arc::new(request.clone()));
@@ -156,7 +179,7 @@ impl<'a> Tx<'a> {
 
     /// Returns the wake-ups to perform after the commit.
     pub(super) fn into_notifications(self) -> Notifications {
-        Notifications { topics: self.topics, settled: self.settled, due: self.due }
+        Notifications { topics: self.topics, settled: self.settled, due: self.due, queue: self.queue }
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'a>, StoreError> {

@@ -45,6 +45,15 @@ pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Un
     connection.prepare_cached(&sql)?.query_row([run.to_string()], read).optional()?.transpose()
 }
 
+/// Lists undos that have not ended, and are not recorded as interrupted.
+///
+/// # Errors
+/// A failure of the store.
+pub fn undos_under_way(connection: &Connection) -> Result<Vec<Undo>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_interrupted = 0"))?;
+    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+}
+
 /// Reads up to `limit` runs with an interrupted undo, oldest first.
 ///
 /// # Errors

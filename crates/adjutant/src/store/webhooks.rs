@@ -129,6 +129,7 @@ impl Tx<'_> {
             self.prepare("DELETE FROM webhooks WHERE url = ?1")?.run([url])?;
         }
         self.prepare("DELETE FROM webhook_events")?.run([])?;
+        self.forget_wanted_events();
         for (url, kinds) in hooks {
             self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?.run([url])?;
             for kind in kinds {
@@ -141,13 +142,13 @@ impl Tx<'_> {
     /// Adds an event to the outbox for every receiver that wants its kind.
     pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         // Most events concern no webhook.
-        if self.connection().known(WANTED).is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word())) {
+        if self.wanted_events(WANTED).is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word())) {
             return Ok(());
         }
         Ok(self.connection().run_if(
             "SELECT 1 FROM webhook_events w WHERE w.kind = ?1 AND ?2 > 0",
             "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
-             SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
+             SELECT random_id(), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
              FROM webhook_events w CROSS JOIN events e WHERE w.kind = ?1 AND e.seq = ?2",
             (kind.word(), event.0),
         )?)
@@ -157,7 +158,7 @@ impl Tx<'_> {
     pub(super) fn add_deliveries_of_pool(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, by, text)
-             SELECT lower(hex(randomblob(16))), w.url, e.kind, e.at, e.by, e.text
+             SELECT random_id(), w.url, e.kind, e.at, e.by, e.text
              FROM webhook_events w CROSS JOIN pool_events e WHERE w.kind = ?1 AND e.seq = ?2",
         )?
         .run(params![kind.word(), event.0])?;
@@ -185,7 +186,7 @@ impl Tx<'_> {
     pub(super) fn add_deliveries_of_entry(&self, entry: i64) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, entry, by, text)
-             SELECT lower(hex(randomblob(16))), w.url, w.kind, m.at, m.id, m.author, ''
+             SELECT random_id(), w.url, w.kind, m.at, m.id, m.author, ''
              FROM webhook_events w CROSS JOIN chat_messages m JOIN chats c ON c.id = m.chat
              WHERE w.kind = 'chat.message' AND m.id = ?1 AND c.imported = 0",
         )?

@@ -15,7 +15,7 @@ pub struct Workspace {
     pub isolation: Isolation,
     /// The top of the user's work tree.
     pub repository: String,
-    /// The commit that the run starts from.
+    /// The commit that the run starts from. Until its first attempt starts, the one that was checked out at the dispatch.
     pub base: String,
     /// The branch that was checked out in the repository at the dispatch. `None`: HEAD was detached.
     pub branch: Option<String>,
@@ -198,6 +198,16 @@ impl Tx<'_> {
             "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .run(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes, SpecRow::text_of(&spec)?])?;
+        Ok(())
+    }
+
+    /// Records the commit that the workspace of a run is created from, once, before the attempt that creates it starts.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_base(&mut self, run: RunId, base: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE workspaces SET base = ?2, state = 'starting' WHERE run_id = ?1 AND state = 'planned'";
+        self.prepare(sql)?.run([&run.to_string(), base])?;
         Ok(())
     }
 

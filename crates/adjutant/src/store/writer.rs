@@ -2,6 +2,7 @@
 
 use super::db::{Connection, Error};
 use super::place::Access;
+use super::queue::{QueueChanges, QueueCounts};
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;
@@ -19,6 +20,12 @@ const BATCH_MAX: usize = 128;
 const CROWD_MIN: usize = 8;
 /// Maximum number of queued calls. Beyond it, callers wait for space in the queue.
 const QUEUE_MAX: usize = 4096;
+
+/// What a commit changes in memory.
+pub(super) struct AfterCommit {
+    pub wake_ups: Arc<WakeUps>,
+    pub queue: Arc<QueueCounts>,
+}
 
 /// One queued call.
 trait Job: Send {
@@ -80,11 +87,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(access: Arc<Access>, connection: Connection, wake_ups: Arc<WakeUps>) -> Result<Self, StoreError> {
+    pub(super) fn start(access: Arc<Access>, connection: Connection, shared: AfterCommit) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || serve(&access, connection, &queue, &wake_ups))
+            .spawn(move || serve(&access, connection, &queue, &shared))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
@@ -147,7 +154,7 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, wake_ups: &WakeUps) {
+fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, shared: &AfterCommit) {
     // What a new session needs to know of the lost one.
     let mut replaced = connection.replaced();
     let mut connection = Some(connection);
@@ -164,17 +171,20 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
             take_waiting(queue, &mut batch);
         }
         last = batch.len();
+        let mut is_closed = false;
         if connection.is_none() {
-            match access.writable(replaced) {
+            let reopened = access.writable(replaced.as_ref()).and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened));
+            match reopened {
                 Ok(reopened) => connection = Some(reopened),
+                Err(StoreError::Closed) => is_closed = true,
                 Err(error) => tracing::error!(%error, "the store cannot be reopened"),
             }
         }
         let done = match &connection {
-            Some(open) => commit(open, &mut saved, &mut batch, wake_ups),
+            Some(open) => commit(open, &mut saved, &mut batch, shared),
             None => {
                 for job in batch.drain(..) {
-                    job.refuse(StoreError::Unreachable("it cannot be opened".to_owned()));
+                    job.refuse(if is_closed { StoreError::Closed } else { StoreError::Unreachable("it cannot be opened".to_owned()) });
                 }
                 Committed::Broken
             }
@@ -187,11 +197,14 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
         }
         if let Committed::Undecided(outcome, problem) = done {
             // The server may have committed before the connection was lost. A new session knows.
-            match access.writable(replaced) {
+            match access.writable(replaced.as_ref()) {
                 Ok(reopened) => {
-                    let is_committed = reopened.last_transaction() == replaced.map(|lost| lost.transaction);
+                    let is_committed = reopened.last_transaction() == replaced.as_ref().map(|lost| lost.transaction);
                     tracing::warn!(problem, is_committed, "the connection was lost during a commit");
-                    outcome.publish(if is_committed { Ok(()) } else { Err(Error::Lost(problem)) }, wake_ups);
+                    if is_committed {
+                        reopened.note_confirmed();
+                    }
+                    outcome.publish(if is_committed { Ok(()) } else { Err(Error::Lost(problem)) }, shared);
                     connection = Some(reopened);
                 }
                 Err(error) => {
@@ -248,13 +261,15 @@ struct Outcome {
     topics: HashSet<Topic>,
     settled: Vec<Arc<Request>>,
     due: Option<SteadyTime>,
+    queue: QueueChanges,
 }
 
 impl Outcome {
     /// Replies to everyone, after notifying subscribers of a commit.
-    fn publish(self, committed: Result<(), Error>, wake_ups: &WakeUps) {
-        let Self { replies, topics, settled, due } = self;
+    fn publish(self, committed: Result<(), Error>, shared: &AfterCommit) {
+        let (Self { replies, topics, settled, due, queue: changes }, AfterCommit { wake_ups, queue }) = (self, shared);
         if committed.is_ok() {
+            queue.apply(changes);
             settled.iter().for_each(|request| wake_ups.deliver_settled(request));
             wake_ups.notify(&topics);
             if let Some(due) = due {
@@ -275,7 +290,7 @@ impl Outcome {
 }
 
 /// Runs a batch in one transaction.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> Committed {
+fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, shared: &AfterCommit) -> Committed {
     if let Err(error) = connection.begin_write() {
         let full = error == Error::Full;
         tracing::error!(%error, "a transaction cannot be opened");
@@ -294,6 +309,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     let mut topics: HashSet<Topic> = HashSet::new();
     let mut settled: Vec<Arc<Request>> = Vec::new();
     let mut due: Option<SteadyTime> = None;
+    let mut queue = QueueChanges::default();
     let mut broken: Option<Error> = None;
     // A call that is alone in the transaction is rolled back with it.
     let alone = batch.len() == 1;
@@ -329,6 +345,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                 topics.extend(notifications.topics);
                 settled.extend(notifications.settled);
                 due = [due, notifications.due].into_iter().flatten().min();
+                queue.extend(notifications.queue);
                 replies.push(reply);
                 broken = if has_savepoint { connection.release_savepoint().err() } else { None };
             }
@@ -355,11 +372,11 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
     }
     failpoint!("store.before_commit");
     let committed = if failpoint::is_disk_full() { Err(Error::Full) } else { connection.commit() };
-    let outcome = Outcome { replies, topics, settled, due };
+    let outcome = Outcome { replies, topics, settled, due, queue };
     match committed {
         Ok(()) => {
             failpoint!("store.after_commit");
-            outcome.publish(Ok(()), wake_ups);
+            outcome.publish(Ok(()), shared);
             Committed::Healthy
         }
         Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
@@ -369,7 +386,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
             let has_read_only = error == Error::Full && connection.total_changes() == changes_before;
             let is_healthy = roll_back(connection);
             saved.forget();
-            outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, wake_ups);
+            outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, shared);
             Committed::of(is_healthy)
         }
         Err(error) => {
@@ -428,8 +445,8 @@ mod tests {
     use super::*;
     use adjutant_core::{AnsweredBy, Denied, Principal};
 
-    fn is_healthy(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, wake_ups: &WakeUps) -> bool {
-        matches!(commit(connection, saved, batch, wake_ups), Committed::Healthy)
+    fn is_healthy(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, shared: &AfterCommit) -> bool {
+        matches!(commit(connection, saved, batch, shared), Committed::Healthy)
     }
 
     fn call<T: Send + 'static>(
@@ -464,7 +481,7 @@ mod tests {
     fn refused_call_does_not_affect_its_batch() {
         let connection = Connection::open_in_memory();
         connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
-        let wake_ups = WakeUps::default();
+        let shared = AfterCommit { wake_ups: Arc::default(), queue: Arc::default() };
         // Alone in the transaction.
         for (job, mut reply) in [
             call(insert_and_refuse(1)),
@@ -474,7 +491,7 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![job], &wake_ups));
+            assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![job], &shared));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -487,7 +504,7 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &wake_ups));
+        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &shared));
         assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
@@ -502,7 +519,12 @@ mod tests {
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
-        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second, third], &WakeUps::default()));
+        assert!(!is_healthy(
+            &connection,
+            &mut Saved::default(),
+            &mut vec![first, second, third],
+            &AfterCommit { wake_ups: Arc::default(), queue: Arc::default() }
+        ));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
         }
@@ -519,17 +541,17 @@ mod tests {
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
         connection.execute_batch(tables).expect("tables");
-        let wake_ups = WakeUps::default();
+        let shared = AfterCommit { wake_ups: Arc::default(), queue: Arc::default() };
         // A deferred foreign key violation is detected at the commit.
         let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
         let (second, mut second_reply) = call(refused);
-        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second], &wake_ups));
+        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second], &shared));
         assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
         assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![alone], &wake_ups));
+        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![alone], &shared));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }

@@ -39,6 +39,12 @@ impl ActiveClock {
         i64::try_from(self.active(now).as_millis()).unwrap_or(i64::MAX)
     }
 
+    /// Returns the active time that is left. `None`: there is no limit.
+    #[must_use]
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        Some(self.limit?.saturating_sub(self.active(now)))
+    }
+
     /// Returns when the limit will be reached if nothing changes. `None`: there is no limit, or the clock is paused.
     #[must_use]
     pub fn limit_at(&self) -> Option<Instant> {

@@ -31,8 +31,8 @@ pub struct AcceptTime(pub Option<Duration>);
 pub struct Closer<'a> {
     pub order: &'a Order,
     pub client: Client,
-    /// The run has made a call, so it may have reported something.
-    pub has_called: Arc<AtomicBool>,
+    /// The run has connected, so it may have reported something.
+    pub has_connected: Arc<AtomicBool>,
     /// The run's tree. `None`: it works in no repository.
     pub tree: Option<RunTree>,
     /// Cancelled once the files of its workspace are on disk, or that has failed.
@@ -40,16 +40,23 @@ pub struct Closer<'a> {
 }
 
 impl Closer<'_> {
-    /// Returns whether there can be anything to inspect: the run has made a call, was stopped, has an acceptance command, or
+    /// Returns whether there can be anything to inspect: the run has connected, was stopped, has an acceptance command, or
     /// works in a repository.
     #[must_use]
     pub fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
-        stopped || signals > 0 || !self.order.accept.is_empty() || self.tree.is_some() || self.has_called.load(Ordering::Relaxed)
+        stopped || signals > 0 || !self.order.accept.is_empty() || self.tree.is_some() || self.has_connected.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the agent was to use Adjutant's tools and has never connected to them.
+    #[must_use]
+    pub fn lacks_tools(&self) -> bool {
+        let serves_tools = self.order.has_tools && self.order.preset.as_ref().is_some_and(|preset| preset.can.tools);
+        serves_tools && !self.has_connected.load(Ordering::Relaxed)
     }
 
     /// Asks the hub what to inspect, after it has received all facts.
-    pub async fn fetch_closing(&self) -> Option<Closing> {
-        match self.client.send_json::<Closing>("/link/closing", &GetClosing {}, None).await {
+    pub async fn fetch_closing(&self, by_itself: bool) -> Option<Closing> {
+        match self.client.send_json::<Closing>("/link/closing", &GetClosing { by_itself }, None).await {
             Ok(closing) => Some(closing).filter(|closing| *closing != Closing::default()),
             Err(error) => {
                 tracing::warn!(%error, "the hub does not say what to inspect");

@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 
 /// Longest text of a failure, in bytes.
 const STDERR_BYTES_MAX: usize = 2 * 1024;
+/// Longest line of standard error that is the reason of a failure, in characters.
+const ERROR_LINE_CHARS_MAX: usize = 500;
 
 /// The properties of an agent that explain its end.
 #[derive(Debug)]
@@ -70,17 +72,27 @@ impl Ending {
     }
 }
 
+/// How the processes of an attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessEnd {
+    pub exit: Option<Exit>,
+    pub swept: u32,
+    pub left_open: bool,
+    /// The active time until the agent's exit.
+    pub active_ms: i64,
+    pub by_itself: bool,
+    /// The supervisor had asked it to end, because it had reported its result and stayed silent.
+    pub is_ended_after_report: bool,
+    /// It was to use Adjutant's tools and has never connected to them.
+    pub lacks_tools: bool,
+}
+
 /// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error that the dialogue
 /// reported, if the work failed.
-pub fn end_fact(
-    exit: Option<Exit>,
-    swept: u32,
-    left_open: bool,
-    active_ms: i64,
-    output: Option<Output>,
-    failed: Option<String>,
-    ending: &Ending,
-) -> FactKind {
+pub fn end_fact(ended: ProcessEnd, output: Option<Output>, failed: Option<String>, ending: &Ending) -> FactKind {
+    let ProcessEnd { exit, swept, left_open, active_ms, by_itself, is_ended_after_report, lacks_tools } = ended;
+    // How it reacted to the signal says nothing about its work.
+    let exit = if is_ended_after_report { Some(Exit::Code(0)) } else { exit };
     let (exit_code, signal) = match exit {
         Some(Exit::Code(code)) => (Some(code), None),
         Some(Exit::Signal(signal)) => (None, Some(signal)),
@@ -95,21 +107,52 @@ pub fn end_fact(
             swept,
             output_left_open: true,
             active_ms,
+            by_itself,
             result,
             result_bytes: 0,
             gap,
             output_bytes: 0,
+            error_line: String::new(),
             verdict,
             usage,
+            lacks_tools,
         };
     };
     let gap = gap(exit, &result, ends_within_line, summary.as_mut());
     let result_bytes = result.len() as u64;
     let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
-    let verdict = verdict(exit, summary.as_ref(), failed.as_deref(), &result, &stderr_end, ending);
+    let has_failed = summary.is_none() && exit.is_some_and(|exit| exit != Exit::Code(0));
+    let error_line = if has_failed { error_line(&stderr_end) } else { String::new() };
+    let has_stated_failure = failed.is_some() || summary.as_ref().is_some_and(|summary| summary.end == Some(End::Failure));
+    let verdict = match is_ended_after_report && !has_stated_failure {
+        // What it has reported counts, although its stream has no end.
+        true => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
+        false => verdict(exit, summary.as_ref(), failed.as_deref(), &result, &stderr_end, ending),
+    };
     let usage = summary.and_then(|summary| summary.usage).map(|usage| usage_text(&usage, &ending.stream));
     let output_left_open = left_open || was_cut;
-    FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes, verdict, usage }
+    FactKind::Ended {
+        exit_code,
+        signal,
+        swept,
+        output_left_open,
+        active_ms,
+        by_itself,
+        result,
+        result_bytes,
+        gap,
+        output_bytes,
+        error_line,
+        verdict,
+        usage,
+        lacks_tools,
+    }
+}
+
+/// Returns the last line of standard error that says something.
+fn error_line(stderr_end: &str) -> String {
+    let line = stderr_end.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(ERROR_LINE_CHARS_MAX).collect()
 }
 
 /// Returns why the last message is not a result, with the messages before it.

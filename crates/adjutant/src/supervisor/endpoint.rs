@@ -3,14 +3,17 @@
 //!
 //! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command of the run. The peer must
 //!   be a process of this attempt.
-//! - HTTP on loopback, for clients of MCP over HTTP. It requires the bearer token, and checks `Host` and `Origin`, so that
-//!   no web page can use it.
+//! - HTTP on loopback, for clients of MCP over HTTP. It requires the bearer token, refuses processes of other runs, and checks `Host` and
+//!   `Origin`, so that no web page can use it.
+//!
+//! A program without tools (`identity = "none"`) gets no token, and all calls are refused.
 
 use crate::client::{Client, fresh_key, random_hex};
 use crate::files;
 use crate::link::{AttemptDir, Order, WorkerAccess, headers};
 use crate::mcp;
-use crate::process::peer::Peer;
+use crate::process::peer::{Peer, Place};
+use crate::process::tcp_peer::{TcpPeer, find_tcp_peer};
 use crate::sock;
 use crate::sock::loopback::{is_equal, is_own_name};
 use crate::view::{Call, ErrorView, RequestApproval, codes};
@@ -25,18 +28,20 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum::serve::{IncomingStream, Listener, ListenerExt};
+use axum::serve::{IncomingStream, Listener};
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::net::{TcpListener, UnixListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinSet;
 
 /// Largest call, in bytes: enough for the largest answer in JSON.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Opens both listeners, writes their addresses to a file, and serves them in `tasks`. Returns the addresses, and a flag
-/// that is set by the first call.
+/// that is set by the first connection of the run: an admitted request, or a process of it on the socket.
 ///
 /// # Errors
 /// A socket cannot be opened, or the file cannot be written.
@@ -52,32 +57,39 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
         mcp_url: format!("http://127.0.0.1:{port}/mcp"),
         token: token.clone(),
     };
-    write_access(dir, &access)?;
+    if order.has_tools {
+        write_access(dir, &access)?;
+    }
 
     let mcp = mcp::http_router(client.clone(), &token);
-    let has_called = Arc::new(AtomicBool::new(false));
-    let endpoint = Arc::new(EndpointAccess { token, port, has_called: Arc::clone(&has_called) });
+    let has_connected = Arc::new(AtomicBool::new(false));
+    let connected_on_socket = Arc::clone(&has_connected);
+    let own = Place::Attempt { run_id: order.run_id.clone(), attempt: order.attempt };
+    let endpoint = Arc::new(EndpointAccess {
+        token,
+        port,
+        own,
+        home: order.home.clone(),
+        has_tools: order.has_tools,
+        has_connected: Arc::clone(&has_connected),
+    });
     // One handler without routes and layers, because almost every call of a run comes this way.
     let on_socket =
         Router::new().fallback(relay_for_peer).with_state(Arc::new(SocketEndpoint { access: Arc::clone(&endpoint), client: client.clone() }));
     let on_loopback = calls(client).merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
-        if let Err(error) = axum::serve(WorkerListener(socket), service).await {
+        if let Err(error) = axum::serve(WorkerListener { socket, has_connected: connected_on_socket }, service).await {
             tracing::error!(%error, "the run's socket has failed");
         }
     });
     tasks.spawn(async move {
-        let tcp = tcp.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "replies on loopback may be delayed");
-            }
-        });
-        if let Err(error) = axum::serve(tcp, on_loopback).await {
+        let service = on_loopback.into_make_service_with_connect_info::<LoopbackPeer>();
+        if let Err(error) = axum::serve(LoopbackListener(tcp), service).await {
             tracing::error!(%error, "the run's port has failed");
         }
     });
-    Ok((access, has_called))
+    Ok((access, has_connected))
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
@@ -122,7 +134,11 @@ fn states_operation_of_cli(name: &str, body: &[u8]) -> bool {
 struct EndpointAccess {
     token: String,
     port: u16,
-    has_called: Arc<AtomicBool>,
+    /// The place of the attempt's processes.
+    own: Place,
+    home: PathBuf,
+    has_tools: bool,
+    has_connected: Arc<AtomicBool>,
 }
 
 impl EndpointAccess {
@@ -160,13 +176,15 @@ async fn relay_for_peer(
     ConnectInfo(admission): ConnectInfo<Admission>,
     request: Request,
 ) -> Result<Response, Refusal> {
+    if !endpoint.access.has_tools {
+        return Err(Refusal::new(codes::NOT_ALLOWED, "this agent has identity = \"none\", so its run has no tools"));
+    }
     if admission == Admission::Foreign {
         return Err(Refusal::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it"));
     }
     if endpoint.access.bearer(request.headers()) == Some(false) {
         return Err(Refusal::new(codes::NOT_ALLOWED, "the token belongs to another run"));
     }
-    endpoint.access.has_called.store(true, Ordering::Relaxed);
     let (parts, body) = request.into_parts();
     let name = parts.uri.path().strip_prefix("/api/v1/").filter(|_| parts.method == Method::POST);
     let name = name.ok_or_else(|| Refusal::new(codes::NOT_FOUND, "no such call"))?;
@@ -175,13 +193,76 @@ async fn relay_for_peer(
     relay(&endpoint.client, name, &parts.headers, body).await
 }
 
-async fn admit_bearer(State(endpoint): State<Arc<EndpointAccess>>, request: Request, next: Next) -> Response {
-    match endpoint.refusal(request.headers()) {
-        Some(refusal) => refusal,
-        None => {
-            endpoint.has_called.store(true, Ordering::Relaxed);
-            next.run(request).await
+async fn admit_bearer(
+    State(endpoint): State<Arc<EndpointAccess>>,
+    ConnectInfo(peer): ConnectInfo<LoopbackPeer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Some(refusal) = endpoint.refusal(request.headers()) {
+        return refusal;
+    }
+    if let Err(why) = peer.require_no_other_run(&endpoint).await {
+        return (StatusCode::FORBIDDEN, why).into_response();
+    }
+    endpoint.has_connected.store(true, Ordering::Relaxed);
+    next.run(request).await
+}
+
+/// The peer of a connection on loopback. Its process is looked up at the first call with the token, and checked again at each further one.
+#[derive(Debug, Clone)]
+struct LoopbackPeer {
+    ends: (SocketAddr, SocketAddr),
+    // Calls of one connection come one after another; never held across an await.
+    found: Arc<Mutex<Option<TcpPeer>>>,
+}
+
+impl LoopbackPeer {
+    /// Refuses a process of another run that has found the token. A process outside of all runs may be the agent's own in a container.
+    async fn require_no_other_run(&self, endpoint: &EndpointAccess) -> Result<(), String> {
+        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let place = match known.filter(TcpPeer::is_unchanged) {
+            Some(known) => known.place,
+            None => {
+                let ((own, peer), home) = (self.ends, endpoint.home.clone());
+                let found = tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await;
+                let found = found.map_err(io::Error::other).flatten();
+                let found = found.map_err(|error| format!("cannot tell which run the caller belongs to: {error}"))?;
+                let place = found.place.clone();
+                *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                place
+            }
+        };
+        if place == endpoint.own || place == Place::Outside { Ok(()) } else { Err("the token belongs to another run".to_owned()) }
+    }
+}
+
+/// The port on loopback, which notes the ends of each connection.
+struct LoopbackListener(TcpListener);
+
+impl Listener for LoopbackListener {
+    type Io = TcpStream;
+    type Addr = LoopbackPeer;
+
+    async fn accept(&mut self) -> (TcpStream, LoopbackPeer) {
+        let (stream, peer) = Listener::accept(&mut self.0).await;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "replies on loopback may be delayed");
         }
+        // An address that is not known is that of no socket, so the call is refused.
+        let own = stream.local_addr().unwrap_or(peer);
+        (stream, LoopbackPeer { ends: (own, peer), found: Arc::default() })
+    }
+
+    fn local_addr(&self) -> io::Result<LoopbackPeer> {
+        let own = TcpListener::local_addr(&self.0)?;
+        Ok(LoopbackPeer { ends: (own, own), found: Arc::default() })
+    }
+}
+
+impl Connected<IncomingStream<'_, LoopbackListener>> for LoopbackPeer {
+    fn connect_info(stream: IncomingStream<'_, LoopbackListener>) -> Self {
+        stream.remote_addr().clone()
     }
 }
 
@@ -193,16 +274,23 @@ enum Admission {
 }
 
 /// The socket, which identifies each peer.
-struct WorkerListener(UnixListener);
+struct WorkerListener {
+    socket: UnixListener,
+    has_connected: Arc<AtomicBool>,
+}
 
 impl Listener for WorkerListener {
     type Io = sock::Stream;
     type Addr = Admission;
 
     async fn accept(&mut self) -> (sock::Stream, Admission) {
-        let stream = sock::accept(&mut self.0).await;
+        let stream = sock::accept(&mut self.socket).await;
         let admission = match examine(&stream) {
-            Ok(true) => Admission::Own,
+            Ok(true) => {
+                // `adj mcp` answers without the hub, and only connects.
+                self.has_connected.store(true, Ordering::Relaxed);
+                Admission::Own
+            }
             Ok(false) => Admission::Foreign,
             Err(error) => {
                 tracing::info!(%error, "a caller could not be identified");

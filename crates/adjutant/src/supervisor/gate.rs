@@ -2,9 +2,9 @@
 //! does not use it.
 
 use crate::client::{Client, random_hex};
-use crate::gate::{Gate, GateEvent, ModelUse};
+use crate::gate::{Gate, GateEvent, ModelUse, OpenRequest};
 use crate::harness::GateAccess;
-use crate::link::{AskBudget, BudgetLeft, FactKind, ModelUsage, Order, QuotaWindowText};
+use crate::link::{AskBudget, BudgetLeft, FactKind, GateRequest, ModelUsage, Order, QuotaWindowText};
 use crate::view::codes;
 use adjutant_core::Time;
 use adjutant_core::rate_limit::QuotaWindow;
@@ -155,8 +155,8 @@ async fn handle_events(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiv
     loop {
         tokio::select! {
             event = events.recv() => match event {
-                Some(GateEvent::RequestBegins(reply)) => {
-                    calls.spawn(ask(client.clone(), Arc::clone(&gate), reply));
+                Some(GateEvent::RequestBegins { no, reply }) => {
+                    calls.spawn(ask(client.clone(), Arc::clone(&gate), no, reply));
                 }
                 Some(GateEvent::LimitReported(until)) => report(Report::Limit(until)),
                 Some(GateEvent::WindowsReported(windows)) => report(Report::Windows(windows)),
@@ -193,18 +193,20 @@ async fn at(due: Option<Instant>) {
 
 /// Reports the usage.
 async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
-    if let Err(error) = call(&client, &gate, false).await {
+    if let Err(error) = call(&client, &gate, None).await {
         tracing::info!(%error, "the hub has not accepted the usage; the next report contains it");
     }
     is_stating.store(false, Ordering::Relaxed);
 }
 
 /// Asks whether a request may begin, until a hub has answered or the agent has cancelled it.
-async fn ask(client: Client, gate: Arc<Gate>, mut reply: oneshot::Sender<Result<(), String>>) {
+async fn ask(client: Client, gate: Arc<Gate>, no: u64, mut reply: oneshot::Sender<Result<(), String>>) {
     let answered = async {
         loop {
-            match call(&client, &gate, true).await {
+            match call(&client, &gate, Some(no)).await {
                 Ok(left) if left.may_begin => return Ok(()),
+                // The hub has waited for one of the requests under way.
+                Ok(left) if left.waits => {}
                 Ok(left) => return Err(left.refusal.unwrap_or_else(|| "its budget is used up".to_owned())),
                 Err(error) if !is_transient(&error.code) => return Err(error.message),
                 Err(error) => {
@@ -228,8 +230,12 @@ fn is_transient(code: &str) -> bool {
     [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE, codes::STORAGE_FULL, codes::INTERNAL].contains(&code)
 }
 
-async fn call(client: &Client, gate: &Gate, begins: bool) -> Result<BudgetLeft, crate::view::ErrorView> {
-    client.send_json("/link/budget", &AskBudget { used: model_usage(gate), begins }, None).await
+async fn call(client: &Client, gate: &Gate, begins_no: Option<u64>) -> Result<BudgetLeft, crate::view::ErrorView> {
+    // In this order: a request that has ended is in the usage.
+    let (next_no, open) = gate.open_requests();
+    let requests = open.into_iter().map(|OpenRequest { no, tokens, has_begun }| GateRequest { no, tokens, has_begun }).collect();
+    let ask = AskBudget { used: model_usage(gate), begins: begins_no.is_some(), begins_no, requests, next_no };
+    client.send_json("/link/budget", &ask, None).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The attempt's numbered facts: written to disk, then sent to the hub, each once and in order.
 //!
-//! A fact is appended to `facts.jsonl` and synced before it is sent. If no supervisor is alive, the hub reads that file.
+//! A fact is appended to `facts.jsonl` and synced before it is sent, if the disk has space. If no supervisor is alive, the hub reads that file.
 //! Facts about output are not synced, and none is created while an earlier one is unsent, so a hub that does not run for days
 //! costs nothing.
 
@@ -8,12 +8,16 @@ use crate::client::Client;
 use crate::clock;
 use crate::files;
 use crate::link::{AttemptDir, Fact, FactKind, FactsStored, PostFacts};
+use crate::trace::RepeatedFailures;
+use adjutant_core::Time;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// Maximum number of facts in one call.
@@ -23,6 +27,16 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// How much of the unsent facts is read from the file at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
+/// The number of the last fact, for a report to a new hub.
+#[derive(Debug, Clone, Default)]
+pub struct Recorded(Arc<AtomicU64>);
+
+impl Recorded {
+    pub fn last(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// Writes facts to the file.
 #[derive(Debug)]
 pub struct Journal {
@@ -31,6 +45,7 @@ pub struct Journal {
     /// Length of the file up to the last whole fact.
     bytes: u64,
     last: u64,
+    recorded: Recorded,
     /// Facts that could not be written yet.
     unwritten: VecDeque<Fact>,
     to_hub: mpsc::UnboundedSender<Fact>,
@@ -51,22 +66,28 @@ pub struct Uploader {
 ///
 /// # Errors
 /// The file cannot be created.
-pub fn open(dir: &AttemptDir, client: Client) -> io::Result<(Journal, Uploader)> {
+pub fn open(dir: &AttemptDir, client: Client, recorded: Recorded) -> io::Result<(Journal, Uploader)> {
     let path = dir.facts();
     // The file of an attempt that never started has no facts.
     let file = files::replace(dir.home(), &path)?;
     let written = file.try_clone()?;
     let (to_hub, facts) = mpsc::unbounded_channel();
     let (sender, taken) = watch::channel(0);
-    let journal = Journal { file, path, bytes: 0, last: 0, unwritten: VecDeque::new(), to_hub, taken };
+    let journal = Journal { file, path, bytes: 0, last: 0, recorded, unwritten: VecDeque::new(), to_hub, taken };
     Ok((journal, Uploader { file: written, client, facts, taken: sender }))
 }
 
 impl Journal {
     /// Records a fact.
     pub fn state(&mut self, what: FactKind) {
+        self.state_at(clock::now(), what);
+    }
+
+    /// Records a fact about something that happened earlier.
+    pub fn state_at(&mut self, at: Time, what: FactKind) {
         self.last += 1;
-        let fact = Fact { n: self.last, at_ms: clock::now().0, what };
+        self.recorded.0.store(self.last, Ordering::Release);
+        let fact = Fact { n: self.last, at_ms: at.0, what };
         self.unwritten.push_back(fact.clone());
         if let Err(error) = self.write() {
             // The hub receives the fact although the disk is full, because both number facts alike.
@@ -132,6 +153,7 @@ impl Uploader {
     /// Sends facts until the journal is dropped and the hub has all of them.
     pub async fn run(mut self) {
         let mut waiting: VecDeque<Fact> = VecDeque::new();
+        let mut refusals = RepeatedFailures::default();
         loop {
             if waiting.is_empty() {
                 match self.facts.recv().await {
@@ -144,12 +166,15 @@ impl Uploader {
             }
             match self.post(&waiting).await {
                 Ok(cursor) => {
+                    refusals.clear();
                     if !self.advance(&mut waiting, cursor) {
                         tokio::time::sleep(REFUSED_PAUSE).await;
                     }
                 }
                 Err(message) => {
-                    tracing::warn!(message, "the hub refuses facts");
+                    if let Some(times) = refusals.note(&message, Instant::now()) {
+                        tracing::warn!(message, times, "the hub refuses facts");
+                    }
                     tokio::time::sleep(REFUSED_PAUSE).await;
                 }
             }

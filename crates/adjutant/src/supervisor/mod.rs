@@ -124,10 +124,11 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     let above = sync_parent_directories(dir);
     let client = Client::supervisor(&order);
     let mut tasks = JoinSet::new();
-    let (mut journal, uploader) = journal::open(dir, client.clone())?;
+    let recorded = journal::Recorded::default();
+    let (mut journal, uploader) = journal::open(dir, client.clone(), recorded.clone())?;
     tasks.spawn(uploader.run().boxed());
     let (orders_sender, orders) = watch::channel(Orders::default());
-    tasks.spawn(orders::follow(client.clone(), orders_sender, order.lease_ms.map(Lease::from_ms)).boxed());
+    tasks.spawn(orders::follow(client.clone(), orders_sender, recorded, order.lease_ms.map(Lease::from_ms)).boxed());
 
     if let Err(refusal) = workspace::make(&order, dir).await {
         return Ok(record_refusal(journal, refusal).await);
@@ -141,7 +142,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal).await),
     }
     let activity = Arc::new(AgentActivity::default());
-    let Preparation { mut launch, log, lines_of, has_called, gate } =
+    let Preparation { mut launch, log, lines_of, has_connected, gate } =
         match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), &mut tasks).await {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(record_refusal(journal, refusal).await),
@@ -181,7 +182,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     });
     problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client: client.clone(), has_called, tree, synced };
+    let closer = Closer { order: &order, client: client.clone(), has_connected, tree, synced };
     let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate };
     let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
     upload_last_fact(&mut journal).await;
@@ -198,8 +199,8 @@ struct Preparation {
     log: LogFile,
     /// The reader of its structured stream, and the file of the raw stream.
     lines_of: Option<(Reader, LogFile)>,
-    /// The run has made a call.
-    has_called: Arc<AtomicBool>,
+    /// The run has connected to its endpoint.
+    has_connected: Arc<AtomicBool>,
     gate: Option<AttemptGate>,
 }
 
@@ -208,7 +209,7 @@ struct Preparation {
 async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Preparation, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let of_hub = client.clone();
-    let (access, has_called) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
+    let (access, has_connected) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
     let gate = gate::open(order, &of_hub, tasks).await.map_err(|error| no_gate(order, &error))?;
     let gate_access = gate.as_ref().map(AttemptGate::access);
     let launch = harness::launch(order, dir, &access, gate_access, own_tools())?;
@@ -229,7 +230,7 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut Jo
         }
         None => None,
     };
-    Ok(Preparation { launch, log, lines_of, has_called, gate })
+    Ok(Preparation { launch, log, lines_of, has_connected, gate })
 }
 
 /// Removes the agent's temporary files. Files that cannot be removed now are removed with the run.
@@ -276,7 +277,7 @@ fn sync_parent_directories(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
 }
 
 fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
-    let code = if error.kind() == io::ErrorKind::StorageFull { codes::STORAGE_FULL } else { codes::STORAGE };
+    let code = if files::is_unwritable(error) { codes::STORAGE_FULL } else { codes::STORAGE };
     Refusal { code, message: format!("the attempt's files in {} cannot be written: {error}", dir.0.display()) }
 }
 

@@ -2,7 +2,9 @@
 //! restarts.
 
 use crate::client::Client;
-use crate::link::{GetOrders, Orders};
+use crate::link::{GetOrders, Orders, Standing};
+use crate::supervisor::journal::Recorded;
+use crate::trace::RepeatedFailures;
 use adjutant_core::StopReason;
 use adjutant_core::lease::Lease;
 use std::future::Future;
@@ -16,30 +18,36 @@ const WAIT: Duration = Duration::from_secs(10 * 60);
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Follows the orders until all receivers are dropped. When the lease of the attempt ends, the order is to stop, and stays so.
-pub async fn follow(client: Client, orders: watch::Sender<Orders>, lease: Option<Lease>) {
+pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Recorded, lease: Option<Lease>) {
     let wait = lease.map_or(WAIT, |lease| lease.wait_max().min(WAIT));
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let mut contact = Instant::now();
-    let mut known = 0;
+    let (mut known, mut failures) = (0, RepeatedFailures::default());
     while !orders.is_closed() {
         let sent = Instant::now();
-        let call = GetOrders { known, wait_ms };
-        let asked = client.send_json::<Orders>("/link/orders", &call, None);
+        // Composed again for each hub, which uses it to determine whether it has everything.
+        let standing = Standing { facts: recorded.last(), writes: client.open_writes() };
+        let call = GetOrders { known, wait_ms, standing: Some(standing) };
+        let asked = client.send_json_once::<Orders>("/link/orders", &call);
         match until_lease_ends(lease, contact, asked).await {
             None => {
                 tracing::warn!("the lease of the attempt ends: the agent is being stopped");
                 orders.send_modify(|orders| orders.stop = Some(StopReason::HostLost.word().to_owned()));
                 return orders.closed().await;
             }
-            Some(Ok(now)) => {
+            Some(Ok(None)) => failures.clear(),
+            Some(Ok(Some(now))) => {
                 contact = sent;
+                failures.clear();
                 if now.version != known {
                     known = now.version;
                     orders.send_replace(now);
                 }
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "the orders cannot be read from the hub");
+                if let Some(times) = failures.note(&error.to_string(), sent.into()) {
+                    tracing::warn!(%error, times, "the orders cannot be read from the hub");
+                }
                 if until_lease_ends(lease, contact, tokio::time::sleep(REFUSED_PAUSE)).await.is_none() {
                     tracing::debug!("the lease ends");
                 }

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::config;
-use crate::git::{Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, take};
+use crate::git::{Git, GitError, KeptCommits, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, nearest_repository, take};
 use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
@@ -14,8 +14,10 @@ use tokio::sync::watch;
 
 /// How long the snapshot before the agent's start may take: the agent waits for it.
 const START_MAX: Duration = Duration::from_secs(5);
-/// The same after its end.
-const END_MAX: Duration = Duration::from_secs(60);
+/// The same after its end: nothing waits for it but the report of the end.
+const END_MAX: Duration = Duration::from_secs(20);
+/// The same if the one at the start took too long, so that nothing can be compared with it.
+const END_WITHOUT_START_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of files that are named as changed.
 const FILES_MAX: usize = 500;
 
@@ -31,6 +33,8 @@ pub struct RunTree {
     head: Option<String>,
     /// It is a workspace of the run's own.
     is_isolated: bool,
+    /// What the snapshot at the start does not have.
+    problem: Option<String>,
 }
 
 /// What changed in the run's directory.
@@ -65,6 +69,10 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
     };
     let scratch = match unless_stopped(orders.clone(), START_MAX, open(order, dir)).await {
         WaitOutcome::Done(Ok(scratch)) => scratch,
+        // Without git, nothing tells whether git would use the repository, but there is one.
+        WaitOutcome::Done(Err(GitError::Missing)) if nearest_repository(&order.cwd).is_some() => {
+            return failed("git is not on the PATH of the run".to_owned());
+        }
         WaitOutcome::Done(Err(GitError::Missing | GitError::NotARepository(_))) | WaitOutcome::Stopped => return TreeAtStart::default(),
         WaitOutcome::Done(Err(error)) => return failed(error.to_string()),
         WaitOutcome::TooLong => return failed(TOO_SLOW.to_owned()),
@@ -72,16 +80,19 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
     let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start, at: clock::now() };
     let both = async {
         let (taken, head) = tokio::join!(take(&scratch, &new), scratch.repo().head());
-        taken.map(|taken| (taken.snapshot, head))
+        taken.map(|taken| (taken, head))
     };
     let (mut head, mut problem) = (None, None);
     let start = match unless_stopped(orders.clone(), START_MAX, both).await {
-        WaitOutcome::Done(Ok((snapshot, at))) => {
+        WaitOutcome::Done(Ok((taken, at))) => {
+            if !taken.crowded.is_empty() {
+                problem = failed(taken.crowded.join(", ")).problem;
+            }
             head = at.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the commit before the attempt is not known");
                 None
             });
-            Some(snapshot)
+            Some(taken.snapshot)
         }
         WaitOutcome::Done(Err(error)) => {
             problem = failed(error.to_string()).problem;
@@ -96,7 +107,7 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
     // What is checked out in a workspace is the agent's work.
     let head = order.workspace.as_ref().map(|workspace| workspace.base.clone()).or(head);
     let is_isolated = order.workspace.is_some();
-    TreeAtStart { tree: Some(RunTree { scratch, new, start, head, is_isolated }), problem }
+    TreeAtStart { tree: Some(RunTree { scratch, new, start, head, is_isolated, problem: problem.clone() }), problem }
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
@@ -141,13 +152,17 @@ impl RunTree {
             let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, at: clock::now(), ..self.new.clone() }).await?;
             Ok::<_, GitError>(taken.snapshot)
         };
-        let kept = with_time_limit(END_MAX, kept).await;
+        let limit = if self.start.is_none() && !self.is_isolated { END_WITHOUT_START_MAX } else { END_MAX };
+        let kept = with_time_limit(limit, kept).await;
         // Also without a snapshot, because the commits are only in the workspace.
         let made = with_time_limit(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
         let made = made.unwrap_or_else(|why| {
             facts.push(failed_fact(format!("the agent's commits are only in its workspace: {why}")));
-            None
+            KeptCommits::default()
         });
+        // A new problem replaces the one of the start, which remains.
+        let both = |why: String| self.problem.iter().cloned().chain([why]).collect::<Vec<_>>().join("; ");
+        facts.extend(made.problem().map(both).map(failed_fact));
         let snapshot = match kept {
             Ok(snapshot) => snapshot,
             Err(why) => {
@@ -156,7 +171,7 @@ impl RunTree {
             }
         };
         facts.push(taken_fact(&snapshot));
-        let changes = with_time_limit(END_MAX, self.changes(&snapshot, made)).await;
+        let changes = with_time_limit(END_MAX, self.changes(&snapshot, made.head)).await;
         let changes = changes.unwrap_or_else(|why| {
             tracing::error!(why, "what the attempt changed cannot be listed");
             None

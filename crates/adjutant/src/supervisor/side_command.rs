@@ -56,7 +56,9 @@ pub enum StopCause {
 }
 
 impl StopCause {
-    fn text(self) -> &'static str {
+    /// Returns the words of the evidence.
+    #[must_use]
+    pub fn text(self) -> &'static str {
         match self {
             Self::ByOrder => "the run was to stop",
             Self::TimeUp => "its time was used up",

@@ -1,11 +1,35 @@
-//! Detects an agent without output and calls for the configured time. The stall is reported and has no other effect.
-//! Instead of polling, each deadline is postponed by the signs of life before it.
+//! Detects an agent without output and calls for the configured time, which is shorter after its report. Instead of polling, each
+//! deadline is postponed by the signs of life before it.
 
 use std::time::{Duration, Instant};
 
+/// Durations of silence. `None`: never.
+#[derive(Debug, Clone, Copy)]
+pub struct SilenceLimits {
+    pub working: Option<Duration>,
+    /// After the run's report, if that is shorter.
+    pub reported: Option<Duration>,
+}
+
+impl SilenceLimits {
+    /// Takes the limits of an order, in milliseconds.
+    #[must_use]
+    pub fn of_ms(working: Option<i64>, reported: Option<i64>) -> Self {
+        let duration = |ms: Option<i64>| ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        Self { working: duration(working), reported: duration(reported) }
+    }
+
+    fn limit(self, is_reported: bool) -> Option<Duration> {
+        let of_report = self.reported.filter(|_| is_reported);
+        self.working.into_iter().chain(of_report).min()
+    }
+}
+
 #[derive(Debug)]
 pub struct Stall {
-    limit: Duration,
+    limits: SilenceLimits,
+    /// The position of the run's report, unless it has made a statement since.
+    reported: Option<i64>,
     state: State,
 }
 
@@ -23,10 +47,28 @@ enum State {
 
 impl Stall {
     #[must_use]
-    pub fn watch(limit_ms: Option<i64>, now: Instant) -> Self {
-        let limit = limit_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-        let state = limit.map_or(State::Off, |limit| State::Watching { check_at: now + limit });
-        Self { limit: limit.unwrap_or_default(), state }
+    pub fn watch(limits: SilenceLimits, now: Instant) -> Self {
+        let mut stall = Self { limits, reported: None, state: State::Off };
+        stall.state = stall.watching_from(now);
+        stall
+    }
+
+    /// Records the position of the run's report, or (`None`) that the run has made a statement since. A repetition changes nothing. A
+    /// reported stall lasts until the next sign of life.
+    pub fn set_reported(&mut self, reported: Option<i64>, silent_since: Option<Instant>, now: Instant) {
+        if std::mem::replace(&mut self.reported, reported) != reported && !self.is_stalled() {
+            self.state = self.watching_from(silent_since.unwrap_or(now));
+        }
+    }
+
+    /// Returns whether the run has reported, and has made no statement since.
+    #[must_use]
+    pub fn has_reported(&self) -> bool {
+        self.reported.is_some()
+    }
+
+    fn watching_from(&self, since: Instant) -> State {
+        self.limits.limit(self.reported.is_some()).map_or(State::Off, |limit| State::Watching { check_at: since + limit })
     }
 
     /// Returns when to check next. `None`: there is no limit, or the stall is reported already.
@@ -46,8 +88,8 @@ impl Stall {
     pub fn check(&mut self, silent_since: Option<Instant>, now: Instant) -> Option<Duration> {
         let since = silent_since.unwrap_or(now);
         let silent = now.saturating_duration_since(since);
-        if silent < self.limit {
-            self.state = State::Watching { check_at: since + self.limit };
+        if self.limits.limit(self.reported.is_some()).is_none_or(|limit| silent < limit) {
+            self.state = self.watching_from(since);
             return None;
         }
         self.state = State::Stalled { since };
@@ -59,7 +101,7 @@ impl Stall {
         let State::Stalled { since } = self.state else { return false };
         let is_later = silent_since.is_none_or(|last| last > since);
         if is_later {
-            self.state = State::Watching { check_at: now + self.limit };
+            self.state = self.watching_from(now);
         }
         is_later
     }
@@ -73,7 +115,7 @@ mod tests {
     fn silence_is_reported_once_and_reset_by_output() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
-        let mut stall = Stall::watch(Some(100), begin);
+        let mut stall = Stall::watch(SilenceLimits::of_ms(Some(100), Some(10)), begin);
         assert_eq!(stall.due(), Some(at(100)));
         assert_eq!(stall.check(Some(at(60)), at(100)), None);
         assert_eq!(stall.due(), Some(at(160)));
@@ -85,6 +127,34 @@ mod tests {
         assert!(!stall.note_sign(Some(at(160)), at(280)), "that sign was noted before");
         assert!(stall.note_sign(Some(at(290)), at(290)) && !stall.is_stalled());
         assert_eq!(stall.due(), Some(at(390)));
-        assert_eq!(Stall::watch(None, begin).due(), None);
+        assert_eq!(Stall::watch(SilenceLimits::of_ms(None, Some(10)), begin).due(), None);
+    }
+
+    #[test]
+    fn report_shortens_the_silence_until_the_next_statement() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut stall = Stall::watch(SilenceLimits::of_ms(None, Some(10)), begin);
+        stall.set_reported(Some(7), Some(at(100)), at(101));
+        assert_eq!((stall.due(), stall.has_reported()), (Some(at(110)), true));
+        // The next poll for orders repeats it.
+        assert_eq!(stall.check(Some(at(105)), at(110)), None);
+        stall.set_reported(Some(7), Some(at(100)), at(112));
+        assert_eq!(stall.due(), Some(at(115)));
+        assert_eq!(stall.check(Some(at(105)), at(116)), Some(Duration::from_millis(11)));
+        // Another report counts again, and a statement ends it.
+        stall.set_reported(Some(9), Some(at(120)), at(119));
+        assert!(stall.is_stalled() && stall.note_sign(Some(at(120)), at(120)));
+        assert_eq!((stall.due(), stall.is_stalled()), (Some(at(130)), false));
+        stall.set_reported(None, Some(at(125)), at(126));
+        assert_eq!((stall.due(), stall.has_reported()), (None, false));
+        assert_eq!(stall.check(Some(at(125)), at(900)), None);
+
+        let mut patient = Stall::watch(SilenceLimits::of_ms(Some(50), None), begin);
+        patient.set_reported(Some(1), Some(at(10)), at(11));
+        assert_eq!(patient.due(), Some(at(60)), "without a limit of its own, that of working agents counts");
+        let mut hasty = Stall::watch(SilenceLimits::of_ms(Some(50), Some(90)), begin);
+        hasty.set_reported(Some(1), Some(at(10)), at(11));
+        assert_eq!(hasty.due(), Some(at(60)), "the shorter one counts");
     }
 }

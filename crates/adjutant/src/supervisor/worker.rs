@@ -142,7 +142,9 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
     env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
     let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
     env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
-    env.push(("ADJ_WORKER".into(), access.into_os_string()));
+    if order.has_tools {
+        env.push(("ADJ_WORKER".into(), access.into_os_string()));
+    }
     // So an `adj` in the agent's shell uses this home, where it is identified as the run.
     env.push(("ADJ_HOME".into(), order.home.clone().into_os_string()));
     env

@@ -20,7 +20,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     for cache in &workspace.caches {
         let made = if cache.starts_with(dir.home()) { files::make_dirs(dir.home(), cache) } else { std::fs::create_dir_all(cache) };
         made.map_err(|error| Refusal {
-            code: codes::STORAGE,
+            code: if files::is_unwritable(&error) { codes::STORAGE_FULL } else { codes::STORAGE },
             message: format!("the shared cache {} cannot be made: {error}: correct caches in [workspaces] of the configuration", cache.display()),
         })?;
     }
@@ -29,6 +29,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     }
     make_for(order, dir, workspace).await.map_err(|error| Refusal {
         code: match error {
+            _ if files::names_full_disk(&error.to_string()) => codes::STORAGE_FULL,
             GitError::File { .. } => codes::STORAGE,
             _ => codes::INVALID,
         },

@@ -1,5 +1,6 @@
 //! TLS to other machines, with the CA certificates of this one or of a file.
 
+use adjutant_core::Fingerprint;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
@@ -26,12 +27,12 @@ pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
     file_config(file).map(to_connector)
 }
 
-/// Sets up TLS that trusts only the certificate with this SHA-256, in hexadecimal, whatever its names and its authority are.
+/// Sets up TLS that trusts only certificates whose public key has one of these fingerprints, whatever their names and their authority are.
 ///
 /// # Errors
 /// TLS cannot be set up.
-pub fn pinned_connector(fingerprint: &str) -> Result<TlsConnector, String> {
-    pinned_config(fingerprint).map(to_connector)
+pub fn pinned_connector(fingerprints: &[Fingerprint]) -> Result<TlsConnector, String> {
+    pinned_config(fingerprints).map(to_connector)
 }
 
 /// As [`connector`], as a configuration that can be changed.
@@ -68,17 +69,17 @@ pub fn file_config(file: &Path) -> Result<ClientConfig, String> {
 ///
 /// # Errors
 /// TLS cannot be set up.
-pub fn pinned_config(fingerprint: &str) -> Result<ClientConfig, String> {
+pub fn pinned_config(fingerprints: &[Fingerprint]) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = Arc::new(Pinned { fingerprint: fingerprint.to_owned(), provider: Arc::clone(&provider) });
+    let verifier = Arc::new(Pinned { fingerprints: fingerprints.to_vec(), provider: Arc::clone(&provider) });
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Accepts one certificate. The handshake still proves that the server has its key.
+/// Accepts certificates with these public keys. The handshake still proves that the server has the private key.
 #[derive(Debug)]
 struct Pinned {
-    fingerprint: String,
+    fingerprints: Vec<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -91,11 +92,11 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let found = super::fingerprint(certificate);
-        if found == self.fingerprint {
+        let found = super::fingerprint(certificate)?;
+        if self.fingerprints.iter().any(|fingerprint| fingerprint.as_str() == found) {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(Error::General(format!("the certificate is another one: its fingerprint is {found}")))
+        Err(Error::General(format!("the certificate is another one: the fingerprint of its key is {found}")))
     }
 
     fn verify_tls12_signature(

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -35,6 +35,8 @@ const READ_TAKES_MAX: Duration = Duration::from_secs(2);
 pub struct TlsServer {
     files: Files,
     current: Mutex<Current>,
+    /// Notified when the public key has changed.
+    changed: Notify,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +67,7 @@ struct Stamp {
 struct Loaded {
     acceptor: TlsAcceptor,
     certificate: Arc<CertificateDer<'static>>,
+    fingerprint: String,
 }
 
 impl std::fmt::Debug for Loaded {
@@ -116,7 +119,7 @@ impl TlsServer {
         };
         let (stamps, loaded) = timeout(READ_TAKES_MAX, read).await.map_err(|_| files.unanswered())?.map_err(|error| error.to_string())?;
         let current = Mutex::new(Current { loaded: loaded?, stamps, checked: Instant::now(), is_checking: false });
-        Ok(Self { files, current })
+        Ok(Self { files, current, changed: Notify::new() })
     }
 
     /// Performs the handshake with a caller. The caller limits its time.
@@ -133,10 +136,31 @@ impl TlsServer {
         acceptor.accept(stream).await
     }
 
-    /// Returns the SHA-256 of the certificate, in hexadecimal.
+    /// Returns the SHA-256 of the public key of the certificate, in hexadecimal.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        super::fingerprint(&self.locked().loaded.certificate)
+        self.locked().loaded.fingerprint.clone()
+    }
+
+    /// Reads the files again if they have changed, in a thread of its own, for callers whose connections stay open.
+    pub fn refresh(self: &Arc<Self>) {
+        // Nobody waits for the result.
+        drop(self.check_files());
+    }
+
+    /// Waits until the certificate has another public key than that with this fingerprint, and returns the new one. Notices it when a caller
+    /// connects.
+    pub async fn other_fingerprint(&self, than: &str) -> String {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let current = self.fingerprint();
+            if current != than {
+                return current;
+            }
+            changed.await;
+        }
     }
 
     /// Returns whether the certificate is for this host: a name or an address, without a port.
@@ -196,8 +220,15 @@ impl TlsServer {
         (current.stamps, current.is_checking) = (stamps, false);
         match read {
             Some(Ok(loaded)) => {
-                current.loaded = loaded;
+                let replaced = std::mem::replace(&mut current.loaded, loaded);
                 tracing::info!(cert = %self.files.cert.display(), "the certificate was read again");
+                if replaced.fingerprint != current.loaded.fingerprint {
+                    tracing::warn!(
+                        fingerprint = current.loaded.fingerprint,
+                        "the certificate has another key: runners and peers that trust only the earlier one need --fingerprint with this one too"
+                    );
+                    self.changed.notify_waiters();
+                }
             }
             Some(Err(problem)) => tracing::error!(%problem, "the earlier certificate stays in use"),
             None => {}
@@ -223,7 +254,8 @@ fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(unusable)?;
     let mut config = config.with_no_client_auth().with_single_cert(chain, private_key(key)?).map_err(unusable)?;
     config.alpn_protocols = vec![super::SHARED.to_vec(), super::HTTP_1.to_vec()];
-    Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), certificate: Arc::new(certificate) })
+    let fingerprint = super::fingerprint(&certificate).map_err(|error| format!("the certificate in {} cannot be used: {error}", cert.display()))?;
+    Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), certificate: Arc::new(certificate), fingerprint })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

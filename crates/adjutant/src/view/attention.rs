@@ -1,6 +1,6 @@
 //! Items that need attention, and the notifications that the owners of runs have received.
 
-use super::{Call, MentionView, RequestView, RunView, Waited, Word};
+use super::{Call, MentionView, PolicyChangeView, RequestView, RunView, SetBackView, WaitOutcome, Waited, Word};
 use adjutant_core::attention::Need;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub struct AttentionList {
     /// The number of further open requests.
     #[serde(default)]
     pub requests_more: u64,
-    /// Stopped runs, longest stopped first, then runs that ended badly, oldest first, then, for a person, runs with an interrupted undo.
+    /// Stopped runs, longest stopped first, then runs that stay alive in silence after their reports, then runs that ended badly, oldest first, then, for a person, runs with an interrupted undo.
     pub runs: Vec<RunView>,
     #[serde(default)]
     pub runs_more: u64,
@@ -41,6 +41,12 @@ pub struct AttentionList {
     pub mentions: Vec<MentionView>,
     #[serde(default)]
     pub mentions_more: bool,
+    /// A change of the policies that waits for the person's trust. Only for the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_change: Option<PolicyChangeView>,
+    /// The database of the hub was set back within the last day. Only for the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_back: Option<SetBackView>,
 }
 
 impl AttentionList {
@@ -58,9 +64,11 @@ pub enum AttentionKind {
     Stopped,
     /// The run ended badly, and its owner must learn of it.
     Ended,
+    /// The run has reported its result, and its process lives on in silence. It may have to be cancelled.
+    Alive,
 }
 
-words!(AttentionKind { Stopped = "stopped", Ended = "ended" });
+words!(AttentionKind { Stopped = "stopped", Ended = "ended", Alive = "alive" });
 
 /// Why a run needs attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +95,7 @@ impl AttentionView {
     }
 }
 
-/// Confirms that the caller was notified of stops and ends of its own runs. A later wait that names no runs does
+/// Confirms that the caller was notified of stops, ends and reports of its own runs. A later wait that names no runs does
 /// not report them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -118,16 +126,26 @@ impl From<&RunView> for NotifiedRun {
 }
 
 impl Waited {
+    /// Returns whether nothing has happened but that runs have reported, which still work.
+    #[must_use]
+    pub fn has_only_reports(&self) -> bool {
+        let is_quiet = self.needs.is_empty() && self.stopped.is_empty() && self.ended.is_empty();
+        let is_noticed = |run: &RunView| run.has_condition() || !run.conflicts.is_empty() || !run.overlaps.is_empty();
+        let is_of_report = self.working.iter().any(|run| run.reported.is_some()) && !self.working.iter().any(is_noticed);
+        self.outcome == WaitOutcome::Event && is_quiet && is_of_report
+    }
+
     /// Returns the call that confirms this result; it is empty if the result has nothing new. `is_named`: the wait
     /// named its runs.
     #[must_use]
     pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
+        let reported = self.working.iter().filter(|run| run.reported.as_ref().is_some_and(|reported| reported.is_new));
         if is_named {
-            return ConfirmNotified { runs: self.ended.iter().chain(&self.stopped).map(NotifiedRun::from).collect(), until: None };
+            return ConfirmNotified { runs: self.ended.iter().chain(&self.stopped).chain(reported).map(NotifiedRun::from).collect(), until: None };
         }
         let is_new = |run: &RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
         let has_new = !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
-        ConfirmNotified { runs: Vec::new(), until: has_new.then_some(self.cursor) }
+        ConfirmNotified { runs: reported.map(NotifiedRun::from).collect(), until: has_new.then_some(self.cursor) }
     }
 }
 

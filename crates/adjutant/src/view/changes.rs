@@ -119,7 +119,8 @@ pub struct DiffView {
     /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
-    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets, so its commits are kept and
+    /// merged without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
     /// What the difference includes besides the work of the run's own agent.
@@ -207,6 +208,15 @@ pub struct UndoView {
     /// Files that another process changed during the undo. They were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<String>,
+    /// Files that a program has open for writing. They were not restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_use: Vec<String>,
+    /// Where older saves of these files are, if a program saved one twice during the undo.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_beside: Vec<String>,
+    /// Whether files were replaced after a last look, because the file system cannot exchange two files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unguarded: bool,
     /// Files that were not removed although the snapshot does not have them: they were there before it, or can have been, because it leaves
     /// such files out (ignored, or too large).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -88,15 +88,60 @@ pub struct HubView {
     /// The base address for callers on other machines, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_url: Option<String>,
-    /// The SHA-256 of the certificate of the hub, in hexadecimal, if it serves TLS.
+    /// The SHA-256 of the public key of the hub's certificate, in hexadecimal, if it serves TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// Present only for the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<WebhookView>,
-    /// The leader, if this hub is a standby hub: the name of its machine, and its address.
+    /// The leader, if this hub is a standby hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leader: Option<String>,
+    pub leader: Option<LeaderView>,
+    /// When the database of the store was last set back, if it ever was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_back: Option<Box<SetBackView>>,
+    /// Why a standby hub cannot use the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_problem: Option<String>,
+}
+
+/// The database of a store was set back: it lacked what had been confirmed, and an era began, in which numbers continue above those that had
+/// been given out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SetBackView {
+    /// When it was noticed.
+    pub at: String,
+    /// The number of the era.
+    pub era: i64,
+    /// The last event that the database had.
+    pub last_event: i64,
+}
+
+impl SetBackView {
+    /// Says what has happened, in one line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Self { at, era, last_event } = self;
+        format!(
+            "the database of the hub was set back (noticed {at}): what was confirmed after event {last_event} and is missing in it is lost; \
+             numbers continue above those that were given out (era {era})"
+        )
+    }
+}
+
+/// The leader of the hubs that share a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeaderView {
+    /// The name of its machine.
+    pub name: String,
+    /// The base address at which it serves HTTP, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The SHA-256 of the public key of its certificate, in hexadecimal, if it serves TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 /// Lists the configured webhooks. Only for the person.

@@ -53,9 +53,15 @@ pub struct MergeView {
     /// The changed files that are not merged because no snapshot can have them, quoted, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_merged: Vec<String>,
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: its commits are merged without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub committed_copies: Vec<String>,
     /// The workspace that has those files. Absent if there are none, or it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Commits of submodules that were added to the user's, because the changes point to them. Their work trees stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submodules: Vec<SubmoduleView>,
     /// The conflicting files. If there are any, nothing was changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictView>,
@@ -68,15 +74,33 @@ pub struct MergeView {
     /// Whether the run started with uncommitted changes of the user, which a merge does not bring.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
+    /// Whether the new commits are unsigned although the user's git signs commits (`commit.gpgsign`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
     /// Why the run's own commits are merged as one commit. Absent if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_commit: Option<String>,
+    /// The run whose conflicts this one was to resolve, if it has changed nothing: the conflicts are still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_nothing_of: Option<String>,
     /// Refs of other branches on which the run committed. They are not merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_branches: Vec<String>,
     /// The run that resolves the conflicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolving: Option<Box<RunView>>,
+    /// Whether files were replaced after a last look, because the file system cannot exchange two files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unguarded: bool,
+}
+
+/// A commit that a merge added to a submodule of the user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SubmoduleView {
+    /// Relative to the top of the repository.
+    pub path: String,
+    pub commit: String,
 }
 
 /// A file that cannot be merged.

@@ -24,7 +24,8 @@ pub struct AddPeer {
     pub url: String,
     /// The token that the peer has issued for this hub.
     pub token: String,
-    /// The SHA-256 of the peer's certificate, in hexadecimal. Default: the certificate is verified with the installed authorities.
+    /// The SHA-256 of the public key of the peer's certificate, in hexadecimal, or several with commas between them. Default: the certificate is verified with
+    /// the installed authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// Accepts http to another machine, which sends everything in plain text.

@@ -1,6 +1,7 @@
 //! Policies and grants: the rules that answer approvals, and their answers.
 
 use super::{Call, Word};
+use adjutant_core::Permissions;
 use adjutant_core::policy::PolicyDecision;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,58 @@ pub struct PolicyList {
     /// The policies of the repository of the directory, if it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryPoliciesView>,
+    /// A change of the configuration's policies that waits for the person's trust.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<PolicyChangeView>,
 }
+
+/// A change of the configuration's policies while runs were live. Until the person trusts it, it only restricts: a request is allowed
+/// only if the policies in effect and the changed ones allow it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PolicyChangeView {
+    /// Identifies the change, for `policies-trust-change`.
+    pub change: String,
+    /// The configuration file.
+    pub file: String,
+    /// The policies that were removed, then those that were added. A policy that was edited is in both.
+    pub policies: Vec<ChangedPolicy>,
+}
+
+impl PolicyChangeView {
+    /// Describes the change in one line, and what to do.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let permits = self.policies.iter().filter(|changed| changed.permits).count();
+        let what = match permits {
+            0 => "they permit nothing more".to_owned(),
+            1 => "1 of the changes permits more".to_owned(),
+            count => format!("{count} of the changes permit more"),
+        };
+        format!("the policies of {} changed while runs were live ({what}), and count only when you trust them", self.file)
+    }
+}
+
+/// A policy that was added or removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ChangedPolicy {
+    pub policy: PolicyView,
+    /// It was added, else removed.
+    pub is_added: bool,
+    /// With this change, more is permitted: it has no effect before it is trusted.
+    pub permits: bool,
+}
+
+/// Trusts a change of the configuration's policies, which then is in effect. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TrustPolicyChange {
+    /// The change, as [`PolicyChangeView::change`] names it. Another one is refused.
+    pub change: String,
+}
+call!(TrustPolicyChange = "policies-trust-change", writes true -> PolicyChangeView);
 
 /// Whether the policies of a repository are in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +200,63 @@ pub struct TriedApproval {
     pub recorded: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_by: Option<String>,
+    /// The policies that came nearest and do not decide, at most 3, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<PassedPolicyView>,
+}
+
+/// A policy that does not decide about a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PassedPolicyView {
+    pub policy: String,
+    pub decision: Word<PolicyDecision>,
+    /// Why not.
+    pub why: String,
+}
+
+/// Says how the policies in effect would answer a request to run a command, without effect. Only for the person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CheckPolicies {
+    /// The command line.
+    pub command: String,
+    /// The absolute directory of the run. The command runs there, and policies of its repository apply.
+    pub directory: String,
+    /// The agent that asks. Default: the default agent, else `claude`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The agent's tool. Default: `Bash`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The permissions of the run. Default: those of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Word<Permissions>>,
+}
+call!(CheckPolicies = "policies-check", writes false -> PolicyCheck);
+
+/// The answer that a request would get, and the policies that would not decide.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PolicyCheck {
+    pub agent: String,
+    pub tool: String,
+    pub permissions: Word<Permissions>,
+    /// Absent: the request would be asked, because no policy decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Word<PolicyDecision>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// All other policies, the nearest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<PassedPolicyView>,
+    /// Why policies of the repository are not all in effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// Whether a change of the policies waits for the person's trust: a request is allowed only if it and the policies in effect allow it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_waiting_change: bool,
 }
 
 /// Trusts the policies of a repository in their current state: they also allow then. Only for the person.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitUntil {
-    /// A request is open, or a run has stopped, finished or become silent.
+    /// A request is open, or a run has reported, stopped, finished or become silent.
     #[default]
     Attention,
     /// Any of the runs has finished or stopped.
@@ -32,6 +32,9 @@ pub struct Wait {
     /// ends after the cursor are reported in addition. Open requests and stopped runs are always reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
+    /// Also returns because of reports of the caller's own live runs that it has not confirmed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new_reports: bool,
     /// The maximum time to wait. 0 returns at once.
     #[serde(default)]
     pub wait_ms: u64,
@@ -75,6 +78,9 @@ pub struct Waited {
     /// Runs that have not ended.
     pub working: Vec<RunView>,
     pub cursor: i64,
+    /// As in `EventPage`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
 }
 
 /// Reads the event history that the caller may see.
@@ -98,6 +104,10 @@ call!(ReadEvents = "events", writes false -> EventPage);
 pub struct EventPage {
     pub events: Vec<EventView>,
     pub cursor: i64,
+    /// The caller knew of events that the store does not have: its database was set back, or is another one. What the caller knows may not be
+    /// true any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

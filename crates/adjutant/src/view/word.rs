@@ -1,6 +1,6 @@
 //! Enumerated values in the contract, which may include values of later versions.
 
-use adjutant_core::words::Words;
+use adjutant_core::words::{self, Words};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
@@ -22,6 +22,15 @@ impl<T: Words> Word<T> {
         match self {
             Self::Known(value) => Some(*value),
             Self::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the value if a run may have meant it: it is written in any case, or with blanks or hyphens.
+    #[must_use]
+    pub fn spoken(&self) -> Option<T> {
+        match self {
+            Self::Known(value) => Some(*value),
+            Self::Unknown(word) => words::spoken(word),
         }
     }
 

@@ -4,7 +4,7 @@
 // What an honest agent would never do is written past the SDK, as raw bytes.
 //
 // ACP_SDK names the SDK's directory. Arguments: --stdio (takes no MCP over HTTP), --load or --resume (goes on in
-// sessions), --follow (does what `adj agents test` tells it), --modes JSON, --options JSON, --auth (wants a sign-in), --version N, --greet, --mute METHOD (never answers it).
+// sessions), --follow (does what `adj agents test` tells it), --no-shell (but runs no command), --modes JSON, --options JSON, --auth (wants a sign-in), --version N, --greet, --mute METHOD (never answers it).
 
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -43,12 +43,12 @@ function keep(session) {
   fs.writeFileSync(path.join(sessionsDir, session.id), JSON.stringify(session));
 }
 
-/** Calls one tool of an MCP server, and returns its text. */
+/** Calls one tool of an MCP server, and returns its text. Without a name: lists its tools. */
 async function callTool(server, name, input) {
   const messages = [
     { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "acp-agent", version: "1" } } },
     { jsonrpc: "2.0", method: "notifications/initialized" },
-    { jsonrpc: "2.0", id: 2, method: "tools/call", params: { name, arguments: input } },
+    name ? { jsonrpc: "2.0", id: 2, method: "tools/call", params: { name, arguments: input } } : { jsonrpc: "2.0", id: 2, method: "tools/list", params: {} },
   ];
   let reply;
   if (server.type === "http") {
@@ -80,6 +80,7 @@ async function callTool(server, name, input) {
     await new Promise((resolve) => child.on("exit", resolve));
   }
   if (reply.error) return `error: ${reply.error.message}`;
+  if (!name) return `${reply.result.tools.length} tools`;
   return reply.result.content.map((part) => part.text).join("\n");
 }
 
@@ -110,6 +111,8 @@ async function perform(session, client, [what, ...rest], ctx) {
       return say(`session ${session.id}, turn ${session.turns}, key ${process.env.MY_KEY ?? "none"}, other ${process.env.OTHER_KEY ?? "none"}\n`);
     case "tool":
       return say(`${rest[0]}: ${await callTool(session.server, rest[0], rest[1])}\n`);
+    case "list":
+      return say(`listed: ${await callTool(session.server)}\n`);
     case "ask":
       return say(`decided: ${await ask(rest[0], rest[1])}\n`);
     case "edit": {
@@ -211,7 +214,8 @@ async function follow(session, client, text) {
     const [command] = text.split("\n").filter((line) => line.startsWith("setsid "));
     const toolCall = { toolCallId: "left", title: command, kind: "execute", rawInput: { command } };
     const { outcome } = await client.request(acp.methods.client.session.requestPermission, { sessionId: session.id, toolCall, options: OPTIONS });
-    if (outcome.outcome === "selected" && outcome.optionId !== "no") spawn("sleep", ["3600"], { detached: true, stdio: "ignore" }).unref();
+    const isApproved = outcome.outcome === "selected" && outcome.optionId !== "no";
+    if (isApproved && !flag("--no-shell")) spawn("sleep", ["3600"], { detached: true, stdio: "ignore" }).unref();
     await tool("ask_parent", { question: "Ready?" });
   } else if (session.first) {
     const summary = `${session.first} ${word("birch")}`;

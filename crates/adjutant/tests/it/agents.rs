@@ -194,6 +194,37 @@ fn rate_limited_run_resumed_by_hand_counts_from_zero() {
 }
 
 #[test]
+fn overloaded_service_stops_the_run_for_that_reason() {
+    let here = Here::new();
+    let play = |said: &str| {
+        plays_limited(&here, 1);
+        let path = here.bin.join("claude");
+        let script = std::fs::read_to_string(&path).expect("a script");
+        program(&path, script.trim_start_matches("#!/bin/sh\n").replace("429 slow down", said).as_str());
+    };
+    // The overload counts, whatever else the message mentions.
+    play("529 Overloaded. This is a server-side issue; see the rate limit page");
+    config(&here, "[rate_limits]\npause = \"1h\"\npause_max = \"1h\"\n");
+    here.adj(&["run", "--detach", "-a", "claude", "-n", "busy", "Do it"]);
+    let view = here.home.until("it is stopped", || {
+        let view = here.home.show("busy");
+        (view["status"] == "stopped").then_some(view)
+    });
+    let reason = view["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("overloaded, resumes at") && view["resumes_at"].is_string() && view["end_reason"] == "overloaded", "{view}");
+    let listed = here.adj(&["ps"]);
+    assert!(!listed.out.contains("rate"), "{listed:?}");
+    // It resumes by hand, and by itself.
+    here.home.ok(&["resume", "busy"]);
+    assert_eq!(here.home.finished("busy")["outcome"], "succeeded");
+    play("500 Internal Server Error");
+    config(&here, "[rate_limits]\npause = \"10ms\"\n");
+    here.adj(&["run", "--detach", "-a", "claude", "-n", "brief", "Do it"]);
+    let view = here.home.finished("brief");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
+}
+
+#[test]
 fn sign_in_is_found_by_a_file_or_variable() {
     let here = Here::new();
     for name in ["claude", "codex", "cursor-agent"] {
@@ -311,6 +342,7 @@ fn echo_passes_its_test_and_leaves_no_run() {
         ("resume", "pass"),
         ("report", "pass"),
         ("usage", "not_applicable"),
+        ("command", "pass"),
         ("approvals", "not_applicable"),
         ("cancel", "pass"),
     ];

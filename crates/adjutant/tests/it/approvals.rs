@@ -216,7 +216,7 @@ fn every_interface_shows_what_an_approval_allows() {
             for part in HIDDEN {
                 terminal.shows(part);
             }
-            terminal.shows("[y]es / [n]o, reason > ");
+            terminal.shows("[y]es [n]o REASON [v]iew [s]kip [q]uit > ");
             terminal.types("\n");
         }
         terminal.ends();

@@ -1,6 +1,7 @@
 //! The command line, as a person and a script see it.
 
 use crate::support::{Ran, TestHome, kill};
+use adjutant::view::Dispatch;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -423,8 +424,13 @@ fn interrupted_demo_leaves_nothing() {
 #[test]
 fn demo_shows_everything_and_leaves_nothing() {
     let home = TestHome::new();
+    // In a repository of the user's.
+    let repository = home.work().with_file_name("mine");
+    std::fs::create_dir(&repository).expect("a directory");
+    crate::changes::git(&repository, &["init", "-q"]);
+    crate::changes::git(&repository, &["commit", "-q", "--allow-empty", "-m", "first"]);
     let mut command = home.command(&["--json", "demo", "--no-input"]);
-    command.env("TMPDIR", home.work());
+    command.env("TMPDIR", home.work()).current_dir(&repository);
     let ran = Ran::from(command.output().expect("adj can be started"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let data = ran.data();
@@ -436,6 +442,8 @@ fn demo_shows_everything_and_leaves_nothing() {
     assert!(data["elapsed_ms"].as_u64().is_some_and(|ms| ms < 30_000));
     assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
     assert!(!home.home.database().exists(), "the user's home was not touched");
+    let refs = std::process::Command::new("git").arg("for-each-ref").arg("refs/adjutant").current_dir(&repository).output().expect("git");
+    assert!(refs.status.success() && refs.stdout.is_empty(), "{refs:?}");
 }
 
 /// A script that holds a lock, or reads a pipe to its end, would otherwise wait for the hub.
@@ -468,7 +476,7 @@ fn hub_keeps_no_descriptor_of_the_command_that_starts_it() {
 #[test]
 fn text_of_several_words_needs_no_quotes() {
     let home = TestHome::new();
-    assert!(home.ok(&["run", "-w", "-a", "echo", "say", "hello", "world"]).contains("done – hello world"));
+    assert_eq!(home.ok(&["run", "-w", "-a", "echo", "say", "hello", "world"]), "hello world\n");
     home.start("ann", "hang");
     assert_eq!(home.json(&["send", "ann", "look", "at", "this"])["text"], "look at this");
     home.ok(&["cancel", "ann"]);
@@ -522,6 +530,25 @@ fn all_live_runs_can_be_cancelled() {
     }
     assert_eq!(home.show("ended")["outcome"], "succeeded");
     assert!(home.adj(&["cancel", "--all", "--yes"]).err.contains("nothing cancelled"));
+}
+
+#[test]
+fn more_runs_than_one_call_lists_can_be_cancelled() {
+    // A call lists at most a thousand.
+    const RUNS: usize = 1_050;
+    let home = TestHome::with_config("[pools.gpu]\nrunners = true\n");
+    home.start("ended", "say x");
+    home.finished("ended");
+    let cwd = home.work().display().to_string();
+    let queued = Dispatch { agent: "echo".into(), prompt: "say x\n".into(), pool: Some("gpu".into()), cwd, ..Dispatch::default() };
+    for n in 0..RUNS {
+        home.call(&queued, &n.to_string()).expect("queued");
+    }
+    let unconfirmed = home.adj(&["cancel", "--all"]);
+    assert!(unconfirmed.err.contains(&format!("this cancels {RUNS} runs: ")), "{unconfirmed:?}");
+    let cancelled = home.ok(&["cancel", "--all", "--yes"]);
+    assert_eq!(cancelled.lines().count(), RUNS);
+    assert!(home.adj(&["ps", "-q"]).out.is_empty());
 }
 
 #[test]

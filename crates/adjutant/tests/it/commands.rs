@@ -1,5 +1,6 @@
 //! Commands as a person types them: several runs, unusual values, directories and colours.
 
+use crate::mcp::{Session, text};
 use crate::processes::Mark;
 use crate::support::{Ran, TestHome};
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ fn cancel_names_each_run_it_refuses() {
     let text = home.adj(&["cancel", "e1", "live", "nobody", "e2"]);
     assert_eq!(text.code, 7, "{text:?}");
     assert!(text.out.contains("live") && !text.out.contains("e1"), "{text:?}");
-    let places: Vec<usize> = ["e1: the run has finished", "nobody", "e2: the run has finished"]
+    let places: Vec<usize> = ["e1 has finished", "nobody", "e2 has finished"]
         .iter()
         .map(|part| text.err.find(part).unwrap_or_else(|| panic!("{part}: {text:?}")))
         .collect();
@@ -60,11 +61,89 @@ fn cancel_names_each_run_it_refuses() {
 }
 
 #[test]
+fn errors_name_the_run_and_a_command_to_copy() {
+    let home = TestHome::new();
+    home.start("ended", "done");
+    home.finished("ended");
+    home.start("busy", "hang");
+    home.until_status("busy", "running");
+    let refused = |args: &[&str], code: i32, parts: &[&str]| {
+        let ran = home.adj(args);
+        assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+        for part in parts {
+            assert!(ran.err.contains(part), "{args:?} lacks {part:?}: {ran:?}");
+        }
+    };
+    let id = home.run_id("ended");
+    let retry = "hint: to run its task again: adj retry ended\n";
+    for args in [
+        ["reply", "ended", "yes"].as_slice(),
+        &["send", "ended", "hello"],
+        &["pause", "ended"],
+        &["resume", "ended"],
+        &["resume", &id],
+        &["budget", "ended", "--add", "time=1m"],
+        &["cancel", "ended"],
+    ] {
+        refused(args, 7, &["ended has finished (succeeded)", retry]);
+    }
+    refused(&["resume", "busy"], 7, &["busy is running and cannot be resumed", "adj send busy TEXT"]);
+    refused(&["retry", "busy"], 7, &["busy is running and cannot be retried", "adj cancel busy"]);
+    refused(&["rm", "busy"], 7, &["busy is running and cannot be removed", "adj cancel busy"]);
+    home.ok(&["pause", "busy"]);
+    home.until_status("busy", "stopped");
+    refused(&["pause", "busy"], 7, &["busy is already paused", "adj resume busy"]);
+}
+
+#[test]
+fn names_that_are_almost_right_are_suggested() {
+    let home = TestHome::new();
+    for name in ["goodbye", "e1"] {
+        home.start(name, "done");
+        home.finished(name);
+    }
+    for (given, meant) in [("goodbey", "goodbye"), ("godbye", "goodbye"), ("Goodbye", "goodbye"), ("@lst", "@last"), ("@LAST", "@last")] {
+        for command in ["show", "logs", "diff", "wait"] {
+            let ran = home.adj(&[command, given]);
+            assert!(ran.code == 5 && ran.err.contains(&format!("no such run: {given}; did you mean {meant}?")), "{command} {given}: {ran:?}");
+        }
+    }
+    for given in ["e2", "hello", "@", "x"] {
+        let ran = home.adj(&["show", given]);
+        assert!(ran.code == 5 && !ran.err.contains("did you mean"), "{given}: {ran:?}");
+    }
+    assert!(home.adj(&["show", "goodb"]).code == 0, "a prefix still names its run");
+    // The names of a person's runs are no business of a client.
+    let mut client = Session::open(&home.home.dir, &home.work(), &[], true);
+    let refused = client.tool("check_subagent_status", json!({"run_id": "goodbey"}));
+    assert!(text(&refused).contains("no such run: goodbey") && !refused.to_string().contains("did you mean"), "{refused}");
+}
+
+#[test]
+fn number_of_a_request_is_explained_where_a_run_is_expected() {
+    let home = TestHome::new();
+    home.start("asker", "ask \"which?\"");
+    home.until_status("asker", "waiting_parent_reply");
+    let number = home.inbox(&[])[0]["number"].as_str().expect("a number").to_owned();
+    for command in ["show", "logs", "cancel"] {
+        let ran = home.adj(&[command, &number]);
+        assert!(ran.code == 5 && ran.err.contains(&format!("{number} is the number of a request: adj next {number}")), "{command}: {ran:?}");
+    }
+    let denied = home.adj(&["approve", "asker"]);
+    assert!(denied.code == 2 && denied.err.contains(&format!("{number} of asker: a question cannot be approved")), "{denied:?}");
+    assert!(denied.err.contains(&format!("adj reply {number} \"…\"")), "{denied:?}");
+    home.ok(&["cancel", "asker"]);
+    home.finished("asker");
+    let late = home.adj(&["reply", &number, "too late"]);
+    assert!(late.code == 7 && late.err.contains(&format!("{number} of asker: the question was withdrawn")), "{late:?}");
+}
+
+#[test]
 fn failed_acceptance_suggests_a_command_that_shows_it() {
     let home = TestHome::new();
     let wait = home.adj(&["run", "-w", "-a", "echo", "-n", "unmet", "--accept", "sh -c \"echo why; exit 3\"", "say z"]);
     assert_eq!(wait.code, 1, "{wait:?}");
-    assert!(wait.out.contains("✗ not accepted") && wait.out.contains("exit code 3"), "{wait:?}");
+    assert!(wait.err.contains("✗ not accepted") && wait.err.contains("exit code 3") && wait.out.is_empty(), "{wait:?}");
     assert!(wait.err.contains("next: adj show unmet"), "{wait:?}");
     let view = home.show("unmet");
     assert_eq!((&view["status"], &view["outcome"], &view["exit_code"]), (&json!("error"), &json!("succeeded"), &json!(0)));
@@ -74,7 +153,7 @@ fn failed_acceptance_suggests_a_command_that_shows_it() {
     let machine = home.adj(&["--json", "wait", "unmet"]);
     assert!(machine.code == 1 && machine.err.contains("not accepted"), "{machine:?}");
     let missing = home.adj(&["run", "-w", "-a", "echo", "-n", "typo", "--accept", "no-such-tool x", "say z"]);
-    assert!(missing.code == 1 && missing.out.contains("could not run") && missing.out.contains("no-such-tool"), "{missing:?}");
+    assert!(missing.code == 1 && missing.err.contains("could not run") && missing.err.contains("no-such-tool"), "{missing:?}");
     let piped = home.adj(&["run", "-a", "echo", "--accept", "ls | wc -l", "say z"]);
     assert!(piped.code == 2 && piped.err.contains("sh -c"), "{piped:?}");
 }
@@ -201,6 +280,49 @@ fn program_without_execute_permission_is_not_missing() {
     let agents = home.json(&["agents"]);
     let tool = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "tool").expect("it is listed").clone();
     assert_eq!(tool["problem_code"], "agent_not_executable");
+}
+
+/// Programs that print several lines, on one or both streams, and end with different codes.
+const PRINTERS: [(&str, &str, i32, &str); 4] = [
+    ("whole", "printf '# Review\\n\\n- one\\n- two\\n\\nVerdict: fix it\\n'", 0, "# Review\n\n- one\n- two\n\nVerdict: fix it\n"),
+    ("unended", "printf 'a\\nb'", 0, "a\nb\n"),
+    ("noisy", "echo progress >&2; echo result", 0, "result\n"),
+    ("failed", "echo half of it; exit 3", 1, ""),
+];
+
+#[test]
+fn run_with_wait_prints_the_whole_result_on_stdout() {
+    let config = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\"]\nargs = [\"-c\"]\nprompt = \"arg\"\nidentity = \"none\"\n";
+    let home = TestHome::with_config(config);
+    for (name, script, code, out) in PRINTERS {
+        let ran = home.adj(&["run", "-w", "-a", "sh", "-n", name, script]);
+        assert_eq!((ran.code, ran.out.as_str()), (code, out), "{name}: {ran:?}");
+        assert!(ran.err.contains(&format!("{name}  ")) && ran.err.contains(if code == 0 { "✓ done" } else { "✗ failed" }), "{ran:?}");
+    }
+    // A result of several messages, a report, a question, a stop, and what has no result.
+    let ran = home.adj(&["run", "-w", "-a", "echo", "say # Review\nsay - a"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, home.ok(&["show", "@last", "--result"]).as_str()), "{ran:?}");
+    let ran = home.adj(&["run", "-w", "-a", "echo", "ask \"red or blue?\""]);
+    assert!(ran.code == 3 && ran.out.is_empty() && ran.err.contains("red or blue?"), "{ran:?}");
+    let ran = home.adj(&["run", "-w", "-a", "missing", "x"]);
+    assert!(ran.code != 0 && ran.out.is_empty(), "{ran:?}");
+    // JSON is unchanged.
+    let ran = home.adj(&["--json", "run", "-w", "-a", "echo", "say hello"]);
+    assert_eq!(ran.data()["result"], "hello", "{ran:?}");
+}
+
+#[test]
+fn piped_input_alone_is_the_task() {
+    let home = TestHome::with_config(CAT);
+    let (pipe, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(b"sum up\n1 2 3\n").expect("written");
+    drop(writer);
+    let ran_it = ran(home.command(&["run", "-w", "-a", "cat", "-n", "piped"]).stdin(OwnedFd::from(pipe)));
+    assert!(ran_it.code == 0 && ran_it.out.ends_with("sum up\n1 2 3\n") && !ran_it.out.contains("Standard input"), "{ran_it:?}");
+    for stdin in [Stdio::null(), File::open("/dev/null").expect("it opens").into()] {
+        let refused = ran(home.command(&["run", "-w", "-a", "cat"]).stdin(stdin));
+        assert!(refused.code == 2 && refused.err.contains("no task given"), "{refused:?}");
+    }
 }
 
 const CAT: &str = "[agents.cat]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n";
@@ -345,5 +467,29 @@ fn whole_configuration_is_shown() {
     assert_eq!((&mine["patience_ms"], &mine["stall_ms"], &mine["env_names"]), (&json!(3000), &Value::Null, &json!(["API_KEY"])));
     for text in [&shown, &one, &machine.out] {
         assert!(!text.contains("hunter2") && !text.contains("T0P5ECRET"), "{text}");
+    }
+}
+
+#[test]
+fn echo_receives_the_message_that_its_script_expects() {
+    let home = TestHome::new();
+    home.start("ear", "say ready\nexpect-message\ndone received it");
+    home.until_log("ear", "ready");
+    home.ok(&["send", "ear", "are you there?"]);
+    home.finished("ear");
+    assert!(home.log("ear").contains("message: are you there?"), "{}", home.log("ear"));
+}
+
+#[test]
+fn echo_with_read_permissions_writes_no_file() {
+    let home = TestHome::new();
+    for (name, permissions, script) in
+        [("w", "read", "write a.txt x\ndone ok"), ("j", "read", "journal b.txt x\ndone ok"), ("e", "edit", "write c.txt x\ndone ok")]
+    {
+        home.ok(&["run", "--detach", "-a", "echo", "-n", name, "--permissions", permissions, script]);
+        let ended = home.finished(name);
+        let is_written = ["a.txt", "b.txt", "c.txt"].iter().any(|file| home.work().join(file).exists());
+        assert_eq!((ended["outcome"] == "succeeded", is_written), (permissions == "edit", permissions == "edit"), "{name}: {ended}");
+        assert_eq!(home.log(name).contains("the permissions of this run are read"), permissions == "read", "{}", home.log(name));
     }
 }

@@ -1,5 +1,6 @@
 //! Completion in a shell: what the script of each shell gets from `adj`.
 
+use crate::merge::named_repository;
 use crate::readme::path;
 use crate::support::{Ran, TestHome};
 use std::io::Write;
@@ -57,6 +58,43 @@ fn names_of_everything_at_the_hub_are_completed() {
     }
     let chats = complete(&home, "fish", &["chat", "show", ""]);
     assert!(chats.out.contains("1\tabout tests\n"), "{chats:?}");
+}
+
+#[test]
+fn commands_complete_only_what_they_can_act_on() {
+    let home = named_repository();
+    home.ok(&["run", "-w", "-a", "echo", "-n", "edits", "--clone", "write b text"]);
+    home.ok(&["run", "-w", "-a", "echo", "-n", "merged", "--clone", "write c text"]);
+    home.ok(&["merge", "merged"]);
+    home.ok(&["run", "-w", "-a", "echo", "-n", "reads", "say x"]);
+    home.start("asks", "ask \"Which?\"");
+    home.until_status("asks", "waiting_parent_reply");
+    home.start("wants", "approve \"Run it\"");
+    home.until_status("wants", "waiting_parent_reply");
+    let plain = |words: &[&str]| names(&home, words).into_iter().filter(|name| !name.starts_with('-')).collect::<Vec<_>>();
+    for command in ["merge", "discard"] {
+        assert_eq!(plain(&[command, ""]), ["edits"], "{command}");
+    }
+    let undo = plain(&["undo", ""]);
+    assert!(undo.contains(&"edits".to_owned()) && !undo.contains(&"asks".to_owned()), "{undo:?}");
+    assert_eq!(plain(&["reply", ""]), ["Q1"]);
+    for command in ["approve", "deny"] {
+        assert_eq!(plain(&[command, ""]), ["Q2"], "{command}");
+    }
+    assert_eq!(plain(&["next", ""]), ["Q1", "Q2"]);
+    let settings = plain(&["config", "set", ""]);
+    assert!(["live_runs_max", "chats.default_responder"].iter().all(|name| settings.contains(&(*name).to_owned())), "{settings:?}");
+    assert!(settings.iter().all(|name| !name.contains("NAME") && name != "webhooks" && name != "agents"), "{settings:?}");
+    // A command is completed by its name, and by an alias only where nothing else begins so.
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = complete(&home, shell, &[""]);
+        let first: Vec<&str> = ran.out.lines().map(|line| line.split(['\t', ':']).next().unwrap_or_default()).collect();
+        assert!(first.contains(&"ps") && first.contains(&"cancel") && !first.contains(&"ls") && !first.contains(&"kill"), "{shell}: {ran:?}");
+    }
+    assert_eq!(plain(&["kil"]), ["kill"]);
+    // The descriptions are those of the lists.
+    let shown = complete(&home, "fish", &["show", ""]).out;
+    assert!(shown.contains("asks\t? asks Q1") && !shown.contains("waiting_parent_reply"), "{shown}");
 }
 
 #[test]

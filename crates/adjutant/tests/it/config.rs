@@ -57,6 +57,8 @@ fn set_changes_one_setting_and_get_prints_it() {
         assert_eq!(home.ok(&["config", "get", key]), format!("{value}\n"), "{key}");
     }
     assert_eq!(home.json(&["config", "get", "agents.lint.timeout"])["value"], "45m");
+    assert_eq!(home.json(&["config", "get", "live_runs_max"])["value"], 5, "a number stays one");
+    assert_eq!(home.json(&["config", "get", "agents.lint.command"])["value"], serde_json::json!(["/bin/true"]));
     let unset = home.adj(&["config", "get", "expiry"]);
     assert_eq!(unset.code, 5, "{unset:?}");
     assert!(unset.err.contains("expiry is not set") && unset.err.contains("24h"), "{unset:?}");
@@ -157,6 +159,33 @@ fn schema_lists_the_settings() {
     assert!(properties.contains_key("live_runs_max") && schema["additionalProperties"] == false, "{schema}");
 }
 
+/// The documented example: an entry that is named after a built-in agent needs no harness.
+#[test]
+fn entry_named_after_a_preset_inherits_it() {
+    let home = TestHome::new();
+    let agent = |name: &str| home.json(&["agents"]).as_array().expect("a list").iter().find(|agent| agent["name"] == name).expect("an agent").clone();
+    let before = ["claude", "echo"].map(agent);
+    for (key, value) in [("agents.claude.timeout", "30m"), ("agents.claude.args", "[\"--model\", \"opus\"]"), ("agents.echo.timeout", "9m")] {
+        home.ok(&["config", "set", key, value]);
+    }
+    for (name, before) in ["claude", "echo"].into_iter().zip(before) {
+        let now = agent(name);
+        for field in ["harness", "description", "versions_tried", "can"] {
+            assert_eq!(now[field], before[field], "{name}: {field}");
+        }
+        assert_ne!(now["source"], before["source"], "{name}");
+    }
+    assert_eq!(home.ok(&["config", "get", "agents.claude.timeout"]), "30m\n");
+    assert_eq!(home.ok(&["run", "-w", "-a", "echo", "say hello"]), "hello\n");
+    // A preset of the file is inherited too, and other names need a harness.
+    let own = "[presets.mine]\ntitle = \"Mine\"\ndriver = \"plain\"\ncommand = [\"/bin/cat\"]\n[agents.mine]\ntimeout = \"1m\"\n";
+    fs::write(file(&home), own).expect("written");
+    assert_eq!(agent("mine")["description"], "Mine");
+    fs::write(file(&home), own.replace("[agents.mine]", "[agents.other]")).expect("written");
+    let refused = home.adj(&["agents"]);
+    assert!(refused.err.contains("agents.other.harness: missing"), "{refused:?}");
+}
+
 #[test]
 fn unset_removes_one_setting() {
     let home = TestHome::with_config(BEFORE);
@@ -184,4 +213,61 @@ fn unset_removes_one_setting() {
     let ran = home.adj(&["config", "set", "webhooks", "[]"]);
     assert!(ran.code == 2 && ran.err.contains("webhooks is a list of tables in the file") && ran.err.contains("adj config edit"), "{ran:?}");
     assert_eq!(read(&file(&home)), hooks);
+}
+
+/// Eight mistakes, each in a line of its own.
+const MISTAKES: [&str; 8] = [
+    "live_runs_max = \"many\"",
+    "defualt_agent = \"echo\"",
+    "idle_exit = 5",
+    "[agents.a]",
+    "harness = \"plian\"",
+    "[agents.b]",
+    "harness = \"plain\"\ntimeout = \"soon\"",
+    "[[webhooks]]\nurl = 3\n[pools.gpu]\nsize = -1",
+];
+
+#[test]
+fn each_problem_of_a_file_is_a_line_and_stored_items_are_still_shown() {
+    let home = TestHome::new();
+    home.ok(&["run", "-w", "-a", "echo", "say x"]);
+    std::fs::write(file(&home), MISTAKES.join("\n")).expect("written");
+    let problems = |text: &str| text.lines().map(str::trim).filter(|line| line.starts_with("line ")).map(str::to_owned).collect::<Vec<_>>();
+    let warned = home.adj(&[]);
+    assert!(warned.code == 0 && warned.err.contains("nothing needs you"), "{warned:?}");
+    let lines = problems(&warned.err);
+    assert!(lines.len() >= 6 && lines.iter().any(|line| line.contains("did you mean default_agent?")), "{warned:?}");
+    let refused = home.adj(&["run", "-a", "echo", "say y"]);
+    assert!(refused.code != 0 && problems(&refused.err) == lines, "{refused:?}");
+    let doctor = home.adj(&["doctor"]);
+    assert_eq!(problems(&doctor.out), lines, "each once: {doctor:?}");
+    assert!(!doctor.out.contains("does not listen") && doctor.out.contains("fix: correct these lines: adj config edit"), "{doctor:?}");
+    // What waits is in the store, so it is shown.
+    std::fs::write(file(&home), "").expect("written");
+    home.start("ann", "ask \"Which?\"");
+    home.until_status("ann", "waiting_parent_reply");
+    std::fs::write(file(&home), MISTAKES.join("\n")).expect("written");
+    let inbox = home.adj(&[]);
+    assert!(inbox.code == 0 && inbox.out.contains("Which?") && problems(&inbox.err) == lines, "{inbox:?}");
+}
+
+#[test]
+fn built_in_agents_are_named_and_not_spelled_out() {
+    let home = TestHome::with_config("[agents.claude]\ntimeout = \"30m\"\n");
+    let shown = home.ok(&["config"]);
+    assert!(shown.lines().count() < 120, "{} lines", shown.lines().count());
+    assert!(shown.contains("[agents.claude]") && shown.contains("timeout = \"30m\""), "{shown}");
+    let line = shown.lines().find(|line| line.starts_with("# built-in agents with their defaults: ")).expect("a line");
+    assert!(line.contains("codex") && !line.contains("claude") && !shown.contains("[agents.codex]"), "{line}");
+    assert!(home.ok(&["agents", "codex"]).contains("patience"), "adj agents NAME shows one");
+    assert!(home.json(&["config"])["agents"].as_array().is_some_and(|all| all.len() > 10), "JSON has all");
+}
+
+#[test]
+fn one_problem_stays_in_one_line() {
+    let home = TestHome::with_config("live_runs_max = \"many\"\n");
+    let refused = home.adj(&["run", "-a", "echo", "say y"]);
+    let error = refused.err.lines().find(|line| line.starts_with("error[")).expect("an error");
+    assert!(error.contains("config.toml: line 1: live_runs_max: "), "{refused:?}");
+    assert!(home.adj(&["doctor"]).out.contains("fix: correct that line: adj config edit"));
 }

@@ -56,6 +56,20 @@ fn conflict_of_two_clones_is_reported_once_with_both_names() {
     assert_eq!(told, [line("beta", "with alpha: one.txt"), line("gamma", "with alpha: one.txt"), line("gamma", "with beta: one.txt")]);
 }
 
+#[test]
+fn run_without_changes_is_not_in_the_merge_order() {
+    let home = repository();
+    start_clone(&home, "asker", "ask \"go on?\"\nsay done");
+    home.until_status("asker", "waiting_parent_reply");
+    for name in ["alpha", "beta"] {
+        start_clone(&home, name, &format!("write one.txt {name}\nsay I am done with the file"));
+        home.finished(name);
+    }
+    home.until("the conflict", || Some(()).filter(|()| events(&home, "run.conflict").len() == 1));
+    assert_eq!(home.show("beta")["merge_order"], json!(["alpha", "beta"]));
+    home.ok(&["cancel", "asker"]);
+}
+
 /// Neither run ends a turn, and no caller requests their changes.
 #[test]
 fn conflict_of_two_working_runs_is_reported() {
@@ -122,7 +136,7 @@ fn conflict_wakes_a_wait() {
     home.finished("beta");
     start_clone(&home, "alpha", "write one.txt alpha\nask \"go on?\" nonblocking\nsleep 600");
     home.until("its work", || Some(()).filter(|()| home.adj(&["diff", "alpha"]).out.contains("+alpha")));
-    let wait = Wait { runs: vec!["alpha".to_owned()], until: WaitUntil::Attention, after: Some(0), wait_ms: 20_000 };
+    let wait = Wait { runs: vec!["alpha".to_owned()], until: WaitUntil::Attention, after: Some(0), new_reports: false, wait_ms: 20_000 };
     let found = home.until("the conflict", || {
         let found = home.call(&wait, "").expect("it waits");
         Some(found).filter(|found| found.working.first().is_some_and(|run| !run.conflicts.is_empty()))

@@ -178,10 +178,16 @@ fn unawaited_delegation_outlives_its_run() {
     let home = home_with("");
     home.start("brief", "delegate-block \"---\\ndone refactored\"\nsay end");
     assert_eq!(home.finished("brief")["outcome"], "succeeded");
-    home.ok(&["approve", "brief"]);
+    let approved = home.adj(&["approve", "brief"]);
+    assert!(approved.code == 0 && approved.err.contains("brief has ended, so it does not learn of this"), "{approved:?}");
     let child = only_child(&home, "brief");
     assert_eq!(home.finished(child["name"].as_str().expect("a name"))["outcome"], "succeeded");
     assert!(home.inbox(&[]).as_array().is_some_and(Vec::is_empty));
+    // A run that works is not called ended.
+    home.start("awaited", "delegate-block \"---\\ndone\" [blocks]");
+    home.until_status("awaited", "stopped");
+    let approved = home.adj(&["approve", "awaited"]);
+    assert!(approved.code == 0 && !approved.err.contains("has ended"), "{approved:?}");
 }
 
 #[test]

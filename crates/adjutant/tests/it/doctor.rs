@@ -61,6 +61,21 @@ fn entries_of_clients_are_checked() {
 }
 
 #[test]
+fn unconnected_clients_are_no_success() {
+    let home = TestHome::new();
+    for dir in [".cursor", ".codex"] {
+        fs::create_dir(user(&home).join(dir)).expect("a directory");
+    }
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.out.contains("! clients      not connected: ") && ran.out.contains("fix: adj install\n"), "{ran:?}");
+    // One that is connected is.
+    let mut install = home.command(&["install", "codex", "--yes"]);
+    assert!(install.env("PATH", path()).output().expect("adj starts").status.success());
+    let ran = doctor(&home, &bin(&home), &[]);
+    assert!(ran.out.contains("✓ clients      connected: Codex; not connected: Cursor"), "{ran:?}");
+}
+
+#[test]
 fn fix_updates_entries_only_after_a_confirmation() {
     let home = TestHome::new();
     let file = user(&home).join(".claude.json");

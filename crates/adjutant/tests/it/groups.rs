@@ -40,7 +40,7 @@ fn group_by_tool_resumes_once_with_all_answers() {
     let home = TestHome::new();
     home.start("asks", "tool ask_parent {\"questions\": [\"One?\", \"Two?\", \"Three?\"], \"wait_s\": 0}\nresume-here\nsay after");
     home.until_status("asks", "stopped");
-    for given in [&["reply", "--group", "Q2", "a", "b"][..], &["reply", "--group", "Q2", "a", " ", "c"], &["reply", "Q1", "not", "quoted"]] {
+    for given in [["reply", "--group", "Q2", "a", "b"].as_slice(), &["reply", "--group", "Q2", "a", " ", "c"]] {
         assert_eq!(home.adj(given).code, 2, "{given:?}");
     }
     assert_eq!(states(&home), ["pending", "pending", "pending"], "bad input changes nothing");

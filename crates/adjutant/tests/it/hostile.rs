@@ -376,9 +376,10 @@ fn connections_are_limited_and_silent_ones_make_way() {
     // Waiting connections do, and the next one is refused with an error.
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
+    let cursor = home.call(&adjutant::view::Wait::default(), "").expect("a position").cursor;
+    let body = format!("{{\"after\":{cursor},\"wait_ms\":60000}}");
     // A concurrent connection may be refused before it can write.
     let waits = |mut stream: UnixStream| {
-        let body = "{\"after\":1000000,\"wait_ms\":60000}";
         write!(stream, "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}", body.len()).is_ok().then_some(stream)
     };
     let mut waiting = Vec::new();

@@ -68,6 +68,54 @@ fn siblings_stolen_token_is_refused_on_the_sockets() {
     assert!(refused >= 2, "{log}");
 }
 
+/// Calls the HTTP endpoint of a run with the token in its file.
+const STEALS: &str = r#"#!/bin/bash
+cat > /dev/null
+read -r file < victim
+token=$(sed -E 's/.*"token":"([^"]*)".*/\1/' "$file")
+port=$(sed -E 's/.*127.0.0.1:([0-9]+).*/\1/' "$file")
+body='{"question":"Forged?","wait_s":0}'
+exec 3<>"/dev/tcp/127.0.0.1/$port"
+printf 'POST /api/v1/ask HTTP/1.1\r\nhost: 127.0.0.1:%s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: %s\r\n\r\n%s' "$port" "$token" "${#body}" "$body" >&3
+cat <&3
+echo end
+"#;
+
+#[test]
+fn siblings_stolen_token_is_refused_over_http() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("thief");
+    std::fs::write(&script, STEALS).expect("written");
+    let agent = |name: &str, more: &str| {
+        format!("[agents.{name}]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n{more}", script.display())
+    };
+    let home = TestHome::with_config(&(agent("thief", "") + &agent("linter", "identity = \"none\"\n")));
+    home.start("victim", "ask \"Shall I delete everything?\"\ndone");
+    home.until_status("victim", "waiting_parent_reply");
+    let access = home.attempt_dir("victim").worker_access();
+    std::fs::write(home.work().join("victim"), format!("{}\n", access.display())).expect("written");
+    for name in ["thief", "linter"] {
+        home.start_agent(name, name, "steal");
+        home.finished(name);
+        let log = home.log(name);
+        assert!(log.contains("HTTP/1.1 403") && log.contains("the token belongs to another run") && log.contains("end"), "{log}");
+    }
+    assert_eq!(home.inbox(&[]).as_array().map(Vec::len), Some(1), "only the victim asks");
+}
+
+#[test]
+fn agent_without_identity_has_no_token_and_cannot_ask() {
+    let tool = "[agents.linter]\nharness = \"plain\"\ncommand = [\"/bin/sh\"]\nprompt = \"stdin\"\nidentity = \"none\"\n";
+    let home = TestHome::with_config(tool);
+    let program = home.program.display().to_string();
+    let script = format!("echo \"file: $ADJ_WORKER.\"; find \"$ADJ_HOME/runs\" -name 'worker*'; {program} ps 2>&1; echo end");
+    home.start_agent("linter", "lint", &script);
+    home.finished("lint");
+    let log = home.log("lint");
+    assert!(log.contains("file: .") && log.contains("end") && log.contains("identity = \"none\""), "{log}");
+    assert!(!log.contains("worker.json"), "{log}");
+}
+
 #[test]
 fn token_is_in_no_argument_and_in_no_environment() {
     let home = TestHome::new();

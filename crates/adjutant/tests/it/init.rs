@@ -86,15 +86,24 @@ fn yes_connects_the_clients_and_sets_the_default_agent() {
 #[test]
 fn terminal_shows_the_changes_and_asks_once() {
     let home = machine();
-    let mut terminal = Terminal::of(command(&home, &["init"]));
+    let mut asks = command(&home, &["init"]);
+    asks.env("ADJ_PAGER", "cat");
+    let mut terminal = Terminal::of(asks);
+    terminal.shows("Claude Code               ~/.claude.json  +");
+    terminal.shows("Codex                     ~/.codex/config.toml  +");
+    terminal.shows("Connect Claude Code, Codex and use codex as default agent? [y/N/d]");
+    terminal.types("?\r");
+    terminal.shows("y changes the files, d shows the changes first, n or Enter changes nothing");
+    terminal.shows("[y/N/d]");
+    terminal.types("d\r");
     terminal.shows("\"adjutant\"");
-    terminal.shows("Connect Claude Code, Codex and use codex as default agent? [y/N]");
+    terminal.shows("[y/N/d]");
     terminal.types("\r");
     terminal.shows("nothing changed");
     assert_eq!(terminal.ends(), Some(0));
     assert!(!user(&home).join(".claude.json").exists() && config(&home).is_empty());
     let mut terminal = Terminal::of(command(&home, &["init"]));
-    terminal.shows("[y/N]");
+    terminal.shows("[y/N/d]");
     terminal.types("y\r");
     terminal.shows("Codex connected");
     assert_eq!(terminal.ends(), Some(0));

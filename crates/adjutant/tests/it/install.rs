@@ -370,7 +370,8 @@ fn entry_with_another_path_is_updated() {
     write(&file, text);
     let ran = fine(&home, &["install", "codex", "--yes"]);
     assert!(ran.out.contains("-command = \"/old/adj\""), "{ran:?}");
-    assert_eq!(read(&file), text.replace("/old/adj", "adj"), "only the path changes");
+    let with_approval = text.replace("/old/adj", "adj") + "default_tools_approval_mode = \"approve\"\n";
+    assert_eq!(read(&file), with_approval, "only the path changes, and the missing field is added");
     fine(&home, &["install", "codex", "--undo", "--yes"]);
     assert_eq!(read(&file), text);
     // A list that has program and arguments.
@@ -380,6 +381,150 @@ fn entry_with_another_path_is_updated() {
     let entry: Value = serde_json::from_str(&read(&file)).expect("JSON");
     assert_eq!(entry["mcp"]["adjutant"]["command"], serde_json::json!(["adj", "mcp", "--compat"]));
     assert_eq!(entry["mcp"]["adjutant"]["timeout"], 5);
+}
+
+/// The same entry for each format, with a field that `adj install` does not write.
+const OWN_ENTRIES: [(&str, &str, &str); 4] = [
+    (
+        "kimi",
+        ".kimi-code/mcp.json",
+        "{\"mcpServers\":{\"adjutant\":{\"command\":\"adj\",\"args\":[\"mcp\"],\"env\":{\"X\":\"1\"},\"toolTimeoutMs\":5}}}",
+    ),
+    ("claude", ".claude.json", "{\"mcpServers\":{\"adjutant\":{\"type\":\"stdio\",\"command\":\"adj\",\"args\":[\"mcp\",\"--client\",\"me\"]}}}"),
+    (
+        "codex",
+        ".codex/config.toml",
+        "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\ntool_timeout_sec = 9\ndefault_tools_approval_mode = \"prompt\"\n",
+    ),
+    (
+        "goose",
+        ".config/goose/config.yaml",
+        "extensions:\n  adjutant:\n    enabled: true\n    type: stdio\n    name: mine\n    cmd: adj\n    args: [mcp]\n    timeout: 7\n",
+    ),
+];
+
+#[test]
+fn entry_that_install_did_not_write_is_kept() {
+    for (id, file, text) in OWN_ENTRIES {
+        let home = TestHome::new();
+        let file = user(&home).join(file);
+        write(&file, text);
+        let ran = fine(&home, &["install", id, "--yes"]);
+        assert!(ran.out.contains("already connected"), "{id}: {ran:?}");
+        let ran = fine(&home, &["install", id, "--undo", "--yes"]);
+        assert!(ran.out.contains("the entry adjutant is kept") && !ran.out.contains("disconnected"), "{id}: {ran:?}");
+        assert_eq!(read(&file), text, "{id}");
+        assert_eq!(fine(&home, &["--json", "install", id, "--undo", "--yes"]).data()[0]["status"], "kept");
+    }
+}
+
+/// The user's entry, to which the installation added a field, stays even after the client has rewritten its file.
+#[test]
+fn entry_that_was_there_before_is_kept() {
+    let home = TestHome::new();
+    let file = user(&home).join(".codex/config.toml");
+    write(&file, "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\n");
+    fine(&home, &["install", "codex", "--yes"]);
+    let rewritten = read(&file) + "\n[tui]\ntheme = \"dark\"\n";
+    write(&file, &rewritten);
+    let ran = fine(&home, &["install", "codex", "--undo", "--yes"]);
+    assert!(ran.out.contains("the entry adjutant is kept"), "{ran:?}");
+    assert_eq!(read(&file), rewritten);
+}
+
+/// A client has rewritten the file that the installation created, and added fields with defaults.
+#[test]
+fn rewritten_entry_is_removed_and_a_backup_kept() {
+    let home = TestHome::new();
+    let file = user(&home).join(".claude.json");
+    fine(&home, &["install", "claude", "--yes"]);
+    let rewritten = "{\"starts\": 1, \"mcpServers\": {\"adjutant\": {\"type\": \"stdio\", \"command\": \"adj\", \"args\": [\"mcp\"], \"env\": {}}}}";
+    write(&file, rewritten);
+    let ran = fine(&home, &["install", "claude", "--undo", "--yes"]);
+    assert!(ran.out.contains("Claude Code disconnected (backup: "), "{ran:?}");
+    let left: Value = serde_json::from_str(&read(&file)).expect("JSON");
+    assert_eq!((&left["starts"], left["mcpServers"].get("adjutant")), (&1.into(), None), "{left}");
+    assert_eq!(read(&backup_of(&file)), rewritten);
+}
+
+#[test]
+fn disabled_entry_is_reported() {
+    for (id, file, text, fix) in [
+        (
+            "kimi",
+            ".kimi-code/mcp.json",
+            "{\"mcpServers\":{\"adjutant\":{\"command\":\"adj\",\"args\":[\"mcp\"],\"enabled\":false}}}",
+            "set enabled of adjutant",
+        ),
+        (
+            "cline",
+            ".cline/data/settings/cline_mcp_settings.json",
+            "{\"mcpServers\":{\"adjutant\":{\"command\":\"adj\",\"args\":[\"mcp\"],\"disabled\":true}}}",
+            "remove disabled from adjutant",
+        ),
+        ("codex", ".codex/config.toml", "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\nenabled = false\n", "set enabled of adjutant"),
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            "{\"mcp\":{\"adjutant\":{\"type\":\"local\",\"command\":[\"adj\",\"mcp\"],\"enabled\":false}}}",
+            "set enabled of adjutant",
+        ),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "extensions:\n  adjutant:\n    enabled: false\n    type: stdio\n    cmd: adj\n    args: [mcp]\n",
+            "set enabled of adjutant",
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            "{\"mcp\":{\"excluded\":[\"adjutant\"]},\"mcpServers\":{\"adjutant\":{\"command\":\"adj\",\"args\":[\"mcp\"]}}}",
+            "remove adjutant from mcp.excluded",
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            "{\"mcp\":{\"allowed\":[\"x\"]},\"mcpServers\":{\"adjutant\":{\"command\":\"adj\",\"args\":[\"mcp\"]}}}",
+            "add adjutant to mcp.allowed",
+        ),
+    ] {
+        let home = TestHome::new();
+        let file = user(&home).join(file);
+        write(&file, text);
+        // The first time, fields are added; the second time, nothing is to do.
+        for _ in 0..2 {
+            let ran = fine(&home, &["install", id, "--yes"]);
+            assert!(ran.out.contains("entry is disabled: ") && ran.out.contains(fix), "{id}: {ran:?}");
+        }
+        assert!(fine(&home, &["--json", "install", id, "--yes"]).data()[0]["disabled"].is_string(), "{id}");
+        let ran = installed(&home, &["doctor"]);
+        assert!(ran.out.contains("its entry is disabled") && !ran.out.contains("connected: "), "{id}: {ran:?}");
+    }
+}
+
+#[test]
+fn byte_order_mark_stays() {
+    let home = TestHome::new();
+    let file = user(&home).join(".cursor/mcp.json");
+    let text = "\u{feff}{\n  \"a\": 1\n}\n";
+    write(&file, text);
+    fine(&home, &["install", "cursor", "--yes"]);
+    assert!(read(&file).starts_with("\u{feff}{") && read(&file).contains("adjutant"));
+    fine(&home, &["install", "cursor", "--undo", "--yes"]);
+    assert_eq!(read(&file), text);
+}
+
+#[test]
+fn empty_directories_do_not_stay() {
+    let home = TestHome::new();
+    fs::create_dir(user(&home).join(".cline")).expect("a directory");
+    write(&user(&home).join(".cline/mine"), "x");
+    fine(&home, &["install", "claude", "codex", "cline", "--yes"]);
+    fine(&home, &["install", "claude", "codex", "cline", "--undo", "--yes"]);
+    for dir in [".claude", ".agents", ".cline/skills"] {
+        assert!(!user(&home).join(dir).exists(), "{dir}");
+    }
+    assert!(user(&home).join(".cline/mine").exists());
 }
 
 #[test]
@@ -443,9 +588,13 @@ fn found_clients_are_connected_after_one_question() {
     assert_eq!(read(&qwen), "{\n  \"a\": 1\n}\n");
     for (answer, is_connected) in [("n\n", false), ("y\n", true)] {
         let mut command = home.command(&["install"]);
-        command.env("PATH", path());
+        command.env("PATH", path()).env("ADJ_PAGER", "cat");
         let mut terminal = Terminal::of(command);
-        terminal.shows("Connect them (4 files)? [y/N] ");
+        terminal.shows("Cursor                    ~/.cursor/mcp.json  +");
+        terminal.shows("Connect them (4 files)? [y/N/d] ");
+        terminal.types("d\n");
+        terminal.shows("+  \"mcpServers\"");
+        terminal.shows("[y/N/d] ");
         terminal.types(answer);
         assert_eq!(terminal.ends(), Some(0));
         assert_eq!(read(&qwen).contains("alwaysLoadTools"), is_connected);

@@ -2,6 +2,7 @@
 
 use crate::support::{TestHome, is_root, kill, lock_pid, skip};
 use adjutant::link::WorkerAccess;
+use adjutant::process::Lock;
 use adjutant::view::{Dispatch, HandOver, SendToRun, StopHub};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -262,9 +263,31 @@ fn has_thread(pid: u32, name: &str) -> bool {
     threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default()).any(|comm| comm.trim() == name)
 }
 
+/// Takes the lock that a hub holds while its socket is open.
+fn hub_lock(home: &TestHome) -> Lock {
+    Lock::try_take(&home.home.dir, &home.home.hub_lock()).expect("a lock").expect("no hub runs")
+}
+
+#[test]
+fn socket_of_another_process_delays_a_command_only_briefly() {
+    let home = TestHome::new();
+    home.ok(&["ps"]);
+    let pid = home.hub_pid();
+    home.ok(&["stop"]);
+    home.until("the hub has ended", || (!TestHome::is_alive(pid)).then_some(()));
+    let foreign = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
+    let began = std::time::Instant::now();
+    let ran = home.adj(&["ps"]);
+    assert!(ran.code == 0 && began.elapsed() < std::time::Duration::from_secs(8), "{:?}: {ran:?}", began.elapsed());
+    home.start("after", "say x");
+    assert_eq!(home.finished("after")["outcome"], "succeeded");
+    drop(foreign);
+}
+
 #[test]
 fn call_refused_by_a_closing_hub_goes_to_the_next() {
     let home = TestHome::new();
+    let lock = hub_lock(&home);
     let closing = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
     let ran = std::thread::scope(|scope| {
         let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
@@ -273,6 +296,7 @@ fn call_refused_by_a_closing_hub_goes_to_the_next() {
         stream.read_exact(&mut first).expect("a request");
         // Like a hub, which removes its socket before it closes its store.
         std::fs::remove_file(home.home.socket()).expect("it is there");
+        drop(lock);
         let body = r#"{"code":"closing","message":"the store is closed"}"#;
         let reply = format!("HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         stream.write_all(reply.as_bytes()).expect("a refusal");
@@ -285,6 +309,7 @@ fn call_refused_by_a_closing_hub_goes_to_the_next() {
 #[test]
 fn call_without_a_reply_is_repeated() {
     let home = TestHome::new();
+    let lock = hub_lock(&home);
     let silent = std::os::unix::net::UnixListener::bind(home.home.socket()).expect("a socket");
     let ran = std::thread::scope(|scope| {
         let calling = scope.spawn(|| home.adj(&["run", "--detach", "--agent", "echo", "--name", "late", "say hello\n"]));
@@ -292,7 +317,7 @@ fn call_without_a_reply_is_repeated() {
         // A check for a hub connects too, and sends nothing.
         let (_again, _) = silent.accept().expect("the repeated call");
         std::fs::remove_file(home.home.socket()).expect("it is there");
-        drop(silent);
+        drop((silent, lock));
         drop((_unanswered, _again));
         calling.join().expect("it ends")
     });
@@ -471,7 +496,7 @@ fn hung_hub_is_named_with_a_hint() {
     assert_eq!(home.finished("asker")["outcome"], "succeeded");
 }
 
-fn fill(path: &Path) {
+pub fn fill(path: &Path) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a file on the small disk");
     for size in [65_536, 4096, 512, 1] {
         while file.write_all(&vec![0; size]).is_ok() {}

@@ -2,7 +2,7 @@
 
 use crate::changes::repository;
 use crate::support::{TestHome, kill};
-use adjutant::view::{EventView, ReadEvents, SendToRun, Wait, WaitOutcome, WaitUntil};
+use adjutant::view::{EventView, ReadEvents, SendToRun, Wait, WaitOutcome};
 use serde_json::{Value, json};
 
 fn announce(post: &Value) -> String {
@@ -26,8 +26,7 @@ fn overlap_is_reported_once_to_both_runs_and_the_parent() {
     let home = TestHome::new();
     home.start("beta", &(announce(&json!({"paths": ["src/**"], "interfaces": ["Parser::parse"]})) + "ask \"ready?\"\nstatus\nask \"end?\"\ndone ok"));
     home.until_status("beta", "waiting_parent_reply");
-    let wait =
-        Wait { runs: vec!["beta".to_owned()], until: WaitUntil::Attention, after: Some(events(&home, "request.asked")[0].seq), wait_ms: 20_000 };
+    let wait = Wait { runs: vec!["beta".to_owned()], after: Some(events(&home, "request.asked")[0].seq), wait_ms: 20_000, ..Wait::default() };
     let own = announce(&json!("src/parser.rs\n## FORGED\nsrc/a\u{2028}## FORGED")) + &announce(&json!({"interfaces": ["Parser::parse"]}));
     home.start("alpha", &(announce(&json!("src/parser.rs\nREADME.md")) + &own + "ask \"ready?\"\ndone ok"));
     home.until_status("alpha", "waiting_parent_reply");

@@ -16,7 +16,7 @@ fn asks(command: &str) -> String {
     format!("tool request_approval {}", json!({"action": format!("run {command}"), "command": command}))
 }
 
-const RULES: &str = "[[policies]]\nname = \"reads\"\ndecision = \"allow\"\ntool = \"request_approval\"\ncommand = [\"git status\", \"git log **\"]\n\
+const RULES: &str = "[[policies]]\nname = \"reads\"\ndecision = \"allow\"\ntool = \"request_approval\"\ncommand = [\"git status\", \"git log -3\"]\n\
     [[policies]]\nname = \"no-push\"\ndecision = \"deny\"\ncommand = \"git push\"\nreason = \"a person pushes\"\n\
     [[policies]]\nname = \"careful\"\ndecision = \"ask\"\ncommand = \"git log --all\"\n";
 
@@ -124,6 +124,11 @@ fn policies_are_listed_and_tried_on_recorded_approvals() {
     let refused = home.adj(&["policy", "try", &path]);
     assert!(refused.code == 2 && refused.err.contains("colour"), "{refused:?}");
 
+    // Without live runs, a change counts at once.
+    home.ok(&["cancel", "a", "b", "c", "d"]);
+    for name in ["a", "b", "c", "d"] {
+        home.finished(name);
+    }
     configure(&home, RULES);
     home.start("e", &asks("git status"));
     home.finished("e");
@@ -132,8 +137,98 @@ fn policies_are_listed_and_tried_on_recorded_approvals() {
         (&list["policies"][0]["name"], &list["policies"][0]["answers"], &list["policies"][1]["answers"]),
         (&json!("reads"), &json!(1), &json!(0))
     );
-    assert_eq!(list["policies"][0]["conditions"]["command"], json!(["git status", "git log **"]));
+    assert_eq!(list["policies"][0]["conditions"]["command"], json!(["git status", "git log -3"]));
     assert!(home.ok(&["policy"]).contains("command: git push"));
+}
+
+/// The policies of the README: a trial says why they do not answer, and what to add.
+#[test]
+fn trial_says_why_a_policy_does_not_answer() {
+    let home = with_policies("");
+    let readme = include_str!("../../../../README.md");
+    let rules = readme.split("```toml\n").find(|block| block.starts_with("[[policies]]")).and_then(|block| block.split("```").next());
+    let rules = rules.expect("the README has a policy");
+    let scripts = ["approve \"Run the tests\" [preview: cargo test]".to_owned(), asks("cargo test"), asks("cargo test; rm -rf /"), asks("make")];
+    for (at, script) in scripts.iter().enumerate() {
+        home.start(&format!("job-{at}"), script);
+        home.until_status(&format!("job-{at}"), "waiting_parent_reply");
+    }
+    let file = home.work().join("rules.toml");
+    let path = file.display().to_string();
+    std::fs::write(&file, rules).expect("the directory can be written");
+    let tried = home.json(&["policy", "try", &path]);
+    let why = |at: usize| tried["approvals"][at]["passed"][0]["why"].as_str().unwrap_or_default().to_owned();
+    for (at, expected) in ["states no command", "add tool = \"request_approval\"", "not a single simple one", "another one"].iter().enumerate() {
+        assert!(why(at).contains(expected), "{at}: {tried}");
+    }
+    let shown = home.ok(&["policy", "try", &path]);
+    assert!(shown.contains("WHY") && shown.contains("add tool = \"request_approval\" to the policy"), "{shown}");
+    // With what it says, the policy answers.
+    std::fs::write(&file, rules.replacen("decision = \"allow\"", "decision = \"allow\"\ntool = \"request_approval\"", 1)).expect("it is written");
+    let tried = home.json(&["policy", "try", &path]);
+    assert_eq!((&tried["answered"], &tried["approvals"][1]["decision"]), (&json!(1), &json!("allow")), "{tried}");
+}
+
+#[test]
+fn check_says_which_policy_would_answer_and_why_others_would_not() {
+    let home = TestHome::with_config(
+        "[agents.mine]\nharness = \"echo\"\npermissions = \"edit\"\n[[policies]]\nname = \"tests\"\ndecision = \"allow\"\ncommand = [\"cargo test\", \"git log *\"]\n\
+         [[policies]]\nname = \"no-push\"\ndecision = \"deny\"\ncommand = \"git push\"\n\
+         [[policies]]\nname = \"careful\"\ndecision = \"ask\"\nagent = \"codex\"\ncommand = \"cargo\"\n",
+    );
+    let check = |more: &[&str]| home.json(&[&["policy", "check", "-a", "mine"], more].concat());
+    let decided = |view: &Value| (view["decision"].as_str().unwrap_or("asked").to_owned(), view["policy"].as_str().unwrap_or_default().to_owned());
+    let why = |view: &Value, policy: &str| {
+        let passed = view["passed"].as_array().into_iter().flatten().find(|passed| passed["policy"] == policy);
+        passed.and_then(|passed| passed["why"].as_str()).unwrap_or_default().to_owned()
+    };
+    let both = |decision: &str, policy: &str| (decision.to_owned(), policy.to_owned());
+    let denied = check(&["--", "git", "push", "origin", "main"]);
+    assert_eq!(decided(&denied), both("deny", "no-push"));
+    assert_eq!(
+        (why(&denied, "tests"), why(&denied, "careful")),
+        ("the command is another one".to_owned(), "it is for other agents (codex)".to_owned())
+    );
+    let allowed = check(&["--", "cargo", "test"]);
+    assert_eq!(decided(&allowed), both("allow", "tests"));
+    // One word is a command line, several are the words of one command.
+    assert_eq!(why(&check(&["--", "cargo test; rm -rf /"]), "tests"), "the command is not a single simple one");
+    assert_eq!(decided(&check(&["--", "git", "log", "a; b"])), both("allow", "tests"));
+    let own = check(&["--tool", "request_approval", "--", "cargo", "test"]);
+    assert_eq!((decided(&own), own["passed"][0]["policy"].clone()), (both("asked", ""), json!("tests")), "the nearest first: {own}");
+    assert!(why(&own, "tests").contains("add tool = \"request_approval\""), "{own}");
+    let of_codex = home.json(&["policy", "check", "-a", "codex", "--permissions", "full", "--", "cargo", "test"]);
+    assert_eq!(
+        (decided(&of_codex), why(&of_codex, "tests")),
+        (both("ask", "careful"), "it covers the request, and another policy has precedence".to_owned())
+    );
+    assert_eq!(of_codex["passed"][0]["policy"], "tests", "the nearest first");
+    let shown = home.adj(&["policy", "check", "-a", "mine", "--", "git", "push"]);
+    assert!(shown.code == 0 && shown.out.contains("policy no-push denies it") && shown.out.contains("WHY NOT"), "{shown:?}");
+    assert!(shown.err.contains("for a request of mine with edit permissions and the tool Bash"), "{shown:?}");
+    let shown = home.adj(&["policy", "check", "-a", "mine", "--", "make"]);
+    assert!(shown.out.contains("asked: no policy decides about it"), "{shown:?}");
+    let refused = home.adj(&["policy", "check", "-a", "nobody", "--", "make"]);
+    assert!(refused.code == 2 && refused.err.contains("nobody is not in the configuration"), "{refused:?}");
+    let refused = home.adj(&["policy", "check", "--permissions", "all", "-a", "mine", "--", "make"]);
+    assert!(refused.code == 2 && refused.err.contains("read, edit or full"), "{refused:?}");
+    assert!(all(&home).is_empty(), "nothing was asked");
+}
+
+/// Policies of a repository count in a check as they count for a run there.
+#[test]
+fn check_knows_the_policies_of_the_repository() {
+    let home = repository();
+    std::fs::write(home.work().join(".adjutant.toml"), "[[policies]]\nname = \"make\"\ndecision = \"allow\"\ncommand = \"make\"\n[[policies]]\nname = \"no-push\"\ndecision = \"deny\"\ncommand = \"git push\"\n").expect("a file");
+    let check = |command: &str| home.json(&["policy", "check", "-a", "sh", "--", command]);
+    assert_eq!((&check("git push")["policy"], &check("make")["policy"]), (&json!("repo.no-push"), &Value::Null));
+    assert!(check("make")["repository"].is_string(), "it says that they are not trusted");
+    home.ok(&["policy", "trust", "."]);
+    assert_eq!((&check("make")["policy"], &check("make")["repository"]), (&json!("repo.make"), &Value::Null));
+    // Everything is asked while the file is invalid.
+    std::fs::write(home.work().join(".adjutant.toml"), "[[policies]]\nname = \"make\"\ncolour = 1\n").expect("a file");
+    let unusable = check("make");
+    assert_eq!((&unusable["decision"], &unusable["policy"]), (&json!("ask"), &json!("repo.unusable")), "{unusable}");
 }
 
 /// Starts a run with children that each ask for approval of these commands, one after the other.
@@ -404,7 +499,7 @@ fn readme_shows_a_policy_that_works() {
     // The echo agent asks by `request_approval`, which a policy has to name.
     let shown = crate::readme::block("Policies", "toml").replace("decision = \"allow\"", "decision = \"allow\"\ntool = \"request_approval\"");
     let home = with_policies(&shown);
-    home.start("job", &[asks("cargo test --workspace"), asks("cargo test; rm -rf /")].join("\n"));
+    home.start("job", &[asks("cargo test -p core"), asks("cargo test; rm -rf /")].join("\n"));
     home.until_status("job", "waiting_parent_reply");
     let all = all(&home);
     assert_eq!((&all[0]["answered_by"], &all[1]["status"]), (&json!("policy tests"), &json!("pending")));
@@ -434,7 +529,7 @@ fn run_states_no_operation_of_its_cli() {
 
 #[test]
 fn policy_for_commands_allows_no_words_of_a_run() {
-    let home = with_policies("[[policies]]\nname = \"tests\"\ndecision = \"allow\"\ncommand = \"cargo test **\"\n");
+    let home = with_policies("[[policies]]\nname = \"tests\"\ndecision = \"allow\"\ncommand = \"cargo test\"\n");
     let call = json!({"action": "run the tests, then drop the table", "command": "cargo test"});
     home.start("job", &format!("tool request_approval {call}"));
     home.until_status("job", "waiting_parent_reply");

@@ -152,7 +152,7 @@ fn held_run_needs_its_owner() {
     let next = "adj retry first   or   adj resume held   or   adj cancel held";
     let waited = home.adj(&[&["run", "-w", "-a", "echo", "-n", "held"], &hold[..], &["say held"]].concat());
     assert!(waited.code == 3 && waited.err.contains(next) && waited.err.contains("held held: first did not succeed"), "{waited:?}");
-    assert!(waited.out.contains("■ held: other run failed") && waited.out.contains("first did not succeed"), "{waited:?}");
+    assert!(waited.err.contains("■ held: other run failed") && waited.err.contains("first did not succeed"), "{waited:?}");
     let named = home.adj(&["wait", "held"]);
     assert!(named.code == 3 && named.err.contains(next), "{named:?}");
     let inbox = home.ok(&["inbox"]);
@@ -310,7 +310,7 @@ fn bad_input_about_pools_changes_nothing() {
     };
     refused(&["run", "-d", "-a", "echo", "--pool", "cpu", "say x"], &["no pool \"cpu\"", "default, gpu"]);
     refused(&["run", "-d", "-a", "echo", "--pool", "../x", "say x"], &["no pool"]);
-    refused(&["run", "-d", "-a", "echo", "--priority", "p9", "say x"], &["priority", "P0, P1 or P2"]);
+    refused(&["run", "-d", "-a", "echo", "--priority", "p9", "say x"], &["--priority", "p0", "p1", "p2"]);
     refused(&["run", "-d", "-a", "echo", "--after", "nobody", "say x"], &["no such run: nobody"]);
     refused(&["run", "-d", "-a", "echo", "--after", "x:later", "say x"], &["RUN:any"]);
     refused(&["run", "-d", "-a", "echo", "--after-failed", "hold", "say x"], &["--after"]);

@@ -61,32 +61,72 @@ fn questions_signals_and_chats_survive_a_hub_kill_on_postgresql() {
     assert!(home.adj(&["doctor"]).out.contains("OK (PostgreSQL)"));
 }
 
+/// A store that a person dumps and restores moves up through all versions of the server.
 #[test]
-fn requests_signals_and_chats_work_alike_on_postgresql() {
+fn store_moves_up_through_all_versions_on_postgresql() {
+    let versions = server::versions();
+    if versions.len() < 2 {
+        return skip("there are no two versions of PostgreSQL (ADJ_POSTGRES names a directory with more of them)");
+    }
+    let mut dump: Option<Vec<u8>> = None;
+    for (n, version) in versions.iter().enumerate() {
+        let server = Server::start_version(*version).expect("it is installed");
+        match &dump {
+            None => server.create_database("hub"),
+            Some(dump) => server.restore("hub", dump),
+        }
+        let home = TestHome::with_config(&format!("store = \"{}\"\n", server.url("hub")));
+        let name = format!("on-{version}");
+        home.start(&name, "ask \"Which?\"\nprogress 50 half\ndone yes");
+        home.until_status(&name, "waiting_parent_reply");
+        home.ok(&["reply", &name, "this one"]);
+        assert_eq!(home.finished(&name)["outcome"], "succeeded", "PostgreSQL {version}");
+        home.ok(&["chat", "start", &name]);
+        home.ok(&["chat", "post", &(n + 1).to_string(), &format!("written on {version}")]);
+        let runs = home.json(&["ps", "-a"]);
+        assert_eq!(runs.as_array().map(Vec::len), Some(n + 1), "PostgreSQL {version}: {runs}");
+        for earlier in &versions[..=n] {
+            let found = home.ok(&["chat", "search", &format!("written {earlier}")]);
+            assert!(found.contains("written") && found.contains(&format!("on-{earlier}")), "PostgreSQL {version}: {found}");
+        }
+        assert!(home.json(&["stats"]).is_object());
+        home.ok(&["stop"]);
+        dump = Some(server.dump("hub"));
+    }
+}
+
+/// Runs the tests of these modules again, with their homes on a server.
+fn work_alike(modules: &[&str]) {
     if std::env::var_os(SERVER).is_some() {
         return;
     }
     let Some(server) = server() else { return };
-    // Each test of these modules runs again, with its home on the server. PostgreSQL stores no NUL in a text.
-    let no_nul = ["--skip", "exported_chat_is_imported_without_loss"];
-    let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args([
-            "approvals::",
-            "attention::",
-            "chats::keep",
-            "chats::open",
-            "chats::reading",
-            "delegation::",
-            "peers::",
-            "signals::",
-            "--test-threads=4",
-        ])
-        .args(no_nul)
-        .env(SERVER, server.socket_dir())
-        .output()
-        .expect("the tests start");
+    let mut tests = std::process::Command::new(std::env::current_exe().expect("this program"));
+    // PostgreSQL stores no NUL in a text.
+    tests.args(modules).args(["--test-threads=4", "--skip", "exported_chat_is_imported_without_loss"]);
+    let tests = tests.env(SERVER, server.socket_dir()).output().expect("the tests start");
     let printed = String::from_utf8_lossy(&tests.stdout);
     assert!(tests.status.success() && !printed.contains("running 0 tests"), "{printed}\n{}", String::from_utf8_lossy(&tests.stderr));
+}
+
+#[test]
+fn approvals_work_alike_on_postgresql() {
+    work_alike(&["approvals::", "attention::"]);
+}
+
+#[test]
+fn chats_work_alike_on_postgresql() {
+    work_alike(&["chats::keep", "chats::open", "chats::reading"]);
+}
+
+#[test]
+fn delegations_work_alike_on_postgresql() {
+    work_alike(&["delegation::", "signals::"]);
+}
+
+#[test]
+fn peers_work_alike_on_postgresql() {
+    work_alike(&["peers::"]);
 }
 
 #[test]
@@ -156,6 +196,44 @@ fn calls_wait_while_postgresql_restarts() {
     assert_eq!(home.inbox(&["--all"]).as_array().map(Vec::len), Some(1));
 }
 
+/// Makes the whole server read-only or writable again, also for the sessions that are open.
+pub fn set_read_only(server: &Server, is_read_only: bool) {
+    let change =
+        if is_read_only { "ALTER SYSTEM SET default_transaction_read_only = on" } else { "ALTER SYSTEM RESET default_transaction_read_only" };
+    let made = server
+        .psql("postgres")
+        .args(["-c", "SET default_transaction_read_only = off", "-c", change, "-c", "SELECT pg_reload_conf()"])
+        .output()
+        .expect("psql starts");
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// Waits until the hub of a home has logged a text.
+pub fn until_logged(home: &TestHome, text: &str) {
+    let log = || std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
+    home.until(&format!("{text:?} is logged"), || log().contains(text).then_some(()));
+}
+
+/// A question of an agent is asked when the server can be used again, however long that takes.
+#[test]
+fn agent_waits_for_a_read_only_server() {
+    let Some((home, server)) = home_on_a_server() else { return };
+    home.start("asker", "write begun yes\nsleep 1\nask \"Meanwhile?\"\ndone yes");
+    home.until("it works", || home.work().join("begun").exists().then_some(()));
+    set_read_only(&server, true);
+    std::thread::scope(|scope| {
+        let posting = scope.spawn(|| home.adj(&["chat", "start", "meanwhile"]));
+        until_logged(&home, "the server is read-only");
+        assert!(!posting.is_finished(), "nothing can be acknowledged");
+        set_read_only(&server, false);
+        let posted = posting.join().expect("adj ends");
+        assert_eq!(posted.code, 0, "{posted:?}");
+    });
+    home.until_status("asker", "waiting_parent_reply");
+    home.ok(&["reply", "asker", "yes"]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+}
+
 #[test]
 fn calls_wait_for_a_free_connection() {
     let Some(server) = server() else { return };
@@ -175,6 +253,62 @@ fn calls_wait_for_a_free_connection() {
     });
     let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
     assert!(log.contains("too many connections"), "{log}");
+}
+
+#[test]
+fn connection_pooler_is_refused() {
+    let Some(server) = server() else { return };
+    server.create_database("hub");
+    for mode in ["transaction", "session"] {
+        let Some(pooler) = server::Pooler::start(&server, "hub", mode) else {
+            return skip("PgBouncer is not installed (apt-get install pgbouncer)");
+        };
+        let home = TestHome::with_config(&format!("store = \"{}&port=6432\"\n", server::url(pooler.socket_dir(), "hub")));
+        let started = Instant::now();
+        let refused = home.adj(&["ps"]);
+        assert!(refused.code != 0 && refused.err.contains("a connection pooler (such as PgBouncer) answers"), "{mode}: {refused:?}");
+        assert!(started.elapsed() < Duration::from_secs(30), "trying again does not help");
+    }
+    let direct = TestHome::with_config(&format!("store = \"{}\"\n", server.url("hub")));
+    direct.ok(&["ps"]);
+}
+
+/// Puts a dump in the place of a database that is in use.
+pub fn set_back(server: &Server, database: &str, dump: &[u8]) {
+    server.restore("earlier", dump);
+    server.sql("postgres", &format!("DROP DATABASE {database} WITH (FORCE)"));
+    server.sql("postgres", &format!("ALTER DATABASE earlier RENAME TO {database}"));
+}
+
+/// A run that has ended is live in the dump, another one is not in it, and a third one continues.
+#[test]
+fn hub_starts_again_when_its_database_is_set_back() {
+    let Some((home, server)) = home_on_a_server() else { return };
+    home.start("ended", "ask \"Go on?\"\nsay over\ndone yes");
+    home.start("working", "ask \"And this?\"\nsay over\ndone yes");
+    for run in ["ended", "working"] {
+        home.until_status(run, "waiting_parent_reply");
+    }
+    let dump = server.dump("hub");
+    home.ok(&["reply", "ended", "yes"]);
+    assert_eq!(home.finished("ended")["outcome"], "succeeded");
+    home.start("lost", "say ready\nhang");
+    home.until("it works", || home.log("lost").contains("ready").then_some(()));
+    let (pid, lost) = (home.hub_pid(), home.run_id("lost"));
+    assert!(!home.processes_of(&lost).is_empty());
+    set_back(&server, "hub", &dump);
+    home.until("the inbox says so", || home.adj(&["inbox"]).err.contains("was set back").then_some(()));
+    assert_eq!(home.hub_pid(), pid, "it starts again in its process");
+    // Its supervisor has gone, and its facts are in its home.
+    home.until("it has ended", || {
+        Some(home.show("ended")).filter(|view| !["running", "waiting_parent_reply"].contains(&view["status"].as_str().unwrap_or_default()))
+    });
+    home.ok(&["reply", "working", "yes"]);
+    assert_eq!(home.finished("working")["outcome"], "succeeded", "{}", home.log("working"));
+    assert!(home.adj(&["show", "lost"]).code != 0);
+    home.until("the agent of the lost run has ended", || home.processes_of(&lost).is_empty().then_some(()));
+    home.start("next", "done yes");
+    assert_eq!(home.finished("next")["outcome"], "succeeded");
 }
 
 #[test]

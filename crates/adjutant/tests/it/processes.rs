@@ -58,7 +58,7 @@ impl Mark {
     /// Returns the live processes with this mark. Panics if such processes cannot be seen here.
     pub fn processes(self) -> Vec<Process> {
         static CHECKED: OnceLock<()> = OnceLock::new();
-        CHECKED.get_or_init(check_sight);
+        CHECKED.get_or_init(check_sight_once);
         self.find()
     }
 
@@ -96,6 +96,16 @@ fn limit(pid: u32) -> Option<u64> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Checks once in a run of nextest, which starts a process for each test.
+fn check_sight_once() {
+    let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else { return check_sight() };
+    let checked = std::env::temp_dir().join(format!("adj-sight-{}", run.to_string_lossy()));
+    if !checked.exists() {
+        check_sight();
+        std::fs::write(&checked, "").expect("a temporary file");
+    }
 }
 
 /// Starts a process that is hard to find, an orphan in its own session that is not dumpable and has an empty

@@ -3,8 +3,9 @@
 
 use crate::mcp::Session;
 use crate::signals::{REPORT, home_with};
-use crate::support::{TestHome, kill};
+use crate::support::{PATIENCE, TestHome, kill};
 use serde_json::{Value, json};
+use std::time::Instant;
 
 fn parent(home: &TestHome) -> Session {
     Session::open(&home.home.dir, &home.work(), &["--client", "parent"], true)
@@ -34,7 +35,9 @@ fn status(parent: &mut Session, run: &str) -> Value {
 }
 
 fn ended(parent: &mut Session, run: &str) -> Value {
+    let start = Instant::now();
     loop {
+        assert!(start.elapsed() < PATIENCE, "{run} does not end");
         let view = status(parent, run);
         if view["state"] == "finished" {
             return view;
@@ -137,25 +140,18 @@ fn well_defined_task_ends_with_a_verified_report() {
 
 /// Signal format: all required fields present, YAML valid, timestamps ISO-8601, delimiters matched.
 #[test]
-fn malformed_signal_names_the_rule_and_has_no_effect() {
-    let block = |fields: &str| format!("printf '[STOP_WORK]\\nagent_id: %s\\n{fields}\\n[/STOP_WORK]\\n' \"$id\"\n");
-    let script = [
-        block("stop_reason: blocker"),
-        block("stop_reason: blocker\\ndetails: [x"),
-        block("stop_reason: blocker\\ndetails: x\\ntimestamp: yesterday"),
-        "printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\ndetails: x\\n[/PROGRESS]\\n' \"$id\"\n".to_owned(),
-    ];
-    let home = home_with(&script.concat());
+fn malformed_signal_names_the_rule_and_is_no_success() {
+    let home = home_with("printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\n[/STOP_WORK]\\n' \"$id\"\n");
     let mut parent = parent(&home);
-    let run = started(&mut parent, "odd", "go", &json!({}));
-    let view = ended(&mut parent, &run);
-    assert_eq!((&view["outcome"], &view["checkpoint"]), (&json!("succeeded"), &Value::Null), "nothing has stopped it: {view}");
+    started(&mut parent, "odd", "go", &json!({}));
+    // It is notified once, and prints the same again.
+    let view = home.until_status("odd", "stopped");
+    assert_eq!((&view["outcome"], &view["attempt"]), (&Value::Null, &json!(2)), "{view}");
     let events = home.json(&["events", "odd"]);
     let malformed: Vec<&Value> = events.as_array().expect("events").iter().filter(|event| event["kind"] == "signal.malformed").collect();
-    let reasons = ["details is missing", "cannot be read", "timestamp cannot be \"yesterday\"", "closing line is missing"];
-    assert_eq!(malformed.len(), reasons.len(), "{events}");
-    for (event, reason) in malformed.iter().zip(reasons) {
-        assert!(event["text"].as_str().is_some_and(|text| text.contains(reason)), "{reason}: {event}");
+    assert!(!malformed.is_empty(), "{events}");
+    for event in malformed {
+        assert!(event["text"].as_str().is_some_and(|text| text.contains("details is missing")), "{event}");
         assert_eq!((&event["signal"], &event["source"]), (&json!("STOP_WORK"), &json!("block")));
     }
 }

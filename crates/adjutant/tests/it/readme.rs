@@ -13,8 +13,25 @@ use std::time::Duration;
 
 const README: &str = include_str!("../../../../README.md");
 const GUARANTEES: &str = include_str!("../../../../docs/guarantees.md");
+const INSTALL: &str = include_str!("../../../../docs/install.md");
 const WORKSPACES: &str = include_str!("../../../../docs/workspaces.md");
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
+
+/// The only target that the repository's checks build and run.
+const BUILT_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// A release has packages only for targets that were built and tested, and the documents name no other.
+#[test]
+fn release_has_only_targets_that_were_built() {
+    let target = Regex::new(r"[a-z0-9_]+-(?:unknown-linux|apple|pc-windows)-?[a-z0-9]*").expect("a pattern");
+    let release = [include_str!("../../../../.github/workflows/release.yml"), include_str!("../../../../packaging/build")];
+    for text in release {
+        let found: Vec<&str> = target.find_iter(text).map(|found| found.as_str()).collect();
+        assert!(!found.is_empty() && found.iter().all(|found| *found == BUILT_TARGET), "{found:?}");
+        assert!(!text.to_lowercase().contains("macos") && !text.contains("Darwin"), "{text}");
+    }
+    assert!(README.contains("does not compile on macOS yet") && INSTALL.contains("does not compile on\nmacOS yet"));
+}
 
 /// Returns the code blocks of a language in the section with a heading.
 pub fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
@@ -170,7 +187,11 @@ fn documented_commands_exist() {
         let mut line = command.split_whitespace().collect::<Vec<_>>().join(" ");
         PLACES.iter().for_each(|place| line = line.replace(place, "x"));
         // With `--help`, everything before it is parsed and nothing is executed.
-        let line = if line.starts_with("adj help ") || line.ends_with("--help") { line } else { format!("{line} --help") };
+        let line = match line.split_once(" -- ") {
+            Some((command, words)) => format!("{command} --help -- {words}"),
+            None if line.starts_with("adj help ") || line.ends_with("--help") => line,
+            None => format!("{line} --help"),
+        };
         let ran = fine(&home, &line);
         assert!(!ran.out.is_empty(), "{line}: {ran:?}");
     }

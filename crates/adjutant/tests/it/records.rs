@@ -17,7 +17,9 @@ fn reply_shows_the_recorded_answer() {
         session.tool("reply_subagent", json!({"message_id": number, "answer": answer}))
     };
     let text = |reply: &Value| reply["content"][0]["text"].as_str().expect("a text").to_owned();
-    let taken = reply("Q1", "3");
+    let refused = reply("Q1", "3");
+    assert!(refused["isError"] == true && text(&refused).contains("the number of option 4: answer 4"), "a final answer is not guessed: {refused}");
+    let taken = reply("Q1", "4");
     assert!(text(&taken).contains("Q1 recorded: option 3, \"4\""), "{taken}");
     assert_eq!(
         (&taken["structuredContent"]["requests"][0]["option"], &taken["structuredContent"]["requests"][0]["answer"]),
@@ -102,7 +104,7 @@ fn parent_reads_the_signal_history() {
     let home = TestHome::new();
     let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
     let stop = json!({"stop_reason": "blocker", "details": "no network"});
-    let script = format!("---\nprogress 10 begun\nblock PROGRESS {{\"percent\": 200}}\ntool stop_work {stop}\nfail 0");
+    let script = format!("---\nprogress 10 begun\nblock PROGRESS {{\"colour\": \"red\"}}\ntool stop_work {stop}\nfail 0");
     let run = session.done("run_subagent", json!({"agent": "echo", "prompt": script}))["run_id"].as_str().expect("an id").to_owned();
     home.until_status(&run, "stopped");
     let looked = session.tool("check_subagent_status", json!({"run_id": run, "history": true}));

@@ -38,16 +38,22 @@ fn failure_beyond_100_ends_is_reported() {
     let home = TestHome::with_config("live_runs_max = 1\n");
     home.start("first", "hang");
     let cwd = home.work().display().to_string();
-    for n in 0..103 {
+    let dispatch = |name: &str, prompt: &str| {
+        let order = Dispatch { agent: "echo".into(), name: Some(name.into()), prompt: prompt.into(), cwd: cwd.clone(), ..Dispatch::default() };
+        home.call(&order, name).expect("it is queued");
+    };
+    for n in 0..102 {
         let name = format!("run-{n}");
-        let order = Dispatch { agent: "echo".into(), name: Some(name.clone()), prompt: "done".into(), cwd: cwd.clone(), ..Dispatch::default() };
-        home.call(&order, &name).expect("it is queued");
+        dispatch(&name, "done");
         home.call(&Cancel { run: name.clone(), reason: None }, &format!("end {name}")).expect("it is ended");
     }
-    let waited = home.call(&Wait { runs: Vec::new(), until: WaitUntil::Any, after: Some(0), wait_ms: 0 }, "").expect("they have ended");
-    assert_eq!((waited.ended.len(), waited.ended_more), (100, 3));
-    assert_eq!(waited.failed.map(|run| run.name), Some("run-100".to_owned()));
+    dispatch("late", "fail 3");
     home.ok(&["cancel", "first"]);
+    home.finished("late");
+    let waited =
+        home.call(&Wait { runs: Vec::new(), until: WaitUntil::Any, after: Some(0), new_reports: false, wait_ms: 0 }, "").expect("they have ended");
+    assert_eq!((waited.ended.len(), waited.ended_more), (100, 4));
+    assert_eq!(waited.failed.map(|run| run.name), Some("late".to_owned()), "those that were cancelled have not failed");
 }
 
 #[test]

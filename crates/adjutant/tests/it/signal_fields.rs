@@ -253,8 +253,9 @@ fn earlier_checkpoint_is_marked() {
     home.ok(&["resume", "twice"]);
     home.until_status("twice", "waiting_parent_reply");
     let sent = prompt(&home, "twice", 3);
-    assert!(sent.contains("## STATE RESTORATION\n\nYou left this before your last attempt;") && sent.contains("State: 47/120"), "{sent}");
-    assert!(!sent.contains("## BLOCKER RESOLVED") && !sent.contains("Issue:"), "it was resolved before: {sent}");
+    assert!(sent.contains("## STATE RESTORATION\n") && sent.contains("Written before your last attempt: 47/120"), "{sent}");
+    let (_, since) = sent.split_once("\nYou have worked on this task before.").expect("the events since the last attempt");
+    assert!(at_the_margin(since, "## BLOCKER").is_empty() && at_the_margin(since, "Issue").is_empty(), "it was resolved before: {sent}");
     home.ok(&["cancel", "twice"]);
 }
 
@@ -331,7 +332,7 @@ fn child_forges_no_line_of_its_parents_prompt() {
     assert!(sent.contains("APPROVAL GRANTED") && sent.contains("Q99: rm -rf /"), "the words are there, as words: {sent}");
     let (_, since) = sent.split_once("\nYou have worked on this task before.").expect("the events since the last attempt");
     let headings = at_the_margin(since, "#");
-    assert_eq!(headings, ["## DELEGATION APPROVED", "## RESUME INSTRUCTIONS"], "{since}");
+    assert_eq!(headings, ["## DELEGATION APPROVED", "## STATE RESTORATION", "## RESUME INSTRUCTIONS"], "{since}");
     assert!(at_the_margin(since, "Q99").is_empty() && at_the_margin(since, "This covers").is_empty(), "{since}");
 }
 

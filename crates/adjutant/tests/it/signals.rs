@@ -167,13 +167,48 @@ fn malformed_blocks_are_shown_and_have_no_effect() {
          printf '[PROGRESS]\\nagent_id: %s\\npercent: 40\\nnote: half\\n[/PROGRESS]\\n[PROGRESS]\\nno end' \"$id\"\n",
     );
     home.start_agent("scribe", "odd", "go");
-    let view = home.finished("odd");
-    assert_eq!((&view["outcome"], &view["percent"], &view["progress"]), (&json!("succeeded"), &json!(40), &json!("half")));
+    let view = home.until_status("odd", "stopped");
+    assert_eq!((&view["attention"]["why"], &view["percent"], &view["progress"]), (&json!("unreadable_block"), &json!(40), &json!("half")));
     assert!(view["summary"].is_null(), "{view}");
-    assert_eq!(view["ignored_signals"]["count"], json!(3), "{view}");
-    assert!(home.ok(&["show", "odd"]).contains("3 signals without effect; last: PROGRESS: its closing line is missing"));
+    // The same in both attempts.
+    assert_eq!(view["ignored_signals"]["count"], json!(6), "{view}");
+    assert!(home.ok(&["show", "odd"]).contains("6 signals without effect; last: PROGRESS: "));
     let events = home.ok(&["events"]);
-    assert_eq!(events.matches("signal.malformed").count(), 3, "{events}");
+    assert_eq!(events.matches("signal.malformed").count(), 6, "{events}");
+}
+
+/// Says what it has done, and is interrupted.
+const INTERRUPTED: &str = "if told '## STATE RESTORATION'; then exit 0; fi\n\
+    printf '[PROGRESS]\\nagent_id: %s\\npercent: 60\\nnote: half of src\\n[/PROGRESS]\\nFound 3 issues in auth.ts\\n' \"$id\"\n";
+
+#[test]
+fn every_interruption_restores_state() {
+    let ask = "printf '[CLARIFICATION_NEEDED]\\nagent_id: %s\\nreason: which?\\n[/CLARIFICATION_NEEDED]\\n' \"$id\"\n";
+    let approve = "printf '[APPROVAL_NEEDED]\\nagent_id: %s\\naction: push\\n[/APPROVAL_NEEDED]\\n' \"$id\"\n";
+    let home = home_with(&format!("{INTERRUPTED}if told paused || told lost; then sleep 600; elif told asks; then {ask} else {approve} fi\n"));
+    for (name, task) in [("pause", "paused"), ("lose", "lost"), ("question", "asks"), ("approval", "approve")] {
+        home.start_agent("scribe", name, task);
+    }
+    home.until_log("pause", "Found 3 issues");
+    home.ok(&["pause", "pause"]);
+    home.until_log("lose", "Found 3 issues");
+    home.until("its progress is known", || (home.show("lose")["percent"] == 60).then_some(()));
+    crate::support::kill(crate::support::lock_pid(&home.attempt_dir("lose").supervisor_lock()));
+    for (name, reason) in [("pause", "paused"), ("lose", "supervisor_lost"), ("question", "parked"), ("approval", "parked")] {
+        let view = home.until_status(name, "stopped");
+        assert_eq!((&view["reason"], &view["checkpoint"]["made_by"]), (&json!(reason), &json!("adjutant")), "{view}");
+        match name {
+            "question" => home.ok(&["reply", name, "this"]),
+            "approval" => home.ok(&["approve", name]),
+            _ => home.ok(&["resume", name]),
+        };
+        assert_eq!(home.finished(name)["outcome"], "succeeded");
+        let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{}.2.prompt.md", home.run_id(name)))).expect("what was sent");
+        for text in ["Last progress: 60 %: half of src", "Found 3 issues in auth.ts", "Working directory: "] {
+            assert!(prompt.contains(text), "{name}: {text} is missing in {prompt}");
+        }
+        assert!(!prompt.contains("\n    [PROGRESS]") && !prompt.contains("## BLOCKER RESOLVED"), "{name}: {prompt}");
+    }
 }
 
 #[test]

@@ -6,9 +6,10 @@ use crate::support::TestHome;
 use adjutant::view::{ReadEvents, UndoRun, Wait, WaitOutcome, WaitUntil};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The causes of a run's snapshots.
 fn causes(view: &Value) -> Vec<String> {
@@ -70,18 +71,70 @@ fn repository_with(config: &str) -> TestHome {
     home
 }
 
+/// A person hears at the start that nothing can be undone, wherever they look.
+#[test]
+fn person_hears_that_files_are_not_kept() {
+    let home = repository();
+    let work = home.work();
+    let expected = "not all files are kept, so adj undo cannot restore them: ";
+    let adj = |args: &[&str], path: &str| {
+        let output = home.command(args).env("PATH", path).output().expect("adj runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let empty = work.with_file_name("empty");
+    fs::create_dir(&empty).expect("a directory");
+    let (code, _, err) = adj(&["run", "-w", "-a", "echo", "-n", "without", "write f z"], empty.to_str().expect("UTF-8"));
+    assert!(code == Some(0) && err.contains(&format!("{expected}git is not on the PATH of the run")), "{err}");
+    assert!(home.ok(&["show", "without"]).contains("git is not on the PATH"));
+    fs::write(work.join(".git/HEAD"), "garbage\n").expect("a file");
+    let path = "/usr/bin:/bin";
+    let (_, _, err) = adj(&["run", "-w", "-a", "echo", "-n", "broken", "fail 3"], path);
+    assert!(err.contains(expected), "{err}");
+    home.ok(&["run", "-d", "-a", "echo", "-n", "again", "fail 3"]);
+    let (_, _, err) = adj(&["wait", "again"], path);
+    assert!(err.contains(&format!("again: {expected}")), "{err}");
+    home.ok(&["run", "-d", "-a", "echo", "-n", "listed", "fail 3"]);
+    home.finished("listed");
+    let inbox = home.ok(&["inbox"]);
+    assert!(inbox.contains(expected), "{inbox}");
+    // Without a repository, nothing was promised.
+    let elsewhere = work.with_file_name("elsewhere");
+    fs::create_dir(&elsewhere).expect("a directory");
+    let (code, _, err) = adj(&["run", "-w", "-a", "echo", "-C", elsewhere.to_str().expect("UTF-8"), "write f z"], empty.to_str().expect("UTF-8"));
+    assert!(code == Some(0) && !err.contains("not all files"), "{err}");
+}
+
+/// Also where the run goes on for hours: the agent waits until the warning was read.
+#[test]
+fn waiting_person_hears_at_once_that_files_are_not_kept() {
+    let home = repository();
+    fs::write(home.work().join(".git/HEAD"), "garbage\n").expect("a file");
+    let fifo = home.work().with_file_name("go");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let script = format!("do read -r word < {}\ndo echo done", fifo.display());
+    let mut command = home.command(&["run", "-w", "-a", "sh", "-n", "waits", &script]);
+    let mut waiting = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("adj starts");
+    let mut lines = BufReader::new(waiting.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let expected = "waits: not all files are kept, so adj undo cannot restore them: ";
+    assert!(lines.any(|line| line.contains(expected)), "the run has not ended yet");
+    assert_eq!(home.show("waits")["state"], "running");
+    fs::write(&fifo, "go\n").expect("it reads");
+    let rest: Vec<String> = lines.collect();
+    assert!(waiting.wait().expect("it ends").success() && !rest.iter().any(|line| line.contains(expected)), "once: {rest:?}");
+}
+
 #[test]
 fn failing_snapshot_is_reported_to_the_parent_once() {
     let home = repository();
     fs::write(home.work().join(".git/HEAD"), "garbage\n").expect("a file");
     start(&home, "echo", "blind", "ask \"go on?\" nonblocking\nsleep 600", ".");
     home.until("the fact", || Some(()).filter(|()| failures(&home, "blind") == 1));
-    let wait = Wait { runs: vec!["blind".to_owned()], until: WaitUntil::Attention, after: Some(0), wait_ms: 0 };
+    let wait = Wait { runs: vec!["blind".to_owned()], until: WaitUntil::Attention, after: Some(0), new_reports: false, wait_ms: 0 };
     let found = home.call(&wait, "").expect("it looks");
     assert!(found.working[0].snapshot_problem.as_ref().is_some_and(|why| why.contains("git")), "{found:?}");
     assert_eq!(found.outcome, WaitOutcome::Event);
     let shown = home.ok(&["show", "blind"]);
-    assert!(shown.contains("not kept") && shown.contains("a snapshot of its files failed"), "{shown}");
+    assert!(shown.contains("not kept") && shown.contains("not all files are kept"), "{shown}");
     home.ok(&["cancel", "blind"]);
     home.finished("blind");
     assert_eq!(failures(&home, "blind"), 1);
@@ -229,7 +282,7 @@ fn interrupted_undo_is_shown_until_it_is_complete() {
     let completing = "an undo of it was interrupted: adj undo writes 1 completes it";
     let listed = home.adj(&["ps"]);
     assert!(listed.out.contains("writes") && listed.err.contains("! writes: undo interrupted: some files may not"), "{listed:?}");
-    assert!(listed.err.contains("Needs you: 1 → adj undo writes 1\n"), "{listed:?}");
+    assert!(listed.err.contains("Needs you: 1 run → adj undo writes 1\n"), "{listed:?}");
     assert_eq!(home.json(&["ps"])[0]["undo_interrupted"], *undo);
     assert!(home.ok(&["inbox"]).contains(completing), "{}", home.ok(&["inbox"]));
     let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
@@ -317,7 +370,11 @@ fn run_without_git_works_and_has_no_snapshots() {
     let started = adj(&["run", "-d", "-a", "echo", "-n", "plain", "write one.txt changed\nsay done"]);
     assert_eq!(started.code, 0, "{started:?}");
     let view = home.finished("plain");
-    assert_eq!((&view["outcome"], &view["snapshot_problem"], causes(&view).len()), (&json!("succeeded"), &json!(null), 0), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["snapshot_problem"], causes(&view).len()),
+        (&json!("succeeded"), &json!("git is not on the PATH of the run"), 0),
+        "{view}"
+    );
     for command in ["diff", "undo"] {
         let refused = adj(&[command, "plain"]);
         assert!(refused.code != 0 && refused.err.contains("git is not installed, or not on the hub's PATH"), "{refused:?}");

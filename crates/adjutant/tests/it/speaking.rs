@@ -1,8 +1,8 @@
 //! The page for authors of agents matches the code: its examples are parsed, its grammar names every signal, and
-//! its schema accepts exactly what the parser accepts.
+//! what its schema accepts is parsed exactly.
 
 use adjutant::signal::{Found, Scanner, interpret};
-use adjutant_core::signal::{Signal, SignalError, SignalKind};
+use adjutant_core::signal::{Own, Reading, SignalError, SignalKind};
 use adjutant_core::{RunId, Time};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
@@ -17,20 +17,22 @@ fn own() -> RunId {
     RunId::new(Time(1), [1; 10])
 }
 
-fn read(text: &str) -> Vec<Result<Signal, SignalError>> {
+fn read(text: &str) -> Vec<Reading> {
     let mut scanner = Scanner::default();
     let mut found: Vec<Found> = Vec::new();
     scanner.feed(text, &mut |one| found.push(one));
     scanner.end(&mut |one| found.push(one));
-    found.iter().map(|one| interpret(one, own())).collect()
+    found.iter().map(|one| interpret(one, Own { id: own(), name: "fond-mouse" })).collect()
 }
 
 #[test]
 fn examples_on_the_page_parse() {
-    let signals = read(&PAGE.replace(ID, &own().to_string()));
+    let mut signals = read(&PAGE.replace(ID, &own().to_string()));
+    // The page also names markers in its text.
+    signals.retain(|reading| *reading != Reading::Ignored(SignalError::NoBlock));
     assert_eq!(signals.len(), PAGE.matches(ID).count(), "{signals:?}");
     for signal in &signals {
-        assert!(signal.is_ok(), "{signal:?}");
+        assert!(matches!(signal, Reading::Exact(_)), "{signal:?}");
     }
     assert!(signals.len() >= 4);
 }
@@ -68,7 +70,7 @@ fn grammar_on_the_page_matches_the_parser() {
                 })
                 .collect();
             let signals = read(&text);
-            assert!(matches!(signals.as_slice(), [Ok(_)]), "{text}: {signals:?}");
+            assert!(matches!(signals.as_slice(), [Reading::Exact(_)]), "{text}: {signals:?}");
         }
     }
 }
@@ -143,7 +145,7 @@ fn values() -> Vec<Value> {
 }
 
 #[test]
-fn schema_accepts_what_the_parser_accepts() {
+fn what_the_schema_accepts_is_parsed_exactly() {
     let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
     let fields = [
         "timestamp",
@@ -164,13 +166,18 @@ fn schema_accepts_what_the_parser_accepts() {
         "action",
         "risk",
     ];
-    let (mut taken, mut refused) = (0, 0);
+    let (mut taken, mut refused, mut read_besides) = (0, 0, 0);
     let mut hold = |object: &Value| {
         let text = format!("{object}\n");
         let signals = read(&text);
-        let reads = matches!(signals.as_slice(), [Ok(_)]);
-        assert_eq!(fits(&schema, &schema, object), reads, "{object}: {signals:?}");
-        if reads { taken += 1 } else { refused += 1 }
+        // The schema describes what to write. Adjutant also reads words that differ from it in ways that leave no doubt.
+        let is_valid = fits(&schema, &schema, object);
+        match signals.as_slice() {
+            [Reading::Exact(_)] if is_valid => taken += 1,
+            [reading] if !is_valid && reading.signal().is_some() => read_besides += 1,
+            [_] if !is_valid => refused += 1,
+            other => panic!("{object}: {other:?}"),
+        }
     };
     for kind in SignalKind::ALL {
         let head = |with: &[(&str, Value)]| {
@@ -211,7 +218,7 @@ fn schema_accepts_what_the_parser_accepts() {
     hold(&json!({"signal_type": "SOMETHING", "agent_id": own().to_string(), "note": "x"}));
     hold(&json!({"signal_type": "PROGRESS", "note": "x"}));
     hold(&json!({"signal_type": "PROGRESS", "agent_id": "me", "note": "x"}));
-    assert!(taken > 1_000 && refused > 500, "{taken} taken, {refused} refused");
+    assert!(taken > 1_000 && refused > 500 && read_besides < 1_000, "{taken} taken, {refused} refused, {read_besides} read besides");
 }
 
 fn matches(pattern: &str, text: &str) -> bool {

@@ -114,6 +114,7 @@ fn fill(file: &Connection) {
             let of = texts(&format!("SELECT type FROM pragma_table_info('{table}') WHERE name = '{column}'"));
             let other = match (table.as_str(), column.as_str(), of[0].as_str()) {
                 ("chat_turns", "purpose", _) => "'answer'",
+                ("eras", "gaps", _) => "'{}'",
                 ("tasks", "status", _) => "'working'",
                 ("search_docs", "kind", _) => "'report'",
                 (_, _, "INTEGER") => "1",

@@ -2,20 +2,23 @@
 
 pub use crate::processes::kill;
 use crate::processes::{self, Mark, Process};
+use crate::skipped;
 use adjutant::client::Client;
 use adjutant::config::Home;
 use adjutant::link::AttemptDir;
 use adjutant::process::lock::holder_pid;
-use adjutant::view::{Call, ErrorView};
+use adjutant::view::{Call, ErrorView, ReadEvents};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Timeout for a condition, on a slow machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a change of a run that is no event of its own may remain unseen.
+const SILENT_CHANGE_MS: u64 = 200;
 
 /// How long a process may hold a lock without being found, or exist after releasing it.
 const UNSEEN_MAX: Duration = Duration::from_secs(2);
@@ -161,18 +164,35 @@ impl TestHome {
 
     /// Waits until a run is finished and returns it.
     pub fn finished(&self, run: &str) -> Value {
-        self.until(&format!("{run} is finished"), || {
-            let view = self.show(run);
-            (view["state"] == "finished").then_some(view)
-        })
+        self.until_run(run, "finished", |view| view["state"] == "finished")
     }
 
     /// Waits until a run has this status.
     pub fn until_status(&self, run: &str, status: &str) -> Value {
-        self.until(&format!("{run} is {status}"), || {
+        self.until_run(run, status, |view| view["status"] == status)
+    }
+
+    /// Waits until a run is in a state, and returns it. Looks again after each of its events.
+    pub fn until_run(&self, run: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        self.until_run_within(PATIENCE, run, what, condition)
+    }
+
+    /// The same, for runs that take longer.
+    pub fn until_run_within(&self, patience: Duration, run: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
             let view = self.show(run);
-            (view["status"] == status).then_some(view)
-        })
+            if condition(&view) {
+                return view;
+            }
+            assert!(start.elapsed() < patience, "not within {patience:?}: {run} is {what}\n{}", self.story());
+            let after = view["cursor"].as_i64().unwrap_or(0);
+            let next = ReadEvents { after, run: Some(run.to_owned()), limit: Some(1), wait_ms: SILENT_CHANGE_MS };
+            if self.call(&next, "").is_err() {
+                // No hub runs at the moment. The next look starts one.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 
     /// Waits until the log contains a text.
@@ -360,16 +380,15 @@ pub fn lock_pid(path: &Path) -> u32 {
 /// Reports that a test cannot run here. With `ADJ_REQUIRE_ALL` set, that is a failure.
 pub fn skip(why: &str) {
     assert!(std::env::var_os("ADJ_REQUIRE_ALL").is_none(), "cannot be tested here: {why}");
-    // Bypasses the test harness, which captures the output of passing tests.
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error is open");
+    skipped::note(why);
 }
 
 /// Returns whether a test that needs root can run. If not, the test is reported as skipped, which is not a failure:
-/// `.ci/run` runs every test as root and as an ordinary user.
+/// `.ci/run` runs the tests that ask as both users.
 pub fn is_root(why: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        writeln!(std::io::stderr(), "SKIPPED: {why}, which takes root").expect("standard error is open");
+        skipped::note(&format!("{why}, which takes root"));
     }
     is_root
 }

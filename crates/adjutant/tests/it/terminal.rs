@@ -244,19 +244,22 @@ fn long_preview_ends_with_the_decision_prompt() {
         Terminal::of(command)
     };
     let mut left = next();
-    left.shows("reason > ");
+    left.shows("[q]uit > ");
     rustix::process::kill_process(left.pid(), rustix::process::Signal::INT).expect("a signal");
     left.shows("1 left: adj next");
     assert_eq!(left.ends(), Some(130), "Ctrl-C ends the prompt after a pager too");
     let mut terminal = next();
     terminal.shows("paged:");
     terminal.shows("+ line 120");
-    terminal.shows("Approve Q1 (apply the patch; preview: + line 1⏎+ line 2⏎");
-    terminal.shows(" more characters), risk high)? [y]es / [n]o, reason > ");
+    terminal.shows("Approve Q1 (apply the patch; preview: 120 lines, shown above, risk high)?");
+    terminal.shows("[y]es [n]o REASON [v]iew [s]kip [q]uit > ");
     // Input without a decision is prompted for again.
     terminal.types("n\n");
-    terminal.shows("type y, or n and a reason; Enter skips it, Ctrl-D ends");
-    terminal.shows("reason > ");
+    terminal.shows("type y, or n and a reason; v shows it again, Enter skips it, q ends");
+    terminal.shows("[q]uit > ");
+    terminal.types("v\n");
+    terminal.shows("+ line 120");
+    terminal.shows("[q]uit > ");
     terminal.types("n not on a Friday\n");
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(answers(&home), ["denied: not on a Friday"]);
@@ -271,10 +274,12 @@ fn yes_answers_only_the_shown_request() {
     home.until_status("bob", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("touch a");
-    terminal.shows("Approve Q1 (first; preview: touch a)? [y]es / [n]o, reason > ");
+    terminal.shows("Approve Q1 (first; preview: touch a)?");
+    terminal.shows("[q]uit > ");
     terminal.types("y\ny\n");
     terminal.shows(" Q1: approved");
-    terminal.shows("Approve Q2 (second; preview: touch b)? [y]es / [n]o, reason > ");
+    terminal.shows("Approve Q2 (second; preview: touch b)?");
+    terminal.shows("[q]uit > ");
     // The second line was typed before Q2 was shown. Only what is typed now answers it.
     terminal.types("n not this one\n");
     terminal.shows("nothing else needs you");
@@ -328,6 +333,15 @@ fn next_skips_chooses_and_asks_again() {
         home.start(name, script);
         home.until_status(name, "waiting_parent_reply");
     }
+    let mut left = Terminal::run(&home, &["next"]);
+    left.shows("1 of 3");
+    left.shows("answer Q1 > ");
+    left.types("s\n");
+    left.shows("2 of 3");
+    left.shows("[q]uit > ");
+    left.types("q\n");
+    left.shows("3 left: adj next");
+    assert_eq!(left.ends(), Some(130));
     let mut terminal = Terminal::run(&home, &["next"]);
     terminal.shows("answer Q1 > ");
     terminal.types("7\n");
@@ -339,7 +353,8 @@ fn next_skips_chooses_and_asks_again() {
     terminal.shows("type y, or n and a reason");
     // Only what is typed after the prompt counts.
     terminal.shows("Approve Q2");
-    terminal.types("\n");
+    terminal.types("s\n");
+    terminal.shows("3 of 3");
     terminal.shows("answer Q3 > ");
     terminal.types("3\n");
     terminal.shows("2 skipped: adj next");
@@ -427,5 +442,26 @@ fn terminal_without_notifications_gets_no_sequence() {
         command.env("TERM", term);
         let rest = Terminal::of(command).rest();
         assert!(rest.contains("✓ done") && !rest.contains('\u{7}') && !rest.contains("\u{1b}]"), "{term}: {rest:?}");
+    }
+}
+
+#[test]
+fn messages_and_checks_end_lines_between_words() {
+    let home = TestHome::with_config("live_runs_max = \"many\"\nidle_exit = 5\nnonsense = true\n");
+    for columns in [40_usize, 60, 80] {
+        for args in [["doctor"].as_slice(), &["ps"], &["agents"]] {
+            let mut command = home.command(args);
+            command.env("NO_COLOR", "1");
+            let shown = Terminal::start(command, 24, u16::try_from(columns).expect("narrow")).rest();
+            // A word that is wider than the terminal, such as a path, is left to it.
+            let too_wide: Vec<&str> = shown
+                .lines()
+                .map(str::trim_end)
+                .filter(|line| line.chars().count() > columns && line.split_whitespace().all(|word| word.len() < columns / 2))
+                .collect();
+            assert!(too_wide.is_empty(), "{columns} {args:?}: {too_wide:#?}");
+        }
+        let ps = Terminal::start(home.command(&["ps"]), 24, u16::try_from(columns).expect("narrow")).rest();
+        assert_eq!(ps.lines().filter(|line| line.trim_start().starts_with("line ")).count(), 3, "a line for each problem: {ps}");
     }
 }

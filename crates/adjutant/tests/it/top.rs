@@ -180,15 +180,19 @@ fn isolated_run_is_merged_in_top() {
     screen.shows("✓ done");
     screen.types("m");
     screen.shows("Merge ann into");
-    // Only the listed keys act.
-    screen.types("xn");
+    // Only the listed keys act, and only when they are listed.
+    screen.types("msxn");
     screen.shows("nothing was sent");
-    screen.types("ms");
+    screen.types("m");
+    screen.shows("s squash  ");
+    screen.types("s");
     screen.shows("press z within 5 seconds to undo: Merge ann");
     screen.types("z");
     screen.shows("undone: Merge ann");
     assert!(!home.work().join("new.txt").exists());
-    screen.types("ms");
+    screen.types("m");
+    screen.shows("s squash  ");
+    screen.types("s");
     screen.shows("merged ann into main");
     assert_eq!(std::fs::read_to_string(home.work().join("new.txt")).expect("a merged file"), "new\n");
     assert_eq!(home.show("ann")["workspace"]["state"], "merged");
@@ -203,7 +207,9 @@ fn workspace_is_discarded_in_top() {
     home.finished("ann");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("✓ done");
-    screen.types("md");
+    screen.types("m");
+    screen.shows("d discard  ");
+    screen.types("d");
     screen.shows("press z within 5 seconds to undo: Discard the workspace of ann");
     screen.shows("✓ discarded the workspace of ann");
     assert_eq!(home.show("ann")["workspace"]["state"], "discarded");
@@ -217,7 +223,8 @@ fn delegation_is_changed_in_top() {
     std::fs::create_dir(home.work().join("docs")).expect("a directory");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("? delegate Q1");
-    screen.types("e");
+    // The run may have been selected before its request arrived: select the request.
+    screen.types(".e");
     screen.shows("> task      done ol");
     // The typed task replaces the end of the shown one.
     screen.types("\u{7f}\u{7f}new\t\t");

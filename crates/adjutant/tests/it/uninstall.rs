@@ -62,8 +62,9 @@ fn update_check_names_the_installation_and_its_command() {
     // The tests run a build of a clone, or one whose build directory is elsewhere.
     let is_known = matches!(view["installed_by"].as_str(), Some("clone" | "file"));
     assert!(is_known && view["consistent"] == true && view["update"][0].is_string(), "{view}");
-    // It does not pretend to update anything.
-    assert_eq!(adj(&home, &["update"]).code, 2);
+    // Without the option it says the same, and updates nothing.
+    let bare = fine(&home, &["update"]);
+    assert!(bare.out.contains("To update it") && bare.out == fine(&home, &["update", "--check"]).out, "{bare:?}");
 }
 
 #[test]
@@ -121,6 +122,10 @@ fn uninstall_removes_the_home_after_the_last_run() {
     home.start("ann", "ask \"Which one?\"\ndone");
     home.until_status("ann", "waiting_parent_reply");
     let ran = adj(&home, &["uninstall", "--home", "--yes"]);
+    for more in [&[][..], &["--home"]] {
+        let shown = fine(&home, &[&["uninstall", "--dry-run"], more].concat());
+        assert!(shown.out.contains("1 live run") && shown.err.contains("1 run is live or queued: nothing is removed before"), "{shown:?}");
+    }
     assert!(ran.code == 7 && ran.err.contains("1 run is live or queued; nothing was removed") && ran.err.contains("adj cancel --all"), "{ran:?}");
     assert!(user(&home).join(".claude.json").exists() && home.home.dir.join("adj.db").exists());
     home.ok(&["cancel", "ann"]);

@@ -112,9 +112,9 @@ pub struct RunnerArgs {
     /// Trust only the CA certificates of this file; default: those of this machine
     #[arg(long, value_name = "FILE", conflicts_with = "fingerprint")]
     pub ca: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256, which adj token new prints
+    /// Trust only certificates whose public key has this SHA-256, which adj token new prints; repeatable, for several hubs or a new key
     #[arg(long, value_name = "SHA256")]
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Vec<Fingerprint>,
     /// Accept http to another machine, which sends the token and the data of all runs in plain text
     #[arg(long)]
     pub plain: bool,

@@ -30,6 +30,9 @@ pub struct InstallArgs {
     /// The changes were shown before.
     #[arg(skip)]
     pub is_shown: bool,
+    /// Prints a line for each file instead of its changes.
+    #[arg(skip)]
+    pub is_summary: bool,
     /// The caller prints what was done.
     #[arg(skip)]
     pub is_silent: bool,
@@ -59,8 +62,8 @@ pub struct InitArgs {
 
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
-    /// Check and print the commands (adj does not update itself)
-    #[arg(long, required = true)]
+    /// Check and print the commands, which is also the default (adj does not update itself)
+    #[arg(long)]
     pub check: bool,
 }
 

@@ -26,9 +26,9 @@ pub enum PeerCommand {
         /// The file with the token; "-" asks for it on a terminal, or reads standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
         token_file: PathBuf,
-        /// Trust only the certificate with this SHA-256 fingerprint, such as a self-signed one
+        /// Trust only certificates whose public key has this SHA-256, such as a self-signed one; repeatable
         #[arg(long, value_name = "SHA256")]
-        fingerprint: Option<String>,
+        fingerprint: Vec<String>,
         /// Accept http to another machine, which sends the token and the chats in plain text
         #[arg(long)]
         plain: bool,

@@ -24,10 +24,10 @@ pub struct NextArgs {
 pub struct ReplyArgs {
     /// A question (Q12), or a run with exactly one open question
     pub to: String,
-    /// The answer, or the number of an option; "-" reads it from standard input
+    /// The answer, in one or several words, or the number of an option; "-" reads it from standard input
     #[arg(allow_hyphen_values = true)]
     pub text: String,
-    /// With --group: the answers to the other open questions, in order
+    /// Further words of the answer; with --group: the answers to the other open questions, in order
     pub more: Vec<String>,
     /// Answer all open questions that were asked together with this one, or none
     #[arg(long)]
@@ -86,6 +86,24 @@ pub struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
+    /// Show how the policies in effect would answer a request to run a command, and why the others would not
+    Check {
+        /// The agent that asks [default: the default agent, else claude]
+        #[arg(short, long)]
+        agent: Option<String>,
+        /// The tool with which it asks, such as request_approval [default: Bash]
+        #[arg(long)]
+        tool: Option<String>,
+        /// The permissions of the run: read, edit or full [default: those of the agent]
+        #[arg(long, value_name = "PROFILE")]
+        permissions: Option<String>,
+        /// The directory of the run [default: the current directory]
+        #[arg(short = 'C', long = "dir", value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// The words of a command, or a command line as one word
+        #[arg(required = true, last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
     /// Show how the policies in a configuration file would have answered recorded approvals
     Try {
         /// A configuration file with [[policies]]
@@ -94,11 +112,13 @@ pub enum PolicyCommand {
         #[arg(long, value_name = "N", default_value = "100", value_parser = count)]
         last: u32,
     },
-    /// Trust the current policies of a repository (.adjutant.toml), so that they can also allow
+    /// Trust the current policies of a repository (.adjutant.toml), so that they can also allow; or a change of your own
     Trust {
-        /// The directory that contains the file
-        #[arg(default_value = ".")]
-        dir: PathBuf,
+        /// The directory that contains the file [default: the current directory]
+        dir: Option<PathBuf>,
+        /// Trust this change of the policies in your configuration file, which adj policy shows
+        #[arg(long, value_name = "ID", conflicts_with = "dir")]
+        change: Option<String>,
     },
 }
 

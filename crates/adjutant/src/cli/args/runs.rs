@@ -32,7 +32,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "COMMAND")]
     pub accept: Option<String>,
     /// What the agent may do without approval; default: the agent's setting, else edit
-    #[arg(long, value_name = "read|edit|full")]
+    #[arg(long, value_name = "read|edit|full", value_parser = ["read", "edit", "full"], hide_possible_values = true)]
     pub permissions: Option<String>,
     /// Work in a clone of the repository, so that the run does not change your files; short for --isolation clone
     #[arg(long, conflicts_with = "isolation")]
@@ -40,7 +40,7 @@ pub struct RunArgs {
     /// Where the agent works: in the directory itself, in a clone of its repository, or in another work tree
     /// of the repository. Clones and work trees start at the commit that is checked out. Default: the agent's
     /// setting, else none
-    #[arg(long, value_name = "none|clone|worktree")]
+    #[arg(long, value_name = "none|clone|worktree", value_parser = ["none", "clone", "worktree"], hide_possible_values = true)]
     pub isolation: Option<String>,
     /// Copy your uncommitted changes into the workspace: staged, unstaged and untracked files, but not ignored
     /// files
@@ -55,21 +55,21 @@ pub struct RunArgs {
     pub no_auto_resume: bool,
     /// Have the kernel restrict what the agent can write. workspace: only its workspace, or do not start.
     /// best-effort: as much of this as the machine supports. Default: the agent's setting, else none
-    #[arg(long, value_name = "none|workspace|best-effort")]
+    #[arg(long, value_name = "none|workspace|best-effort", value_parser = ["none", "workspace", "best-effort"], hide_possible_values = true)]
     pub fence: Option<String>,
     /// The pool whose slot the run needs (see adj pools); default: the agent's pool. Without -a, one of the
     /// pool's agents runs it
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
     /// Queued runs start by priority: p0 first, p2 last; default: p1
-    #[arg(long, value_name = "p0|p1|p2")]
+    #[arg(long, value_name = "p0|p1|p2", value_parser = ["p0", "p1", "p2"], ignore_case = true, hide_possible_values = true)]
     pub priority: Option<String>,
     /// Start only after this run has succeeded; RUN:any: after it has ended in any way. Can be repeated
     #[arg(long, value_name = "RUN")]
     pub after: Vec<String>,
     /// If a run named with --after fails: cancel this run, or hold it until adj resume or until a retry of the
     /// failed run succeeds; default: cancel
-    #[arg(long, value_name = "cancel|hold", requires = "after")]
+    #[arg(long, value_name = "cancel|hold", value_parser = ["cancel", "hold"], hide_possible_values = true, requires = "after")]
     pub after_failed: Option<String>,
     /// The model, for an agent whose CLI takes one on its command line
     #[arg(long, value_name = "MODEL")]
@@ -83,8 +83,8 @@ pub struct RunArgs {
     /// Read the task from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
-    /// The task, in one or several words; "-" reads it from standard input. Otherwise piped or redirected input is
-    /// appended to the task; use </dev/null to prevent that
+    /// The task, in one or several words; "-" reads it from standard input, as does a pipe alone. Otherwise piped or
+    /// redirected input is appended to the task; use </dev/null to prevent that
     pub prompt: Vec<String>,
     /// Arguments for the agent's program, after its others, for every attempt. They are not checked and can override
     /// --permissions. Without a task before --, these words are the task
@@ -95,7 +95,7 @@ pub struct RunArgs {
 /// What a command does after it has started a run.
 #[derive(Debug, Args)]
 pub struct AfterStart {
-    /// Wait until the run ends or needs you, and print only the result
+    /// Wait until the run ends or needs you; print the whole result on standard output, the state on standard error
     #[arg(short, long, conflicts_with = "detach")]
     pub wait: bool,
     /// Start the run, print its name, and return

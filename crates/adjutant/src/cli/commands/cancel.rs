@@ -7,13 +7,16 @@ use crate::cli::out::{CommandResult, Failure, fail_hint};
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::{Cancel, ErrorView, ListRuns, RunView};
+use crate::view::{Cancel, ErrorView, ListRuns, RunView, codes};
 use adjutant_core::RunStateKind;
+use std::collections::HashSet;
 
 /// Widest run name, id or prefix that is repeated in an error.
 const NAME_COLUMNS_MAX: usize = 80;
 /// Maximum number of runs that the question names.
 const NAMES_SHOWN_MAX: usize = 10;
+/// Number of runs that one call lists.
+const PAGE_RUNS: u32 = 1_000;
 
 /// Cancels runs in the order given. The first refusal determines the exit code.
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
@@ -30,8 +33,12 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
                     let word = if run.state == RunStateKind::Finished { "cancelled" } else { "cancelling" };
                     cx.out.print_line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
                 }
-                ended.push(run);
+                if cx.out.json {
+                    ended.push(run);
+                }
             }
+            // It was listed before it ended.
+            Err(error) if args.all && error.code == codes::RUN_FINISHED => {}
             Err(error) => {
                 let run = text::cut(run, NAME_COLUMNS_MAX);
                 let error = name_run(&run, error);
@@ -55,10 +62,17 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     Err(Failure::Reported(exit))
 }
 
-/// Returns all runs that have not ended and that no other one cancels with itself, after asking. Empty: there are none, or the answer was no.
+/// A run that has not ended.
+struct Unfinished {
+    id: String,
+    name: String,
+    parent: Option<String>,
+}
+
+/// Returns the ids of all runs that have not ended and that no other one cancels with itself, after asking. Empty: there are none, or the answer
+/// was no.
 async fn confirmed_live(args: &CancelArgs, cx: &Context) -> Result<Vec<String>, Failure> {
-    let list = cx.hub.call(&ListRuns { all: false, limit: Some(u32::MAX) }).await?;
-    let live: Vec<&RunView> = list.runs.iter().filter(|run| run.state != RunStateKind::Finished).collect();
+    let live = all_unfinished(cx).await?;
     if live.is_empty() || args.yes {
         return Ok(roots(&live));
     }
@@ -73,10 +87,25 @@ async fn confirmed_live(args: &CancelArgs, cx: &Context) -> Result<Vec<String>, 
     Ok(if answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) { roots(&live) } else { Vec::new() })
 }
 
+/// Lists all runs that have not ended, newest first: queued ones do not start because older ones end.
+async fn all_unfinished(cx: &Context) -> Result<Vec<Unfinished>, Failure> {
+    let mut all: Vec<Unfinished> = Vec::new();
+    loop {
+        let before = all.last().map_or_else(String::new, |run| run.id.clone());
+        let page = cx.hub.call(&ListRuns { all: false, limit: Some(PAGE_RUNS), before: Some(before) }).await?;
+        let is_last = page.more == 0;
+        all.extend(page.runs.into_iter().map(|run| Unfinished { id: run.run_id, name: run.name, parent: run.parent }));
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
 /// Returns the ids of the runs whose parents are not among them: cancelling a run cancels those below it.
-fn roots(live: &[&RunView]) -> Vec<String> {
-    let is_below = |run: &RunView| live.iter().any(|other| run.parent.as_deref() == Some(other.run_id.as_str()));
-    live.iter().filter(|run| !is_below(run)).map(|run| run.run_id.clone()).collect()
+fn roots(live: &[Unfinished]) -> Vec<String> {
+    let ids: HashSet<&str> = live.iter().map(|run| run.id.as_str()).collect();
+    let is_below = |run: &&Unfinished| run.parent.as_deref().is_some_and(|parent| ids.contains(parent));
+    live.iter().filter(|run| !is_below(run)).map(|run| run.id.clone()).collect()
 }
 
 /// Adds the run to an error message that does not name it.

@@ -37,12 +37,15 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     if !diff.committed_copies.is_empty() {
         let files = diff.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
         cx.out.print_message(&format!(
-            "warning: commits of {name} contain {files}, copied into its workspace, which can be secrets: \
-             merge its files only, with adj merge {name} --squash"
+            "note: the commits of {name} are kept and merged without files that were copied into its workspace and can be secrets: {files}"
         ))?;
     }
     if diff.text.is_empty() {
         cx.out.print_message(&format!("no changes between {} and {}", named(&diff.from), named(&diff.to)))?;
+        return Ok(Exit::Done);
+    }
+    let is_merged = diff.merged == Some(diff.to.n);
+    if diff.from.n == 0 && is_merged {
         return Ok(Exit::Done);
     }
     if diff.from.n == 0 {

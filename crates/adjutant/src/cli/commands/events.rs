@@ -9,6 +9,9 @@ use crate::cli::style::Style;
 use crate::text;
 use crate::view::{EventView, ReadEvents, Wait};
 
+/// The note for a reader whose events were lost.
+const EVENTS_RESET: &str = "the database of the hub was set back: events that you have seen are lost (adj doctor)";
+
 /// How long one call for new events waits at the hub, in milliseconds.
 const EVENTS_WAIT_MS: u64 = 30_000;
 
@@ -20,7 +23,7 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> CommandResult {
     loop {
         let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: 0 }).await?;
         let done = page.events.is_empty() || page.cursor <= after;
-        after = page.cursor.max(after);
+        after = page.cursor;
         shown.extend(page.events);
         let surplus = shown.len().saturating_sub(args.last as usize);
         shown.drain(..surplus);
@@ -38,7 +41,10 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> CommandResult {
     }
     loop {
         let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: EVENTS_WAIT_MS }).await?;
-        after = page.cursor.max(after);
+        after = page.cursor;
+        if page.reset {
+            cx.out.print_message(EVENTS_RESET)?;
+        }
         print_events(&page.events, cx)?;
     }
 }

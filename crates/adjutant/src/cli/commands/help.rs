@@ -5,7 +5,7 @@ use crate::cli::exit::{Exit, TABLE, cli_codes};
 use crate::cli::field_list::JsonFields;
 use crate::cli::out::{CommandResult, Out, fail};
 use crate::cli::style::Paint;
-use crate::cli::{columns, complete, overview, pager, symbols};
+use crate::cli::{columns, complete, overview, pager, symbols, topic_page};
 use crate::view::{ErrorView, codes};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -23,6 +23,7 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
         agent_mode: false,
         interactive: false,
         columns: None,
+        columns_err: None,
         paint: Paint::OFF,
         paint_err: Paint::OFF,
     };
@@ -164,7 +165,12 @@ pub async fn print(topic: &[String], out: &Out) -> CommandResult {
     for word in topic {
         if command.find_subcommand(word).is_none() {
             return match overview::topic_text(word).filter(|_| topic.len() == 1) {
-                Some(text) => pager::print(&text, true, out).await.map(|()| Exit::Done),
+                // Programs get the Markdown.
+                Some(text) if !out.terminal => pager::print(&text, true, out).await.map(|()| Exit::Done),
+                Some(text) => {
+                    let page = topic_page::render(&text, terminal_columns().min(overview::COLUMNS_MAX), overview::topic_of_page);
+                    pager::print(&page, true, out).await.map(|()| Exit::Done)
+                }
                 None => Err(overview::unknown_topic(word)),
             };
         }

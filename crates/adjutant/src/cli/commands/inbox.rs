@@ -7,7 +7,7 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{details, next_step, run_state};
-use crate::present::asked_for;
+use crate::present::{asked_for, not_kept};
 use crate::text;
 use crate::view::{AttentionList, ListAttention, ListRequests, RequestView, unread_text};
 use adjutant_core::RequestStateKind;
@@ -33,7 +33,12 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
         cx.out.print_json_inbox(&list)?;
         return Ok(Exit::Done);
     }
-    if list.total() == 0 {
+    if let Some(set_back) = &list.set_back {
+        cx.out.print_message(&text::line(&set_back.summary()))?;
+    }
+    if let Some(change) = &list.policy_change {
+        cx.out.print_message(&text::line(&change.summary()))?;
+    } else if list.total() == 0 {
         cx.out.print_message("nothing needs you")?;
         return Ok(Exit::Done);
     }
@@ -47,7 +52,7 @@ pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
         print_mentions(&list, cx)?;
     }
     match first {
-        Some(_) if cx.out.interactive => cx.out.suggest("adj next")?,
+        Some(_) if cx.out.interactive && list.total() > 0 => cx.out.suggest("adj next")?,
         Some(command) => cx.out.suggest(&command)?,
         None => {}
     }
@@ -62,7 +67,10 @@ fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|run| {
             let label = run_state::label(run, now());
-            let what = run_state::need_text(run).unwrap_or_default();
+            let mut what = run_state::need_text(run).unwrap_or_default();
+            if let Some(why) = &run.snapshot_problem {
+                what.push_str(&format!("; {}", not_kept(why)));
+            }
             vec![
                 painted(&run.name, Style::Strong),
                 plain(&run.agent),

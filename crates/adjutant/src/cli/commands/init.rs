@@ -6,7 +6,7 @@ use crate::cli::args::{InitArgs, InstallArgs};
 use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
-use crate::cli::prompt::ask;
+use crate::cli::prompt::{Agreed, ask, ask_with_details};
 use crate::cli::style::Style;
 use crate::clients::{CLIENTS, Change, McpClient, OwnProgram, PlanError, Scope, file_of, find_trace, plan_install};
 use crate::config::{Config, dispatch_env};
@@ -20,6 +20,8 @@ struct FoundClient {
     client: &'static McpClient,
     /// `false`: a change of its file connects it.
     is_connected: Result<bool, PlanError>,
+    /// What to change by hand if its entry is disabled.
+    disabled: Option<String>,
 }
 
 /// What the answer yes changes.
@@ -57,11 +59,7 @@ pub async fn init(args: &InitArgs, out: &Out) -> CommandResult {
             out.suggest("adj install --dry-run   (shows the changes of each file)")?;
             return Ok(Exit::Done);
         }
-        if !proposal.clients.is_empty() {
-            install(&InstallArgs { dry_run: true, ..proposal.install_args() }, out).await?;
-        }
-        let answer = ask(&format!("{question} [y/N] "))?;
-        if !answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")) {
+        if !is_agreed(&proposal, &question, out).await? {
             out.print_message("nothing changed")?;
             return Ok(Exit::Done);
         }
@@ -78,10 +76,30 @@ pub async fn init(args: &InitArgs, out: &Out) -> CommandResult {
     Ok(exit)
 }
 
+/// Asks the question, and shows the changes of each file first if the person wants to see them.
+async fn is_agreed(proposal: &Proposal, question: &str, out: &Out) -> Result<bool, Failure> {
+    let preview = InstallArgs { dry_run: true, ..proposal.install_args() };
+    if proposal.clients.is_empty() {
+        let answer = ask(&format!("{question} [y/N] "))?;
+        return Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")));
+    }
+    install(&InstallArgs { dry_run: true, is_summary: true, ..proposal.install_args() }, out).await?;
+    loop {
+        match ask_with_details(question)? {
+            Agreed::Yes => return Ok(true),
+            Agreed::No => return Ok(false),
+            Agreed::ShowDetails => install(&preview, out).await?,
+        };
+    }
+}
+
 fn found_clients(program: &OwnProgram) -> Vec<FoundClient> {
     let has_file = |client: &&McpClient| file_of(client, &Scope::User).is_some() && find_trace(client).is_some();
-    let state = |client| plan_install(client, &Scope::User, program).map(|plan| plan.change == Change::None);
-    CLIENTS.iter().filter(has_file).map(|client| FoundClient { client, is_connected: state(client) }).collect()
+    let state = |client| match plan_install(client, &Scope::User, program) {
+        Ok(plan) => FoundClient { client, is_connected: Ok(plan.change == Change::None), disabled: plan.disabled },
+        Err(error) => FoundClient { client, is_connected: Err(error), disabled: None },
+    };
+    CLIENTS.iter().filter(has_file).map(state).collect()
 }
 
 /// Returns the agent to propose: the first that seems to be signed in, if there is a choice and none is set.
@@ -131,8 +149,12 @@ fn print_clients(clients: &[FoundClient], out: &Out) -> Result<(), Failure> {
     if clients.is_empty() {
         return out.print_line("  none found");
     }
-    for FoundClient { client, is_connected } in clients {
+    for FoundClient { client, is_connected, disabled } in clients {
         let (glyph, style, state) = match is_connected {
+            Ok(true) if disabled.is_some() => {
+                let fix = disabled.as_deref().unwrap_or_default();
+                ("!", Style::Attention, format!("its entry is disabled: {}", text::line(fix)))
+            }
             Ok(true) => ("✓", Style::Good, "connected".to_owned()),
             Ok(false) => ("!", Style::Attention, "not connected".to_owned()),
             Err(error) => ("✗", Style::Bad, format!("{error} (adj install {})", client.id)),
@@ -157,6 +179,7 @@ fn view(agents: &[AgentView], clients: &[FoundClient], config: &Config, proposal
             "client": one.client.id,
             "name": one.client.name,
             "connected": one.is_connected.as_ref().ok(),
+            "disabled": one.disabled,
             "problem": one.is_connected.as_ref().err().map(ToString::to_string),
         })
     };

@@ -3,13 +3,15 @@
 use crate::cli::args::{InstallArgs, WithSkill};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
-use crate::cli::prompt::ask;
+use crate::cli::prompt::{Agreed, ask_with_details};
 use crate::cli::style::Style;
+use crate::cli::{pager, symbols};
 use crate::client::{VERSION, is_older};
 use crate::clients::{
     CLIENTS, Change, ClientFile, FileError, Line, McpClient, NAME, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan, client_ids, file_of,
     find_client, find_trace, hunk, plan_install, plan_skill, plan_skill_undo, plan_undo, skill_of, skill_text, snippet,
 };
+use crate::config::text_variable;
 use crate::process::{foreground, named};
 use crate::text;
 use crate::view::{ErrorView, codes};
@@ -49,11 +51,13 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
         return nothing_found(args, out);
     }
     let changes = outcomes.iter().map(Outcome::changes).sum();
+    let is_asked = changes > 0 && !args.dry_run && !args.yes && out.interactive;
     if !out.json && !args.is_shown && !args.is_silent {
-        print_plans(&outcomes, args, out)?;
+        print_errors(&outcomes, out)?;
+        if is_asked || args.is_summary { print_summary(&outcomes, args, out)? } else { print_plans(&outcomes, args, out).await? }
     }
     if changes > 0 && !args.dry_run {
-        if !args.yes && !confirmed(changes, args, out)? {
+        if !args.yes && !confirmed(&outcomes, changes, args, out).await? {
             out.print_message("nothing changed")?;
             return Ok(Exit::Done);
         }
@@ -86,7 +90,7 @@ fn plan_all(clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope, p
         let mut entry =
             (args.skill != WithSkill::Only).then(|| if args.undo { plan_undo(client, scope) } else { plan_install(client, scope, program) });
         if let Some(Ok(plan)) = &mut entry {
-            let is_same = |other: &&Outcome| other.plan().is_some_and(|other| other.change != Change::None && other.file.path == plan.file.path);
+            let is_same = |other: &&Outcome| other.plan().is_some_and(|other| other.change.is_change() && other.file.path == plan.file.path);
             shares = outcomes.iter().find(is_same).map(|other| other.client);
             if shares.is_some() {
                 plan.change = Change::None;
@@ -130,7 +134,7 @@ impl Outcome {
 
     /// Returns how many files it changes.
     fn changes(&self) -> usize {
-        usize::from(self.plan().is_some_and(|plan| plan.change != Change::None))
+        usize::from(self.plan().is_some_and(|plan| plan.change.is_change()))
             + usize::from(self.skill_plan().is_some_and(|plan| plan.change.is_change()))
     }
 
@@ -174,8 +178,9 @@ impl Outcome {
             Some(Ok(plan)) => {
                 view["status"] = json!(plan.change.word());
                 view["file"] = json!(plan.file.path);
-                view["written"] = json!(self.is_done && plan.change != Change::None);
+                view["written"] = json!(self.is_done && plan.change.is_change());
                 view["backup"] = json!(plan.backup_kept());
+                view["disabled"] = json!(plan.disabled);
                 view["link_to"] = json!(plan.file.is_link().then_some(&plan.file.target));
                 view["running"] = json!(named::is_running(self.client.programs));
                 if args.dry_run {
@@ -283,7 +288,7 @@ fn view_of(error: &PlanError, client: &McpClient) -> ErrorView {
         PlanError::Duplicate { .. } => (codes::CONFLICT, "keep one of them: a model would see each tool twice".to_owned()),
         PlanError::File(FileError::ReadOnly { path }) => (cli_codes::IO, format!("chmod u+w {}", path.display())),
         PlanError::File(FileError::Foreign { .. }) => (cli_codes::IO, "run adj install as its owner".to_owned()),
-        PlanError::File(FileError::Changed { .. }) => (codes::CONFLICT, format!("try again: adj install {id}")),
+        PlanError::File(FileError::Changed { .. } | FileError::LeftAlone { .. }) => (codes::CONFLICT, format!("try again: adj install {id}")),
         PlanError::File(_) => (cli_codes::IO, format!("adj install --print {id} prints the entry")),
     };
     ErrorView { code: code.to_owned(), message: format!("{}: {error}; nothing was changed", client.name), hint: Some(hint) }
@@ -316,36 +321,81 @@ fn signed<'a>(line: &Line<'a>) -> (char, &'a str) {
     }
 }
 
-/// Prints the changes of all files. The text of the skill is printed once.
-fn print_plans(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Result<(), Failure> {
-    let mut shown_skill = None;
+/// Prints why files cannot be changed.
+fn print_errors(outcomes: &[Outcome], out: &Out) -> Result<(), Failure> {
     for outcome in outcomes {
-        print_entry(outcome, args, out)?;
-        match &outcome.skill {
-            Some(Ok(plan)) => print_skill(outcome, plan, &mut shown_skill, out)?,
-            Some(Err(error)) => out.print_error(error)?,
-            None => {}
+        let entry = outcome.entry.as_ref().and_then(|entry| entry.as_ref().err());
+        let skill = outcome.skill.as_ref().and_then(|skill| skill.as_ref().err());
+        entry.into_iter().chain(skill).try_for_each(|error| out.print_error(error))?;
+    }
+    Ok(())
+}
+
+/// Prints a line for each file: how many of its lines change.
+fn print_summary(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Result<(), Failure> {
+    for outcome in outcomes {
+        let name = outcome.client.name;
+        if let Some(plan) = outcome.plan() {
+            if plan.change.is_change() {
+                let (before, after) = plan.contents();
+                out.print_line(&summary_line(name, &plan.file, before, after))?;
+            } else {
+                out.print_text(&unchanged_line(outcome, plan, args, out))?;
+            }
+        }
+        if let Some(plan) = outcome.skill_plan() {
+            if plan.change.is_change() {
+                let (before, after) = plan.contents();
+                out.print_line(&summary_line(&format!("{name}, skill"), &plan.file, before, &after))?;
+            } else {
+                out.print_text(&skill_text_of(outcome, plan, &mut None, out))?;
+            }
         }
     }
     Ok(())
 }
 
-/// Prints the change of one client's file.
-fn print_entry(outcome: &Outcome, args: &InstallArgs, out: &Out) -> Result<(), Failure> {
-    let plan = match &outcome.entry {
-        Some(Ok(plan)) => plan,
-        Some(Err(error)) => return Ok(out.print_error(error)?),
-        None => return Ok(()),
+/// Returns the line of a file that changes, with its path below the home directory of the user.
+fn summary_line(what: &str, file: &ClientFile, before: &str, after: &str) -> String {
+    let (_, lines) = hunk(before, after);
+    let count = |sign: char| lines.iter().filter(|line| signed(line).0 == sign).count() as u64;
+    let (added, removed) = (count('+'), count('-'));
+    let counts = match (added, removed) {
+        (0, removed) => format!("-{}", text::count(removed, "line", "lines")),
+        (added, 0) => format!("+{}", text::count(added, "line", "lines")),
+        (added, removed) => format!("+{added} -{}", text::count(removed, "line", "lines")),
     };
-    let path = text::line(&plan.file.path.display().to_string());
-    let name = outcome.client.name;
-    if plan.change == Change::None {
-        let state = match outcome.shares {
-            Some(other) => format!("has the file of {}", other.name),
-            None if args.undo => "not connected".to_owned(),
-            None => "already connected".to_owned(),
-        };
-        return out.print_line(&format!("{} {name}: {state} ({path})", out.paint.apply(Style::Dim, "=")));
+    let is_new = if file.text.is_none() { " (new)" } else { "" };
+    format!("  {what:<24}  {}  {counts}{is_new}", below_home(&file.path))
+}
+
+/// Formats a path with `~` for the user's home directory.
+fn below_home(path: &Path) -> String {
+    let home = text_variable("HOME").filter(|home| !home.is_empty());
+    let below = home.as_deref().and_then(|home| path.strip_prefix(home).ok());
+    text::line(&below.map_or_else(|| path.display().to_string(), |below| format!("~/{}", below.display())))
+}
+
+/// Prints the changes of all files, through the pager if they are longer than the terminal. The text of the skill is printed once.
+async fn print_plans(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Result<(), Failure> {
+    let mut shown_skill = None;
+    let mut all = String::new();
+    for outcome in outcomes {
+        if let Some(plan) = outcome.plan() {
+            all.push_str(&entry_text(outcome, plan, args, out));
+        }
+        if let Some(plan) = outcome.skill_plan() {
+            all.push_str(&skill_text_of(outcome, plan, &mut shown_skill, out));
+        }
+    }
+    let is_long = pager::rows().is_some_and(|rows| all.lines().count() >= rows);
+    pager::print(&symbols::shown(&all, out.columns), is_long && out.interactive, out).await
+}
+
+/// Describes the change of one client's file.
+fn entry_text(outcome: &Outcome, plan: &Plan, args: &InstallArgs, out: &Out) -> String {
+    if !plan.change.is_change() {
+        return unchanged_line(outcome, plan, args, out);
     }
     let what = match &plan.change {
         Change::Delete => " (removed: it has only the entry)",
@@ -353,15 +403,32 @@ fn print_entry(outcome: &Outcome, args: &InstallArgs, out: &Out) -> Result<(), F
         _ => "",
     };
     let (before, after) = plan.contents();
-    print_title(&format!("{name}: {path}"), &plan.file, what, out)?;
-    print_hunk(before, after, out)
+    let path = text::line(&plan.file.path.display().to_string());
+    title_line(&format!("{}: {path}", outcome.client.name), &plan.file, what, out) + &hunk_text(before, after, out)
 }
 
-fn print_skill(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillChange>, out: &Out) -> Result<(), Failure> {
+/// Describes why the file of a client stays as it is.
+fn unchanged_line(outcome: &Outcome, plan: &Plan, args: &InstallArgs, out: &Out) -> String {
+    let path = text::line(&plan.file.path.display().to_string());
+    let name = outcome.client.name;
+    let state = match outcome.shares {
+        Some(other) => format!("has the file of {}", other.name),
+        None if plan.change == Change::Keep => format!("the entry {NAME} is kept, because adj install did not write it as it is"),
+        None if args.undo => "not connected".to_owned(),
+        None => plan
+            .disabled
+            .as_ref()
+            .map_or_else(|| "already connected".to_owned(), |fix| format!("connected, but its entry is disabled: {}", text::line(fix))),
+    };
+    format!("{} {name}: {state} ({path})\n", out.paint.apply(Style::Dim, "="))
+}
+
+/// Describes the change of a skill. Its text is shown once.
+fn skill_text_of(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillChange>, out: &Out) -> String {
     let path = text::line(&plan.file.path.display().to_string());
     let name = outcome.client.name;
     let why = match plan.change {
-        SkillChange::None => return Ok(()),
+        SkillChange::None => return String::new(),
         SkillChange::KeepForeign => "it was edited, or adj did not write it".to_owned(),
         SkillChange::KeepFor(other) => format!("{other} uses it too"),
         SkillChange::Add | SkillChange::Update | SkillChange::Remove => {
@@ -372,25 +439,25 @@ fn print_skill(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillChan
             };
             let is_shown = shown.replace(plan.change) == Some(plan.change);
             let same = if is_shown { "; the same text as above" } else { "" };
-            print_title(&format!("{name}, skill: {path}"), &plan.file, &format!("{what}{same}"), out)?;
+            let title = title_line(&format!("{name}, skill: {path}"), &plan.file, &format!("{what}{same}"), out);
             if is_shown {
-                return Ok(());
+                return title;
             }
             let (before, after) = plan.contents();
-            return print_hunk(before, &after, out);
+            return title + &hunk_text(before, &after, out);
         }
     };
-    out.print_line(&format!("{} {name}, skill: {path} is kept: {why}", out.paint.apply(Style::Dim, "=")))
+    format!("{} {name}, skill: {path} is kept: {why}\n", out.paint.apply(Style::Dim, "="))
 }
 
-fn print_title(title: &str, file: &ClientFile, what: &str, out: &Out) -> Result<(), Failure> {
+fn title_line(title: &str, file: &ClientFile, what: &str, out: &Out) -> String {
     let link = if file.is_link() { format!(" → {}", text::line(&file.target.display().to_string())) } else { String::new() };
-    out.print_line(&format!("{}{what}", out.paint.apply(Style::Strong, &format!("{title}{link}"))))
+    format!("{}{what}\n", out.paint.apply(Style::Strong, &format!("{title}{link}")))
 }
 
-fn print_hunk(before: &str, after: &str, out: &Out) -> Result<(), Failure> {
+fn hunk_text(before: &str, after: &str, out: &Out) -> String {
     let (first, lines) = hunk(before, after);
-    out.print_line(&out.paint.apply(Style::Dim, &format!("  @@ line {first} @@")))?;
+    let mut all = out.paint.apply(Style::Dim, &format!("  @@ line {first} @@")) + "\n";
     for line in &lines {
         let (sign, content) = signed(line);
         let style = match sign {
@@ -399,12 +466,12 @@ fn print_hunk(before: &str, after: &str, out: &Out) -> Result<(), Failure> {
             _ => Style::Plain,
         };
         let safe = text::block(&masked(content));
-        out.print_line(&format!("  {}", out.paint.apply(style, &format!("{sign}{}", safe.trim_end_matches('\n')))))?;
+        all.push_str(&format!("  {}\n", out.paint.apply(style, &format!("{sign}{}", safe.trim_end_matches('\n')))));
     }
-    Ok(())
+    all
 }
 
-fn confirmed(changes: usize, args: &InstallArgs, out: &Out) -> Result<bool, Failure> {
+async fn confirmed(outcomes: &[Outcome], changes: usize, args: &InstallArgs, out: &Out) -> Result<bool, Failure> {
     let files = text::count(changes as u64, "file", "files");
     if !out.interactive {
         return Err(fail_hint(cli_codes::USAGE, format!("this changes {files}"), "confirm with --yes, or preview with --dry-run"));
@@ -416,8 +483,13 @@ fn confirmed(changes: usize, args: &InstallArgs, out: &Out) -> Result<bool, Fail
         (false, WithSkill::Only) => "Add the skills",
         (false, WithSkill::Yes | WithSkill::No) => "Connect them",
     };
-    let answer = ask(&format!("{question} ({files})? [y/N] "))?;
-    Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+    loop {
+        match ask_with_details(&format!("{question} ({files})?"))? {
+            Agreed::Yes => return Ok(true),
+            Agreed::No => return Ok(false),
+            Agreed::ShowDetails => print_plans(outcomes, args, out).await?,
+        }
+    }
 }
 
 /// Prints what was done, and what remains to be done in each client.
@@ -439,10 +511,13 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
     }
     for outcome in outcomes.iter().filter(|one| one.is_done) {
         let name = outcome.client.name;
-        if let Some(plan) = outcome.plan().filter(|plan| plan.change != Change::None) {
+        if let Some(plan) = outcome.plan().filter(|plan| plan.change.is_change()) {
             let backup = plan.backup_kept().map_or_else(String::new, |path| format!(" (backup: {})", text::line(&path.display().to_string())));
             let what = if args.undo { "disconnected" } else { "connected" };
             out.print_line(&format!("{} {name} {what}{backup}", out.paint.apply(Style::Good, "✓")))?;
+            if let Some(fix) = &plan.disabled {
+                out.print_line(&format!("  its entry is disabled: {}", text::line(fix)))?;
+            }
         } else if let Some(plan) = outcome.skill_plan().filter(|plan| plan.change.is_change()) {
             out.print_line(&format!("{} {name}: skill {}", out.paint.apply(Style::Good, "✓"), plan.change.word()))?;
         } else {

@@ -28,7 +28,8 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
     let env = if resolve_with.is_some() { dispatch_env() } else { std::collections::BTreeMap::new() };
     let call = MergeRun { run: run.clone(), mode: Some(mode.into()), branch: branch.clone(), no_ff: *no_ff, resolve_with: resolve_with.clone(), env };
     let merged = cx.hub.call(&call).await?;
-    let exit = if merged.outcome == MergeOutcome::Conflicts { Exit::Conflict } else { Exit::Done };
+    let is_unresolved = merged.outcome == MergeOutcome::Conflicts || merged.resolved_nothing_of.is_some();
+    let exit = if is_unresolved { Exit::Conflict } else { Exit::Done };
     if cx.out.json {
         cx.out.print_json(&merged)?;
         return Ok(exit);
@@ -47,6 +48,30 @@ fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     }
     if let Some(why) = merged.one_commit.as_ref().filter(|_| merged.outcome == MergeOutcome::Merged) {
         cx.out.print_message(&format!("note: the commits of {name} are merged as one, because it {}", text::line(why)))?;
+    }
+    if !merged.committed_copies.is_empty() {
+        let files = merged.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+        cx.out.print_message(&format!(
+            "note: the commits of {name} are merged without files that were copied into its workspace and can be secrets: {files}"
+        ))?;
+    }
+    if merged.unsigned {
+        let before = merged.before.as_deref().map(text::line).unwrap_or_default();
+        let before = before.get(..COMMIT_CHARS).unwrap_or(&before);
+        let how = match merged.mode.known() {
+            Some(MergeMode::Branch) => "git rebase --exec 'git commit --amend --no-edit -S' signs those of the branch".to_owned(),
+            _ => format!("git rebase --rebase-merges --exec 'git commit --amend --no-edit -S' {before} signs them"),
+        };
+        cx.out.print_message(&format!(
+            "note: your git signs commits (commit.gpgsign), and these are not signed: {how}; or adj merge {name} --no-commit"
+        ))?;
+    }
+    for submodule in &merged.submodules {
+        let (path, commit) = (text::line(&submodule.path), text::line(submodule.commit.get(..COMMIT_CHARS).unwrap_or(&submodule.commit)));
+        cx.out.print_message(&format!("note: commit {commit} of {path} was added to your {path}; to check it out: git submodule update {path}"))?;
+    }
+    if merged.is_unguarded {
+        cx.out.print_message(super::undo::UNGUARDED)?;
     }
     for git_ref in &merged.other_branches {
         let git_ref = text::line(git_ref);
@@ -110,7 +135,13 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
             out.print_line(&format!("{done} {resolving} ({}) was started to resolve them", text::line(&run.agent)))?;
             out.suggest(&format!("adj wait {resolving} && adj merge {resolving}   merges the changes of both"))
         }
-        _ => out.print_line(&format!("{into} already has all changes of {name}")),
+        _ => match merged.resolved_nothing_of.as_deref().map(text::line) {
+            Some(other) => {
+                out.print_line(&format!("{} {name} resolved nothing: the conflicts of {other} are still there", out.paint.apply(Style::Bad, "✗")))?;
+                out.suggest(&format!("adj merge {other} --resolve-with AGENT   starts another run"))
+            }
+            None => out.print_line(&format!("{into} already has all changes of {name}")),
+        },
     }
 }
 

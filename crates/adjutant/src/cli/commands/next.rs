@@ -1,6 +1,7 @@
 //! `adj next`: handles what needs the person on the terminal, one item after the other, oldest first.
 
 use super::chat;
+use crate::cli::answering::PromptKey;
 use crate::cli::args::NextArgs;
 use crate::cli::context::{Context, now};
 use crate::cli::exit::{Exit, cli_codes};
@@ -11,7 +12,8 @@ use crate::cli::{age, answering, details, pager, run_end, run_state, symbols};
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, AttentionList, Cancel, ErrorView, GetRun, ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView,
+    AnswerOne, AnswerRequests, AttentionKind, AttentionList, Cancel, ErrorView, GetRun, ListAttention, MentionView, ReadRequest, RequestView, Resume,
+    Retry, RunView,
 };
 use adjutant_core::agent::edit_distance;
 use adjutant_core::{RequestId, RequestNo, RequestStateKind};
@@ -40,27 +42,37 @@ pub async fn next(args: &NextArgs, cx: &Context) -> CommandResult {
         None => None,
     };
     let mut next = Next { cx, lines: TerminalLines::default(), skipped: BTreeSet::new() };
-    let mut is_first = true;
+    let mut shown = 0_u64;
     loop {
         let mut list = cx.hub.call(&ListAttention::default()).await?;
         if let Some(only) = &only {
             only.restrict(&mut list);
         }
-        let open = list.total();
+        let (open, change) = (list.total(), list.policy_change.take());
         let Some(item) = next.oldest(list) else {
-            let done = match (open, is_first, &args.of) {
-                (0, true, Some(of)) => format!("{} does not need you", text::line(of)),
-                (0, true, None) => "nothing needs you".to_owned(),
-                (0, false, _) => "nothing else needs you".to_owned(),
+            let done = match (open, shown, &args.of) {
+                (0, 0, Some(of)) => format!("{} does not need you", text::line(of)),
+                (0, 0, None) => "nothing needs you".to_owned(),
+                (0, ..) => "nothing else needs you".to_owned(),
                 (skipped, ..) => format!("{skipped} skipped: adj next"),
             };
-            cx.out.print_message(&done)?;
+            match change.filter(|_| args.of.is_none()) {
+                Some(change) => {
+                    cx.out.print_message(&text::line(&change.summary()))?;
+                    cx.out.suggest("adj policy")?;
+                }
+                None => cx.out.print_message(&done)?,
+            }
             return Ok(Exit::Done);
         };
-        if !is_first {
+        if shown > 0 {
             cx.out.print_line("")?;
         }
-        is_first = false;
+        shown += 1;
+        let all = open.saturating_sub(next.skipped.len() as u64) + shown - 1;
+        if all > 1 {
+            cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("{shown} of {all}")))?;
+        }
         let key = item.key();
         match next.handle(item).await? {
             Handled::Done => {}
@@ -116,6 +128,8 @@ enum Item {
     Request(Box<RequestView>),
     Stopped(Box<RunView>),
     Ended(Box<RunView>),
+    /// Its process lives on after its report.
+    Alive(Box<RunView>),
     /// Its undo was interrupted.
     Undone(Box<RunView>),
     Message(Box<MentionView>),
@@ -126,7 +140,7 @@ impl Item {
     fn key(&self) -> String {
         match self {
             Self::Request(request) => request.message_id.clone(),
-            Self::Stopped(run) | Self::Ended(run) | Self::Undone(run) => format!("{} {}", run.run_id, run.cursor),
+            Self::Stopped(run) | Self::Ended(run) | Self::Alive(run) | Self::Undone(run) => format!("{} {}", run.run_id, run.cursor),
             Self::Message(mention) => mention.message.message_id.clone(),
         }
     }
@@ -143,10 +157,22 @@ enum Handled {
 /// A line typed at a prompt.
 enum Typed {
     Line(String),
-    /// An empty line.
+    /// An empty line, or `s`.
     Skip,
-    /// The terminal input ended, or Ctrl-C.
+    /// `v`: show the item again.
+    View,
+    /// The terminal input ended, Ctrl-C, or `q`.
     End,
+}
+
+impl Typed {
+    fn key(key: PromptKey) -> Self {
+        match key {
+            PromptKey::View => Self::View,
+            PromptKey::Skip => Self::Skip,
+            PromptKey::Quit => Self::End,
+        }
+    }
 }
 
 struct Next<'a> {
@@ -161,6 +187,7 @@ impl Next<'_> {
     fn oldest(&self, list: AttentionList) -> Option<Item> {
         let of_run = |run: RunView| match &run.attention {
             Some(attention) if attention.is_stop() => Item::Stopped(Box::new(run)),
+            Some(attention) if attention.kind == AttentionKind::Alive => Item::Alive(Box::new(run)),
             Some(_) if run.undo_interrupted.is_none() => Item::Ended(Box::new(run)),
             _ => Item::Undone(Box::new(run)),
         };
@@ -174,13 +201,22 @@ impl Next<'_> {
             Item::Request(request) => self.request(&request).await,
             Item::Stopped(run) => self.stopped(&run).await,
             Item::Ended(run) => self.ended(&run).await,
+            Item::Alive(run) => self.alive(&run).await,
             Item::Undone(run) => self.undone(&run).await,
             Item::Message(mention) => self.message(&mention).await,
         }
     }
 
-    /// Prompts, and reads one line typed after it.
+    /// Prompts, and reads one line typed after it, or a key.
     async fn ask(&mut self, prompt: &str) -> Result<Typed, Failure> {
+        Ok(match self.ask_line(prompt).await? {
+            Typed::Line(line) => answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key),
+            typed => typed,
+        })
+    }
+
+    /// Prompts, and reads one line typed after it.
+    async fn ask_line(&mut self, prompt: &str) -> Result<Typed, Failure> {
         let mut err = std::io::stderr();
         self.lines.restart();
         write!(err, "{}", symbols::shown(prompt, None)).and_then(|()| err.flush())?;
@@ -223,15 +259,22 @@ impl Next<'_> {
                     writeln!(std::io::stderr())?;
                     return self.closed_meanwhile(&closed?);
                 }
-                typed = self.ask(&prompt) => typed?,
+                typed = self.ask_line(&prompt) => match typed? {
+                    Typed::Line(line) => answering::prompt_key(request, &line).map_or(Typed::Line(line), Typed::key),
+                    typed => typed,
+                },
             };
             let answer = match typed {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => return Ok(Handled::Skipped),
+                Typed::View => {
+                    pager::print(&shown, is_long, &cx.out).await?;
+                    continue;
+                }
                 Typed::Line(line) => match answering::parse_answer(request, &line) {
                     Ok(answer) => answer,
                     Err(usage) => {
-                        cx.out.print_message(&format!("{usage}; Enter skips it, Ctrl-D ends"))?;
+                        cx.out.print_message(&format!("{usage}; v shows it again, Enter skips it, q ends"))?;
                         continue;
                     }
                 },
@@ -279,21 +322,19 @@ impl Next<'_> {
     async fn stopped(&mut self, run: &RunView) -> Result<Handled, Failure> {
         let cx = self.cx;
         let name = text::line(&run.name);
-        cx.out.print_line(&run_end::end_line(run, cx))?;
-        if let Some(checkpoint) = &run.checkpoint {
-            cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
-        }
-        for choice in &run.choices {
-            cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
-        }
+        self.show_stopped(run)?;
         run_end::confirm_run_notified(run, cx).await?;
         let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
         let how = if run.is_held() { " (type resume)".to_owned() } else { format!(" with a resolution{words}") };
         let commands: Vec<&str> = ["cancel", "resume"].into_iter().chain(run.choices.iter().map(|choice| choice.choice.as_str())).collect();
         loop {
-            let line = match self.ask(&format!("resume {name}{how}, or cancel > ")).await? {
+            let line = match self.ask_stopped(&format!("resume {name}{how}, or cancel > "), &commands).await? {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => return Ok(Handled::Skipped),
+                Typed::View => {
+                    self.show_stopped(run)?;
+                    continue;
+                }
                 Typed::Line(line) => line,
             };
             let line = line.trim();
@@ -321,6 +362,26 @@ impl Next<'_> {
         }
     }
 
+    fn show_stopped(&self, run: &RunView) -> Result<(), Failure> {
+        let cx = self.cx;
+        cx.out.print_line(&run_end::end_line(run, cx))?;
+        if let Some(checkpoint) = &run.checkpoint {
+            cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
+        }
+        for choice in &run.choices {
+            cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
+        }
+        Ok(())
+    }
+
+    /// Prompts for how to resume a run. A word that is one of its choices, as `skip`, is no key.
+    async fn ask_stopped(&mut self, prompt: &str, commands: &[&str]) -> Result<Typed, Failure> {
+        Ok(match self.ask_line(prompt).await? {
+            Typed::Line(line) if !commands.contains(&line.trim()) => answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key),
+            typed => typed,
+        })
+    }
+
     /// Returns whether a run is still as it was shown.
     async fn is_unchanged(&self, run: &RunView) -> Result<bool, Failure> {
         let now = self.cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
@@ -346,7 +407,32 @@ impl Next<'_> {
                     let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
                     return self.done(&format!("started {}", text::line(&run.name)));
                 }
-                Typed::Line(_) => cx.out.print_message("type retry, or press Enter")?,
+                Typed::View => cx.out.print_line(&run_end::end_line(run, cx))?,
+                Typed::Line(_) => cx.out.print_message("type retry, or press Enter; q ends")?,
+            }
+        }
+    }
+
+    /// Shows a run whose process lives on after its report.
+    async fn alive(&mut self, run: &RunView) -> Result<Handled, Failure> {
+        let cx = self.cx;
+        let name = text::line(&run.name);
+        cx.out.print_line(&run_end::end_line(run, cx))?;
+        let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
+        cx.out.print_text(&cx.out.indent("  ", &why))?;
+        loop {
+            match self.ask(&format!("Press Enter to let it run, or type cancel to end {name} > ")).await? {
+                Typed::End => return Ok(Handled::InputEnded),
+                Typed::Skip => return Ok(Handled::Skipped),
+                Typed::Line(line) if line.trim() == "cancel" => {
+                    let Err(error) = cx.hub.call(&Cancel { run: run.run_id.clone(), ..Cancel::default() }).await else {
+                        return self.done(&format!("cancelling {name}"));
+                    };
+                    cx.out.print_message(&text::line(&error.message))?;
+                    return Ok(Handled::Skipped);
+                }
+                Typed::View => cx.out.print_line(&run_end::end_line(run, cx))?,
+                Typed::Line(_) => cx.out.print_message("type cancel, or press Enter; q ends")?,
             }
         }
     }
@@ -365,12 +451,18 @@ impl Next<'_> {
     /// Shows and marks as read the unread messages of a chat. A typed line is posted there.
     async fn message(&mut self, mention: &MentionView) -> Result<Handled, Failure> {
         chat::show_unread(mention, self.cx).await?;
-        match self.ask("Press Enter to continue, or type a reply > ").await? {
-            Typed::End => return Ok(Handled::InputEnded),
-            Typed::Skip => {}
-            Typed::Line(line) => chat::reply(mention, line, self.cx).await?,
+        loop {
+            match self.ask("Press Enter to continue, or type a reply > ").await? {
+                Typed::End => return Ok(Handled::InputEnded),
+                Typed::Skip => {}
+                Typed::View => {
+                    self.cx.out.suggest(&format!("adj chat show {}", mention.chat_id))?;
+                    continue;
+                }
+                Typed::Line(line) => chat::reply(mention, line, self.cx).await?,
+            }
+            return Ok(Handled::Done);
         }
-        Ok(Handled::Done)
     }
 }
 

@@ -22,6 +22,7 @@ pub async fn peer(what: PeerCommand, cx: &Context) -> CommandResult {
         PeerCommand::Invite { name } => invite(name, cx).await,
         PeerCommand::Add { name, url, token_file, fingerprint, plain } => {
             let token = read_token(&token_file, &name, cx)?;
+            let fingerprint = (!fingerprint.is_empty()).then(|| fingerprint.join(","));
             let added = cx.hub.call(&AddPeer { name, url, token, fingerprint, plain }).await?;
             add(&added, cx).await
         }

@@ -98,6 +98,7 @@ fn reason_text(reason: &Word<QueueReason>) -> &str {
         Word::Known(QueueReason::Ports) => "for ports",
         Word::Known(QueueReason::Quota) => "for an agent's limit",
         Word::Known(QueueReason::MemoryPressure | QueueReason::FreeMemory) => "for memory",
+        Word::Known(QueueReason::RunnerStorage) => "for disk space of a runner",
         Word::Known(QueueReason::CpuPressure) => "for a CPU",
         Word::Unknown(word) => word,
     }

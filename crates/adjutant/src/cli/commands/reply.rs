@@ -2,7 +2,7 @@
 
 use crate::cli::answering::{answer_to, print_answered, send_answers};
 use crate::cli::args::ReplyArgs;
-use crate::cli::context::{Context, text_argument};
+use crate::cli::context::{Context, words_argument};
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, fail, fail_hint};
 use crate::text;
@@ -14,11 +14,13 @@ pub async fn reply(args: &ReplyArgs, cx: &Context) -> CommandResult {
     if args.group {
         return reply_to_group(args, cx).await;
     }
-    if !args.more.is_empty() {
+    // Quoted texts are separate answers; an answer is final, so they are not joined by guess.
+    let is_quoted = |text: &String| text.contains(char::is_whitespace);
+    if !args.more.is_empty() && std::iter::once(&args.text).chain(&args.more).any(is_quoted) {
         let hint = "put the answer in quotes, or use --group to answer questions that were asked together";
         return Err(fail_hint(cli_codes::USAGE, "more than one answer was given", hint));
     }
-    let given = text_argument(&args.text, "the answer")?;
+    let given = words_argument(std::iter::once(&args.text).chain(&args.more), "the answer")?.unwrap_or_default();
     let given = if args.text == "-" { given.trim_end_matches(['\n', '\r']).to_owned() } else { given };
     if given.trim().is_empty() {
         return Err(fail_hint(cli_codes::USAGE, "the answer is empty", format!("adj reply {} \"…\"", text::line(&args.to))));

@@ -8,9 +8,12 @@ use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{ErrorView, GetRun, Pause, ReadLogs, Resume, Retry, RunView, codes};
+use crate::view::{ErrorView, GetRun, Pause, ReadLogs, Resume, Retry, RunView, Wait, WaitUntil, codes};
 use adjutant_core::checkpoint::Choice;
 use adjutant_core::{RunStateKind, StopReason};
+
+/// How long `adj resume` waits for a run that is being stopped.
+const STOP_WAIT_MS: u64 = 30_000;
 
 /// Pauses a run.
 pub async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
@@ -38,6 +41,7 @@ async fn already_stopped(error: ErrorView, run: &str, cx: &Context) -> Failure {
 /// Resumes a stopped run.
 pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
     let resolution = words_argument(&args.resolution, "the resolution")?;
+    wait_until_stopped(&args.run, cx).await?;
     // Its earlier output is not printed again.
     let log_at = if args.after_start.follows(cx) { log_end(&args.run, cx).await? } else { 0 };
     let run = cx
@@ -55,6 +59,16 @@ pub async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
         return print_changed(&run, "resumed", &format!("adj logs -f {}", text::line(&run.name)), cx);
     }
     proceed(run, log_at, &args.after_start, cx).await
+}
+
+/// Waits until a run that is being stopped has stopped, for the time that its agent may take for that: `adj pause` suggests this command.
+async fn wait_until_stopped(run: &str, cx: &Context) -> Result<(), Failure> {
+    let found = cx.hub.call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
+    if found.state == RunStateKind::Stopping {
+        cx.out.print_message(&format!("waiting until {} has stopped", text::line(&found.name)))?;
+        cx.hub.call(&Wait { runs: vec![found.run_id], until: WaitUntil::All, after: None, new_reports: false, wait_ms: STOP_WAIT_MS }).await?;
+    }
+    Ok(())
 }
 
 /// Returns the end of a run's log.

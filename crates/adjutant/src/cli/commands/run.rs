@@ -22,7 +22,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     // Without a task before `--`, what follows it is the task.
     let (words, agent_args): (&[String], &[String]) =
         if args.prompt.is_empty() && args.file.is_none() { (&args.args, &[]) } else { (&args.prompt, &args.args) };
-    let prompt = append_input(read_prompt(words, args.file.as_deref())?, words, args.file.as_deref())?;
+    let prompt = prompt_of(words, args.file.as_deref())?;
     let agent = match &args.agent {
         Some(agent) => agent.clone(),
         // The hub chooses one of the pool.
@@ -56,7 +56,7 @@ pub async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
     let run = cx.hub.call(&dispatch).await?;
     for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
         let why = budget.unknown.as_deref().unwrap_or_default();
-        cx.out.print_message(&text::line(&format!("its budget of {} cannot be enforced: {why}", budget.kind)))?;
+        cx.out.print_message(&text::line(&format!("the budget of {} for {} cannot be enforced: {why}", budget.kind, run.name)))?;
     }
     proceed(run, 0, &args.after_start, cx).await
 }
@@ -73,8 +73,8 @@ impl AfterStart {
 pub async fn proceed(run: RunView, log_at: u64, after_start: &AfterStart, cx: &Context) -> CommandResult {
     if after_start.wait {
         let mut alert = Alert::on_stderr(cx);
-        let (waited, run) = alert.during(&format!("adj: {}", run.name), wait_for_end(&run, cx)).await?;
-        return report_end(&waited, &run, &mut alert, cx).await;
+        let (waited, run, not_kept) = alert.during(&format!("adj: {}", run.name), wait_for_end(&run, cx)).await?;
+        return report_end(&waited, &run, not_kept.as_deref(), &mut alert, cx).await;
     }
     if !after_start.follows(cx) {
         return print_started(&run, cx);
@@ -186,21 +186,33 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     }
     let all = &run.shares_directory_with;
     let named = text::line(&all.iter().take(SHARING_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", "));
-    let more = if all.len() > SHARING_SHOWN_MAX { format!(" and {} more", all.len() - SHARING_SHOWN_MAX) } else { String::new() };
+    let more = match (all.len().saturating_sub(SHARING_SHOWN_MAX), run.shares_directory_more) {
+        (0, false) => String::new(),
+        (0, true) => " and more".to_owned(),
+        (more, is_cut) => format!(" and {more}{} more", if is_cut { "+" } else { "" }),
+    };
     cx.out.print_message(&format!("note: also working in this directory: {named}{more} (in a git repository, --clone keeps runs apart)"))
 }
 
-/// Waits until the run ends or needs the person.
-async fn wait_for_end(run: &RunView, cx: &Context) -> Result<(Waited, RunView), Failure> {
+/// Waits until the run ends or needs the person. Says at once that not all files are kept, and returns why.
+async fn wait_for_end(run: &RunView, cx: &Context) -> Result<(Waited, RunView, Option<String>), Failure> {
     cx.out.print_message(&format!("{}; waiting (Ctrl-C stops waiting, the run continues)", run_state::start_text(run)))?;
     if let Some(step) = run_state::queue_step(run) {
         cx.out.suggest(&step)?;
     }
     wait_for_start(run, cx).await?;
+    let (mut since, mut not_kept) = (None, None);
     let waited = loop {
-        let waited = wait_for_runs(vec![run.run_id.clone()], WaitUntil::Attention, None, cx).await?;
+        let waited = wait_for_runs(vec![run.run_id.clone()], WaitUntil::Attention, since, None, cx).await?;
+        since = Some(waited.cursor);
         if !waited.needs.is_empty() || !waited.stopped.is_empty() || !waited.ended.is_empty() || waited.working.is_empty() {
             break waited;
+        }
+        for run in waited.working.iter().filter(|known| known.run_id == run.run_id && known.snapshot_problem.is_some()) {
+            if not_kept != run.snapshot_problem {
+                run_end::warn_not_kept(run, cx)?;
+                not_kept.clone_from(&run.snapshot_problem);
+            }
         }
         // A silent or retrying run can still continue.
         for run in waited.working.iter().filter(|run| waiting::has_condition(run)) {
@@ -208,28 +220,36 @@ async fn wait_for_end(run: &RunView, cx: &Context) -> Result<(Waited, RunView), 
         }
     };
     let run = cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
-    Ok((waited, run))
+    Ok((waited, run, not_kept))
 }
 
-/// Prints only the result, and returns its exit code.
-async fn report_end(waited: &Waited, run: &RunView, alert: &mut Alert, cx: &Context) -> CommandResult {
+/// Prints the whole result of a success on stdout, and every state on stderr. `not_kept`: why not all files are kept, if that was printed.
+/// Returns the run's exit code.
+async fn report_end(waited: &Waited, run: &RunView, not_kept: Option<&str>, alert: &mut Alert, cx: &Context) -> CommandResult {
     if cx.out.json {
         cx.out.print_json(run)?;
+    } else if run_state::exit_of(run) == Exit::Done {
+        run_end::print_result(&run.run_id, cx).await?;
+        cx.out.print_message(&run_end::state_line(run, cx))?;
     } else {
-        cx.out.print_line(&run_end::end_line(run, cx))?;
+        cx.out.print_message(&run_end::end_line(run, cx))?;
     }
+    if run.snapshot_problem.as_deref() != not_kept {
+        run_end::warn_not_kept(run, cx)?;
+    }
+    run_end::print_note(run, cx)?;
     alert.notify(&waited.needs.first().map_or_else(|| ended(run), asked));
     run_end::confirm_run_notified(run, cx).await?;
     if let Some(open) = waited.needs.first() {
         if !cx.out.json {
-            cx.out.print_text(&details::request_block(open, cx)?)?;
+            cx.out.print_message(details::request_block(open, cx)?.trim_end())?;
         }
         return run_end::end_needing_input(open, cx);
     }
     // A child run that it waits for can be stopped.
     let stopped = waited.stopped.iter().find(|other| other.run_id != run.run_id).filter(|_| !run_state::is_over(run));
     if let (Some(stopped), false) = (stopped, cx.out.json) {
-        cx.out.print_line(&run_end::end_line(stopped, cx))?;
+        cx.out.print_message(&run_end::end_line(stopped, cx))?;
     }
     run_end::end_with_run(stopped.unwrap_or(run), cx)
 }
@@ -255,6 +275,17 @@ async fn wait_for_start(run: &RunView, cx: &Context) -> Result<(), Failure> {
 
 /// How long one call waits for a change of a queued run, in milliseconds; the next call follows at once.
 const QUEUE_WAIT_MS: u64 = 30_000;
+
+/// Returns the task: from the words or the file, with the piped input appended; or the piped input alone.
+fn prompt_of(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    if !words.is_empty() || file.is_some() {
+        return append_input(read_prompt(words, file)?, words, file);
+    }
+    match piped_input()?.filter(|input| !input.trim().is_empty()) {
+        Some(input) => Ok(input),
+        None => read_prompt(words, file),
+    }
+}
 
 fn read_prompt(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
     if let Some(path) = file {

@@ -25,12 +25,23 @@ pub async fn stop(cx: &Context) -> CommandResult {
         // A killed hub leaves its home behind: the next one adopts the runs and ends them.
         cx.hub.call(&GetHub {}).await?;
     }
-    let Some(hub) = stop_hub(&cx.home).await? else {
-        if cx.out.json {
-            cx.out.print_json(&serde_json::json!({"running": false}))?;
+    let hub = match stop_hub(&cx.home).await? {
+        Stopped::Replied(hub) => hub,
+        Stopped::Ended { pid } => {
+            if cx.out.json {
+                cx.out.print_json(&serde_json::json!({"pid": pid}))?;
+                return Ok(Exit::Done);
+            }
+            cx.out.print_line(&format!("{} hub stopped (pid {pid})", cx.out.paint.apply(Style::Good, "✓")))?;
+            return Ok(Exit::Done);
         }
-        cx.out.print_message("no hub is running")?;
-        return Ok(Exit::Done);
+        Stopped::None => {
+            if cx.out.json {
+                cx.out.print_json(&serde_json::json!({"running": false}))?;
+            }
+            cx.out.print_message("no hub is running")?;
+            return Ok(Exit::Done);
+        }
     };
     if cx.out.json {
         cx.out.print_json(&hub)?;
@@ -57,12 +68,26 @@ pub async fn refuse_second_hub() -> CommandResult {
     }
 }
 
-/// Stops the home's hub and waits until it has released the home; `None` if none was running.
-pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
+/// How the hub of a home was stopped.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+pub enum Stopped {
+    /// No hub was running.
+    None,
+    Replied(HubView),
+    /// It ended before it replied.
+    Ended {
+        pid: i32,
+    },
+}
+
+/// Stops the home's hub and waits until it has released the home.
+pub async fn stop_hub(home: &Home) -> Result<Stopped, Failure> {
     let path = home.hub_lock();
     let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
     let deadline = Instant::now() + limit;
     let unreadable = |e: std::io::Error| fail(cli_codes::IO, format!("{}: {e}", path.display()));
+    let mut ended = None;
     let hub = loop {
         let error = match Client::running_hub(home).call(&StopHub {}).await {
             Ok(hub) => break hub,
@@ -72,12 +97,14 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
         if let Some(hanging) = Client::unresponsive_hub(home).await {
             return Err(hanging.into());
         }
-        if lock::holder_pid(&home.dir, &path).map_err(unreadable)?.is_none() {
-            return Ok(None);
-        }
+        let Some(holder) = lock::holder_pid(&home.dir, &path).map_err(unreadable)? else {
+            return Ok(ended.map_or(Stopped::None, |pid| Stopped::Ended { pid }));
+        };
+        let pid = holder.as_raw_nonzero().get();
+        ended = Some(pid);
         // A hub that starts, or that begins to lead, has no socket for a moment.
         tokio::select! {
-            released = watch::released(&home.dir, &path) => return released.map(|()| None).map_err(unreadable),
+            released = watch::released(&home.dir, &path) => return released.map(|()| Stopped::Ended { pid }).map_err(unreadable),
             () = Client::until_hub_listens(home) => {}
             () = tokio::time::sleep_until(deadline) => return Err(error.into()),
         }
@@ -89,11 +116,11 @@ pub async fn stop_hub(home: &Home) -> Result<Option<HubView>, Failure> {
         Err(_) if lock::holder_pid(&home.dir, &path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
             return Err(fail_hint(
                 cli_codes::IO,
-                format!("the hub (pid {}) does not stop", hub.pid),
-                format!("kill -9 {} (nothing is lost)", hub.pid),
+                format!("the hub (pid {}) has not ended after {} s", hub.pid, limit.as_secs()),
+                format!("a busy machine or a slow disk delays its end: adj stop waits again; its log: {}", home.hub_log().display()),
             ));
         }
         Err(_) => {}
     }
-    Ok(Some(hub))
+    Ok(Stopped::Replied(hub))
 }

@@ -26,8 +26,13 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
     let token = fresh_token();
     let call = CreateToken { name: name.to_owned(), role: role.into(), client, sha256: token_hash(&token) };
     let made = cx.hub.call(&call).await?;
-    let HubView { url, remote_url, fingerprint, .. } = cx.hub.call(&GetHub {}).await?;
-    let url = remote_url.filter(|_| role == TokenRole::Runner).or(url);
+    let HubView { url, remote_url, fingerprint, leader, .. } = cx.hub.call(&GetHub {}).await?;
+    let is_standby = leader.is_some();
+    // A standby hub does not listen.
+    let (url, fingerprint) = match leader {
+        Some(leader) => (leader.url, leader.fingerprint),
+        None => (remote_url.filter(|_| role == TokenRole::Runner).or(url), fingerprint),
+    };
     if cx.out.json {
         let mut view = json!(made);
         view["token"] = json!(token);
@@ -50,6 +55,9 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
             if role == TokenRole::Runner {
                 let pin = fingerprint.map(|fingerprint| format!(" --fingerprint {fingerprint}")).unwrap_or_default();
                 cx.out.print_message(&format!("there: adj runner --join {url}{pin} --token-file FILE --pool POOL"))?;
+                if is_standby {
+                    cx.out.print_message("this hub is on standby: add --join with its address, so that the runner finds it when it leads")?;
+                }
                 return Ok(Exit::Done);
             }
             cx.out.print_message("send it as the header Authorization: Bearer TOKEN")?;
@@ -61,6 +69,7 @@ async fn create(name: &str, role: TokenRole, client: Option<&str>, cx: &Context)
                 cx.out.print_message("Claude Code then reads the token from the variable ADJ_TOKEN")?;
             }
         }
+        None if is_standby => cx.out.print_message("the leader of the store does not listen: set listen in its configuration")?,
         None => cx.out.print_message("the hub does not listen yet: adj serve --listen 127.0.0.1:7317, or listen in the configuration file")?,
     }
     Ok(Exit::Done)

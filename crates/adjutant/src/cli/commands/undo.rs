@@ -7,30 +7,53 @@ use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::text;
-use crate::view::{UndoRun, UndoView};
+use crate::view::{DiffRun, UndoRun, UndoView};
 
 /// The number of characters of a commit id that are shown.
 const COMMIT_CHARS: usize = 12;
 /// Maximum number of files that are printed.
 const FILES_SHOWN_MAX: usize = 20;
 
+/// Says that the file system has offered less protection than others.
+pub(super) const UNGUARDED: &str =
+    "note: this file system cannot exchange two files, so a save at the moment at which a file was replaced can have been overwritten";
+
 /// Restores a run's tree to one of its snapshots.
 pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
     let done = cx.hub.call(&UndoRun { run: args.run.clone(), to: args.snapshot, force: args.force }).await?;
+    // A file that was not restored is not what the command promises.
+    let is_partial = !done.changed_meanwhile.is_empty() || !done.in_use.is_empty();
+    let exit = if is_partial || !done.skipped.is_empty() { Exit::Conflict } else { Exit::Done };
     if cx.out.json {
         cx.out.print_json(&done)?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let name = text::line(&done.run_name);
+    // What was saved has changed since the run.
+    let force = if args.force || !done.changed_meanwhile.is_empty() { " --force" } else { "" };
+    let undo_again = format!("adj undo {name} {}{force}   restores the files that were left alone", done.to.n);
+    if done.files.is_empty() && is_partial {
+        cx.out.print_line(&format!("{} {name}: nothing was restored", cx.out.paint.apply(Style::Bad, "✗")))?;
+        print_left_alone(&done, cx)?;
+        cx.out.suggest(&undo_again)?;
+        return Ok(exit);
+    }
+    if done.files.is_empty() && changed_nothing(args, cx).await {
+        cx.out.print_line(&format!("{name} changed nothing"))?;
+        print_left_alone(&done, cx)?;
+        return Ok(exit);
+    }
     if done.files.is_empty() {
         cx.out.print_line(&format!("{name}: what it changed is already at {}", named(&done.to)))?;
         print_left_alone(&done, cx)?;
         cx.out.suggest(&format!("adj show {name}   lists its snapshots; adj undo {name} N restores one of them"))?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let count = text::count(done.files.len() as u64, "file", "files");
     let place = if done.repository.is_some() { format!(" in its workspace {}", text::line(&done.tree)) } else { String::new() };
-    cx.out.print_line(&format!("{} {name}: {count} restored to {}{place}", cx.out.paint.apply(Style::Good, "✓"), named(&done.to)))?;
+    let mark = if is_partial { cx.out.paint.apply(Style::Bad, "✗") } else { cx.out.paint.apply(Style::Good, "✓") };
+    let but = if is_partial { ", not all files" } else { "" };
+    cx.out.print_line(&format!("{mark} {name}: {count} restored to {}{place}{but}", named(&done.to)))?;
     for file in done.files.iter().take(FILES_SHOWN_MAX) {
         cx.out.print_line(&format!("  {}", text::line(file)))?;
     }
@@ -38,14 +61,26 @@ pub async fn undo(args: &UndoArgs, cx: &Context) -> CommandResult {
         cx.out.print_line(&format!("  and {} more", done.files.len() - FILES_SHOWN_MAX))?;
     }
     print_left_alone(&done, cx)?;
+    if is_partial {
+        cx.out.suggest(&undo_again)?;
+    }
     cx.out.suggest(&format!("adj undo {name} {}   undoes this", done.before.n))?;
-    Ok(Exit::Done)
+    Ok(exit)
+}
+
+/// Returns whether the run's own work is empty. A difference that cannot be read is not known to be empty.
+async fn changed_nothing(args: &UndoArgs, cx: &Context) -> bool {
+    let own_work = DiffRun { run: args.run.clone(), stat: true, kept: true, ..DiffRun::default() };
+    args.snapshot.is_none() && cx.hub.call(&own_work).await.is_ok_and(|diff| diff.text.is_empty())
 }
 
 /// Names what was not restored.
 fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
     for other in &done.skipped {
-        cx.out.print_message(&format!("note: {} was not restored (a nested repository, or a file that a filter produces)", text::line(other)))?;
+        cx.out.print_message(&format!(
+            "note: {} was not restored: it is a nested repository, or a filter (such as Git LFS) produces it and no snapshot has its content",
+            text::line(other)
+        ))?;
     }
     for file in done.not_removed.iter().take(FILES_SHOWN_MAX) {
         let problem =
@@ -56,7 +91,16 @@ fn print_left_alone(done: &UndoView, cx: &Context) -> Result<(), Failure> {
         cx.out.print_message(&format!("note: {} were not removed for the same reason", text::count(more as u64, "more file", "more files")))?;
     }
     for changed in &done.changed_meanwhile {
-        cx.out.print_message(&format!("note: {} changed meanwhile and was not restored: repeat the command to restore it", text::line(changed)))?;
+        cx.out.print_message(&format!("{}: changed during the undo, and is as you saved it", text::line(changed)))?;
+    }
+    for open in &done.in_use {
+        cx.out.print_message(&format!("{}: a program has it open for writing, so it was not restored: close it there", text::line(open)))?;
+    }
+    for kept in &done.kept_beside {
+        cx.out.print_message(&format!("{}: an earlier save of a file that was saved twice during the undo", text::line(kept)))?;
+    }
+    if done.is_unguarded {
+        cx.out.print_message(UNGUARDED)?;
     }
     if !done.outside.is_empty() {
         let outside = done.outside.iter().take(FILES_SHOWN_MAX).map(|file| text::line(file)).collect::<Vec<_>>().join(", ");

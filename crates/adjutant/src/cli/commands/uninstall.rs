@@ -3,7 +3,7 @@
 
 use super::doctor::size_of;
 use super::install::disconnect;
-use super::stop::stop_hub;
+use super::stop::{Stopped, stop_hub};
 use crate::cli::args::UninstallArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
@@ -62,8 +62,11 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
     if !out.json {
         print(&found, args, cx)?;
     }
-    if let Some(home) = &found.home {
-        refuse_busy(home.live_runs + home.queued_runs, "nothing was removed")?;
+    let busy = found.home.as_ref().map_or(0, |home| home.live_runs + home.queued_runs);
+    if args.dry_run && busy > 0 {
+        out.print_message(&format!("{} live or queued: nothing is removed before they have ended", text::count(busy, "run is", "runs are")))?;
+    } else {
+        refuse_busy(busy, "nothing was removed")?;
     }
     if let (Some(problem), true) = (&found.home_problem, args.home) {
         return Err(problem.clone().into());
@@ -148,14 +151,17 @@ fn find_clients() -> Vec<FoundClient> {
 }
 
 fn is_connected(client: &'static McpClient) -> bool {
-    plan_undo(client, &Scope::User).is_ok_and(|plan| plan.change != Change::None)
+    plan_undo(client, &Scope::User).is_ok_and(|plan| plan.change.is_change())
 }
 
 /// Finds what a client has. `connected`: the clients that are disconnected together with it.
 fn find_client(client: &'static McpClient, connected: &[&McpClient]) -> FoundClient {
     let mut found = FoundClient { client, entry: None, skill: None, kept: Vec::new() };
     match plan_undo(client, &Scope::User) {
-        Ok(plan) if plan.change != Change::None => found.entry = Some(plan.file.path),
+        Ok(plan) if plan.change.is_change() => found.entry = Some(plan.file.path),
+        Ok(plan) if plan.change == Change::Keep => {
+            found.kept.push(format!("{} has an entry that adj install did not write as it is: remove it by hand", plan.file.path.display()));
+        }
         Ok(plan) if has_entry(client, &Scope::User) => {
             found.kept.push(format!("{} has an entry under another name: remove it by hand", plan.file.path.display()));
         }
@@ -214,7 +220,7 @@ async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
 
 /// Stops the hub and removes the home. The lock keeps another hub from starting in it meanwhile. Returns what stays.
 async fn remove_home(home: &Home) -> Result<Vec<PathBuf>, Failure> {
-    if let Some(HubView { live_runs, queued_runs, .. }) = stop_hub(home).await? {
+    if let Stopped::Replied(HubView { live_runs, queued_runs, .. }) = stop_hub(home).await? {
         refuse_busy(live_runs + queued_runs, "the home stays")?;
     }
     let failed = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", home.dir.display()));

@@ -1,4 +1,4 @@
-//! `adj update --check`: what of this installation is not current, and how to update it. It contacts no server.
+//! `adj update`: what of this installation is not current, and how to update it. It contacts no server.
 
 use super::install::version_of;
 use crate::cli::args::UpdateArgs;

@@ -4,7 +4,7 @@ use super::inbox;
 use crate::cli::args::InboxArgs;
 use crate::cli::context::Context;
 use crate::cli::exit::Exit;
-use crate::cli::out::CommandResult;
+use crate::cli::out::{CommandResult, Failure};
 use crate::cli::style::Style;
 use crate::client::VERSION;
 use crate::config::dispatch_env;
@@ -14,10 +14,18 @@ use serde_json::json;
 
 /// Prints what needs the person, if anything does; otherwise the agents that were found, and three commands to try.
 pub async fn greet(cx: &Context) -> CommandResult {
-    if !cx.out.json && cx.hub.call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?.total() > 0 {
+    let needs = async || {
+        let list = cx.hub.call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
+        Ok::<_, Failure>(list.total() > 0 || list.policy_change.is_some())
+    };
+    if !cx.out.json && needs().await? {
         return inbox::inbox(&InboxArgs { all: false, run: None }, cx).await;
     }
-    let agents = cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await?;
+    let agents = match cx.hub.call(&ListAgents { env: dispatch_env(), ..ListAgents::default() }).await {
+        // Without a valid configuration no agent is known. What needs the person is known, and the problem is printed as a warning.
+        Err(_) if !cx.out.json && cx.hub.config_problem().is_some() => return inbox::inbox(&InboxArgs { all: false, run: None }, cx).await,
+        agents => agents?,
+    };
     if cx.out.json {
         cx.out.print_json(&json!({"version": VERSION, "agents": agents.agents, "warnings": agents.warnings}))?;
         return Ok(Exit::Done);

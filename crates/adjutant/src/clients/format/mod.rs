@@ -40,6 +40,7 @@ pub enum Edit<'a> {
 /// # Errors
 /// It does not parse, or is not a map.
 pub fn parse(format: Format, text: &str) -> Result<Value, FormatError> {
+    let (_, text) = split_mark(text);
     let value = match format {
         Format::Json => json::parse(text),
         Format::Toml => toml::parse(text),
@@ -65,6 +66,7 @@ pub fn servers<'a>(file: &'a Value, path: &[&str]) -> Option<&'a Map<String, Val
 pub fn edit(format: Format, text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, FormatError> {
     let mut expected = parse(format, text)?;
     apply(&mut expected, path, edit)?;
+    let (mark, text) = split_mark(text);
     let edited = match format {
         Format::Json => json::edit(text, path, edit),
         Format::Toml => toml::edit(text, path, edit),
@@ -73,7 +75,12 @@ pub fn edit(format: Format, text: &str, path: &[&str], edit: &Edit<'_>) -> Resul
     if parse(format, &edited).ok().as_ref() != Some(&expected) {
         return Err(FormatError::Layout("this file's layout cannot be edited safely".to_owned()));
     }
-    Ok(edited)
+    Ok(format!("{mark}{edited}"))
+}
+
+/// Splits off the byte order mark, which some editors write. It stays in the file.
+fn split_mark(text: &str) -> (&str, &str) {
+    text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
 }
 
 /// Applies an edit to a parsed file.

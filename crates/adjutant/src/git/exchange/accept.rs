@@ -65,6 +65,7 @@ pub async fn accept_work(scratch: &Scratch, run: RunId, refs: &RunRefs, kept: Ke
             input.insert(name_of(&format!("reflog/{before}")), Some(before.clone()));
         }
     }
+    let names: Vec<String> = input.keys().cloned().collect();
     let line = |(name, commit): (String, Option<String>)| match commit {
         Some(commit) => format!("update {name} {commit}\n"),
         None => format!("delete {name}\n"),
@@ -72,6 +73,7 @@ pub async fn accept_work(scratch: &Scratch, run: RunId, refs: &RunRefs, kept: Ke
     let input: String = input.into_iter().map(line).collect();
     failpoint!("bundle.before_refs");
     scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await.map_err(of_disk)?;
+    scratch.repo().sync_refs(names.iter().map(String::as_str))?;
     failpoint!("bundle.after_refs");
     Ok(())
 }

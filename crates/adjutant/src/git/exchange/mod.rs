@@ -12,6 +12,7 @@ mod pack;
 
 pub use accept::{KeptAs, accept_work};
 pub use cache::{CarriedSettings, make_cache};
+pub(super) use pack::pack;
 pub use pack::{read_pack, write_pack};
 
 use super::{GitError, Repo, snapshots};

@@ -29,7 +29,7 @@ pub async fn read_pack(scratch: &Scratch, from: File) -> Result<(), GitError> {
 }
 
 /// Writes a pack by means of these calls. Returns whether there is one.
-pub(super) async fn pack<'a>(
+pub(in crate::git) async fn pack<'a>(
     call: impl Fn(&[&str]) -> Call<'a>,
     wanted: &[String],
     known: &[String],

@@ -18,7 +18,7 @@ const LEFT_OUT_NAMED_MAX: usize = 20;
 pub(in crate::git) type LeftOut = Vec<(Vec<u8>, String)>;
 
 /// Returns the left-out paths, quoted, each with its reason. The last entry can be the number of further paths.
-pub(super) fn named(left_out: &LeftOut) -> Vec<String> {
+pub(in crate::git) fn named(left_out: &LeftOut) -> Vec<String> {
     let quoted = |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
     let mut named: Vec<String> = left_out.iter().take(LEFT_OUT_NAMED_MAX).map(quoted).collect();
     let more = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0);

@@ -45,8 +45,8 @@ pub(super) async fn list_tracked(scratch: &Scratch, links: &[(Vec<u8>, String)])
     Ok((call().env("GIT_INDEX_FILE", &index).output().await?, links.iter().map(|(path, _)| (path.clone(), BLOCKS_GIT.to_owned())).collect()))
 }
 
-/// Lists the untracked files that are not ignored, each followed by a NUL. If the list is incomplete, also returns the reason.
-pub(super) async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option<&'static str>), GitError> {
+/// Lists the untracked files that are not ignored, each followed by a NUL, and what the list lacks.
+pub(super) async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, LeftOut), GitError> {
     let call = scratch.call(&["ls-files", "-z", "--others", "--exclude-standard"]).settings(&scratch.pattern_settings()?);
     let mut call = call.output_bytes_max(UNTRACKED_BYTES_MAX).limit(UNTRACKED_MAX);
     for path in scratch.home().into_iter().chain(scratch.excluded().iter().map(PathBuf::as_path)) {
@@ -54,7 +54,7 @@ pub(super) async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option
     }
     let mut listed = match call.run().await {
         // A FIFO in a nested repository blocks git. The tracked files are still stored.
-        Err(GitError::Slow { .. }) => return Ok((Vec::new(), Some("untracked files, which git took too long to list"))),
+        Err(GitError::Slow { .. }) => return Ok((Vec::new(), vec![(Vec::new(), "untracked files, which git took too long to list".to_owned())])),
         listed => listed?,
     };
     if listed.exit_code != Some(0) {
@@ -63,7 +63,18 @@ pub(super) async fn list_untracked(scratch: &Scratch) -> Result<(Vec<u8>, Option
     // A truncated path does not end with a NUL.
     let whole = listed.output.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
     listed.output.truncate(whole);
-    Ok((listed.output, listed.is_cut.then_some("more files than are listed")))
+    let mut missing: LeftOut = unreadable_directories(&listed.errors);
+    missing.extend(listed.is_cut.then(|| (Vec::new(), "more files than are listed".to_owned())));
+    Ok((listed.output, missing))
+}
+
+/// Returns the directories that git could not list, from its warnings.
+fn unreadable_directories(warnings: &str) -> LeftOut {
+    let of_line = |line: &str| {
+        let (path, _) = line.strip_prefix("warning: could not open directory '")?.rsplit_once("': ")?;
+        Some((path.as_bytes().to_vec(), "unreadable".to_owned()))
+    };
+    warnings.lines().filter_map(of_line).collect()
 }
 
 /// Compares the index of an isolated run's agent with Adjutant's. Returns the files that are only in the agent's index, and those that are
@@ -108,4 +119,15 @@ pub(super) fn paths_of(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Returns the option that excludes a path from the top of the tree. Special characters in the path are escaped.
 fn exclude_option(path: &Path) -> OsString {
     OsString::from_vec([b"--exclude=".as_slice(), &pattern_of(path.as_os_str().as_bytes())].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_directory_is_named() {
+        let warnings = "warning: could not open directory 'a/it's mine/': Permission denied\nwarning: something else\n";
+        assert_eq!(unreadable_directories(warnings), [(b"a/it's mine/".to_vec(), "unreadable".to_owned())]);
+    }
 }

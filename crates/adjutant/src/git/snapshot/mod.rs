@@ -6,13 +6,13 @@
 //! The ref is the only record of a snapshot; the commit message gives the reason for it. Files have the content that git
 //! itself would commit; see [`super::line_ends`] for their bytes.
 mod changes;
+mod crowded;
 mod listing;
 mod refs;
 mod tree;
 mod watched;
 
-pub(super) use self::changes::LeftOut;
-use self::changes::named;
+pub(super) use self::changes::{LeftOut, named};
 use self::refs::{AT_MS, ATTEMPT, BYTES, CAUSE, LEFT_OUT, name_commit};
 pub use self::refs::{remove_all, snapshots};
 #[cfg(test)]
@@ -67,9 +67,11 @@ pub struct TakenSnapshot {
     pub is_new: bool,
     /// Paths of files that are not ignored and not in the snapshot.
     pub unsaved: BTreeSet<Vec<u8>>,
+    /// Directories that it leaves out because of the number of their untracked files, quoted, each with the reason.
+    pub crowded: Vec<String>,
 }
 
-/// Takes a snapshot of the tree. The snapshot is durable when this returns.
+/// Takes a snapshot of the tree. The snapshot is durable when this returns, unless its cause is [`SnapshotCause::Watch`].
 ///
 /// # Errors
 /// git failed, or the disk is full; earlier snapshots are untouched.
@@ -109,6 +111,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     read.left_out.extend(unsaved.into_iter().filter(|(path, _)| !read.left_out.iter().any(|(known, _)| known == path)).collect::<Vec<_>>());
     let unsaved = read.left_out.iter().map(|(path, _)| path.clone()).collect();
     let left_out = named(&read.left_out);
+    let crowded = named(&read.crowded);
     failpoint!("snapshot.before_tree");
     let tree = write_tree(scratch).await?;
     let last_bytes = last.and_then(|last| last.bytes.as_deref());
@@ -130,7 +133,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         scratch.keep_index(&last.commit)?;
         // The agent has reverted its changes since the last snapshot.
         let is_new = new.cause == SnapshotCause::Watch && forget_watched(scratch, new.run).await?;
-        return Ok(TakenSnapshot { snapshot: last.clone(), is_new, unsaved });
+        return Ok(TakenSnapshot { snapshot: last.clone(), is_new, unsaved, crowded });
     }
     let mut message = format!(
         "Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n{AT_MS}: {}\n",
@@ -153,7 +156,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
             (None, Some(last)) => last.clone(),
             (commit, _) => watched_snapshot(new, commit.unwrap_or_default(), tree, left_out),
         };
-        return Ok(TakenSnapshot { snapshot, is_new, unsaved });
+        return Ok(TakenSnapshot { snapshot, is_new, unsaved, crowded });
     }
     let date = new.at.0.div_euclid(1000);
     let bytes = match bytes {
@@ -175,7 +178,7 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
             Some(snapshot) => {
                 // No ref keeps the objects in the index.
                 scratch.discard_index()?;
-                return Ok(TakenSnapshot { snapshot, is_new: false, unsaved });
+                return Ok(TakenSnapshot { snapshot, is_new: false, unsaved, crowded });
             }
             None => return Err(error),
         },
@@ -183,5 +186,5 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     // Only after the ref exists: it protects the objects in the index, on which the next snapshot relies, from garbage collection.
     scratch.keep_index(&commit)?;
     let snapshot = Snapshot { n, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
-    Ok(TakenSnapshot { snapshot, is_new: true, unsaved })
+    Ok(TakenSnapshot { snapshot, is_new: true, unsaved, crowded })
 }

@@ -1,7 +1,7 @@
 //! The refs of a run's snapshots: the only record of them.
 
 use super::Snapshot;
-use crate::git::{GitError, Repo};
+use crate::git::{GitError, Repo, own_refs};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, RunId};
 
@@ -62,7 +62,7 @@ pub(super) async fn name_commit(repo: &Repo, run: RunId, first: u32, commit: &st
     for n in (first..).take(tries as usize) {
         let call = repo.of_refs(&["update-ref", "--no-deref", &format!("refs/adjutant/{run}/{n}"), commit, &repo.zero()]);
         match call.settings(&short_wait).output().await {
-            Ok(_) => return Ok(n),
+            Ok(_) => return repo.sync_refs([format!("refs/adjutant/{run}/{n}").as_str()]).map(|()| n),
             // The number is taken, or a killed call left its lock.
             Err(error) => refused = Some(error),
         }
@@ -82,6 +82,11 @@ pub async fn remove_all(repo: &Repo, run: RunId) -> Result<(), GitError> {
     let input: String = own.map(|name_and_object| format!("delete {name_and_object}\n")).collect();
     if input.is_empty() {
         return Ok(());
+    }
+    for name_and_object in input.lines() {
+        if let Some(name) = name_and_object.split(' ').nth(1) {
+            own_refs::remove_left_lock(repo, name);
+        }
     }
     repo.of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
 }

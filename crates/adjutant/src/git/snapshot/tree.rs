@@ -1,6 +1,7 @@
 //! Reads a tree into an index, and writes the index as a tree.
 
 use super::changes::{Changes, LeftOut};
+use super::crowded::{UNTRACKED_FILES_MAX, crowded};
 use super::listing::{BLOCKS_GIT, WITH_REPOSITORIES_MAX, list_apart, list_taken_out, list_tracked, list_untracked, paths_of};
 use crate::git::call::Call;
 use crate::git::contents::{Contents, is_attributes};
@@ -13,6 +14,9 @@ use std::path::Path;
 
 /// Maximum number of text files that are read one at a time.
 const TEXTS_APART_MAX: usize = 200;
+/// Minimum number of files that are stored in packs, and maximum number of files of one pack.
+const PACKED_FILES_MIN: usize = 1_000;
+const PACK_FILES_MAX: usize = 10_000;
 /// Maximum number of attempts to read a tree that changes meanwhile.
 const READS_MAX: u32 = 3;
 
@@ -39,6 +43,8 @@ pub(in crate::git) async fn write_tree(scratch: &Scratch) -> Result<String, GitE
 #[derive(Debug, Default)]
 pub(in crate::git) struct ReadTree {
     pub left_out: LeftOut,
+    /// Those of `left_out` that are directories with too many untracked files.
+    pub(super) crowded: LeftOut,
     /// The paths that differed from the index.
     pub(super) changed: HashSet<Vec<u8>>,
     /// The changed paths whose content attributes can change.
@@ -79,14 +85,17 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
         !listed.contains(path.as_os_str().as_bytes()) && !is_given && scratch.tree().join(path).symlink_metadata().is_ok()
     };
     let forced = forced.iter().map(Vec::as_slice).filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
+    let of_untracked: Vec<&[u8]> = paths_of(&untracked).collect();
+    let left_out_whole = crowded(&of_untracked, UNTRACKED_FILES_MAX);
+    let crowded: LeftOut = left_out_whole.iter().map(|directory| (directory.path.clone(), directory.why())).collect();
+    let untracked = of_untracked.into_iter().filter(|path| !left_out_whole.iter().any(|directory| directory.contains(path)));
     let mut changes = Changes::default();
-    changes.left_out.extend(skipped);
-    if let Some(missing) = missing {
-        changes.left_out.push((Vec::new(), missing.to_owned()));
-    }
+    // First, because a snapshot names only some.
+    changes.left_out.extend(crowded.iter().cloned().chain(skipped));
+    changes.left_out.extend(missing);
     let mut last: &[u8] = b"";
     // Tracked files first, so that untracked ones do not use up the size limit.
-    for path in paths_of(&tracked).chain(paths_of(&untracked)).chain(forced).filter(|path| !taken_out.contains(*path)) {
+    for path in paths_of(&tracked).chain(untracked).chain(forced).filter(|path| !taken_out.contains(*path)) {
         // git lists a deleted file twice.
         let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
@@ -111,11 +120,11 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
     left_out.extend(read_repositories(scratch, &repositories).await?);
     let attributes = if to_read.is_empty() { None } else { scratch.contents().await?.attributes };
     let Some(tree) = &attributes else {
-        read_files(scratch.call(&READ), &to_read).await?;
-        return Ok(ReadTree { left_out, changed, ..ReadTree::default() });
+        read_plain_files(scratch, &to_read).await?;
+        return Ok(ReadTree { left_out, crowded, changed, ..ReadTree::default() });
     };
     let TextFiles { texts, others, .. } = scratch.text_files(tree, to_read).await?;
-    read_files(scratch.call(&READ), &others).await?;
+    read_plain_files(scratch, &others).await?;
     match read_files(scratch.text_call(&READ, tree), &texts).await {
         Ok(()) => {}
         Err(error @ GitError::Slow { .. }) => return Err(error),
@@ -124,7 +133,7 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
             read_texts_apart(scratch, tree, &texts).await?;
         }
     }
-    Ok(ReadTree { left_out, changed, texts, attributes })
+    Ok(ReadTree { left_out, crowded, changed, texts, attributes })
 }
 
 /// Reads the checked-out commits of nested repositories. Returns the repositories that are left out because they block git; the index
@@ -152,4 +161,17 @@ const READ: [&str; 6] = ["update-index", "-z", "--add", "--remove", "--replace",
 
 async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
     if paths.is_empty() { Ok(()) } else { call.disposable_index().input(nul_terminated(paths)).output().await.map(drop) }
+}
+
+/// Reads files whose content nothing converts. Many of them become packs, which is twice as fast as a file for each object: git writes
+/// the content of files over this size to a pack. Its search in a new pack is quadratic, so a pack has a limited number of files.
+async fn read_plain_files(scratch: &Scratch, paths: &[Vec<u8>]) -> Result<(), GitError> {
+    if paths.len() < PACKED_FILES_MIN {
+        return read_files(scratch.call(&READ), paths).await;
+    }
+    let packed = [("core.bigfilethreshold".to_owned(), "1".to_owned())];
+    for paths in paths.chunks(PACK_FILES_MAX) {
+        read_files(scratch.call(&READ).settings(&packed), paths).await?;
+    }
+    Ok(())
 }

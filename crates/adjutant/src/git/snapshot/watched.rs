@@ -2,7 +2,7 @@
 
 use super::refs::snapshots;
 use super::{NewSnapshot, Snapshot};
-use crate::git::{GitError, Scratch};
+use crate::git::{GitError, Scratch, own_refs};
 use adjutant_core::RunId;
 
 /// Returns the ref of the last observed state of a live run's tree.
@@ -22,7 +22,7 @@ pub(super) async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head
     }
     let parents: Vec<&str> = head.into_iter().collect();
     let commit = scratch.commit_own(tree, &parents, message, None).await?;
-    scratch.repo().of_refs(&["update-ref", "--no-deref", &git_ref, &commit]).output().await?;
+    own_refs::set(scratch.repo(), &git_ref, &commit).await?;
     Ok(Some(commit))
 }
 
@@ -30,6 +30,7 @@ pub(super) async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head
 pub(super) async fn forget_watched(scratch: &Scratch, run: RunId) -> Result<bool, GitError> {
     let git_ref = watch_ref(run);
     let Some(known) = scratch.repo().commit_of(&git_ref).await? else { return Ok(false) };
+    own_refs::remove_left_lock(scratch.repo(), &git_ref);
     scratch.repo().of_refs(&["update-ref", "--no-deref", "-d", &git_ref, &known]).output().await?;
     Ok(true)
 }

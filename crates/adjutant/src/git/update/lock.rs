@@ -61,14 +61,16 @@ pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
     if locked.is_some() && locked == inode_of(&new_index)? {
         remove_file(&lock)?;
     }
-    repo.remove_new_index(update)
+    repo.remove_new_index(update)?;
+    repo.sync_index()
 }
 
 /// Replaces the user's index with the new one.
 pub(super) fn replace_index(repo: &Repo, update: &Update) -> Result<(), GitError> {
     fs::rename(repo.lock(), repo.dir.join("index")).map_err(GitError::file(repo.lock()))?;
     failpoint!("merge.after_index");
-    repo.remove_new_index(update)
+    repo.remove_new_index(update)?;
+    repo.sync_index()
 }
 
 /// Moves the ref if it has not changed. A ref that already names the new commit stays.
@@ -83,6 +85,8 @@ pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), G
         Err(_) if has_moved_ref(scratch, update).await? => {}
         moved => drop(moved?),
     }
+    // Before the index says that the update is complete.
+    repo.sync_ref(git_ref)?;
     failpoint!("merge.after_ref");
     Ok(())
 }

@@ -4,9 +4,10 @@
 //!  prepare   all checks; nothing is changed
 //!            (the caller records the update)
 //!  lock      the new index becomes index.lock; fails if the repository has changed since the preparation
-//!  files     each is replaced by a rename
+//!  files     each is exchanged, and left alone if the user saves it meanwhile; then everything is rolled back
 //!  ref       compare-and-swap; if the branch has moved, everything is rolled back
 //!  index     index.lock becomes the index
+//!            (each step is synced before the next one)
 //!            (the caller records the end)
 //! ```
 //! The new index is a second name of `index.lock`, so that a later process recognises a lock that a dead process of Adjutant left. It
@@ -20,8 +21,8 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-pub use prepared::PreparedUpdate;
-pub use recovery::recover;
+pub use prepared::{Applied, PreparedUpdate};
+pub use recovery::{has_remains, may_have_remains, recover};
 
 use super::new_commit::Identity;
 

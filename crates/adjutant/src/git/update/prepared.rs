@@ -6,19 +6,21 @@ use super::recovery::roll_back;
 use crate::failpoint::failpoint;
 use crate::git::diff::DiffEntry;
 use crate::git::refusal::Refusal;
-use crate::git::restore::{GITLINK, Restore, as_path, in_the_way, lossy, parts};
+use crate::git::restore::{GITLINK, Restore, Stamps, in_the_way, lossy};
 use crate::git::scratch::IndexStamp;
+use crate::git::work_tree::{as_path, parts};
 use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
 
 /// Files in the git directory that show an unfinished operation of the user.
-const UNDER_WAY: [(&str, &str); 6] = [
+const UNDER_WAY: [(&str, &str); 7] = [
     ("MERGE_HEAD", "a merge"),
     ("CHERRY_PICK_HEAD", "a cherry-pick"),
     ("REVERT_HEAD", "a revert"),
     ("rebase-merge", "a rebase"),
     ("rebase-apply", "a rebase"),
     ("sequencer", "a cherry-pick or a revert"),
+    ("BISECT_LOG", "a bisect"),
 ];
 
 /// A checked update, with the state of the repository at the check.
@@ -30,6 +32,13 @@ pub struct PreparedUpdate {
     listed: Vec<DiffEntry>,
     restore: Restore,
     index: IndexStamp,
+}
+
+/// How an update was applied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Files were replaced without an exchange, which the file system does not support.
+    pub is_unguarded: bool,
 }
 
 impl Repo {
@@ -64,7 +73,7 @@ impl PreparedUpdate {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
         let (links, listed): (Vec<DiffEntry>, Vec<DiffEntry>) =
             all.iter().cloned().partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
-        // A changed commit of a nested repository is allowed: like git, this does not check it out.
+        // A changed commit of a nested repository is allowed: like git, this does not check it out, and the merge adds it there first.
         let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
         Refusal::files(Refusal::Submodules, replaced.map(|listed| lossy(&listed.path)))?;
         let filtered = scratch.find_filtered(&listed, &[&update.before, &update.after]).await?;
@@ -72,11 +81,17 @@ impl PreparedUpdate {
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;
         // Before the files are compared, so that `apply` detects later changes.
-        let restore = Restore::of(&scratch, listed.clone(), &update.after, None).await?;
+        let restore = Restore::of(&scratch, listed.clone(), &update.after, None, &Stamps::default()).await?;
         let dirty = scratch.differing(&listed, &update.before).await?;
         Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
         Refusal::files(Refusal::InTheWay, in_the_way(scratch.tree(), &BTreeSet::new(), &listed))?;
         Ok(Self { scratch, update, head, listed: all, restore, index })
+    }
+
+    /// Returns the user's repository.
+    #[must_use]
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     /// Returns the paths of the files that change, from the top of the tree.
@@ -95,7 +110,7 @@ impl PreparedUpdate {
     ///
     /// # Errors
     /// The repository changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
-    pub async fn apply(self) -> Result<(), GitError> {
+    pub async fn apply(self) -> Result<Applied, GitError> {
         let Self { scratch, update, head, listed, restore, index } = self;
         let repo = scratch.repo();
         failpoint!("merge.after_journal");
@@ -111,7 +126,7 @@ impl PreparedUpdate {
             if repo.checked_out().await?.as_ref() != Some(&head) {
                 return Err(Refusal::Changed("the checked-out commit".to_owned()).into());
             }
-            Refusal::files(Refusal::Changed, restore.changed_files())?;
+            Refusal::files(Refusal::Changed, restore.changed_files()?)?;
             Ok(())
         };
         if let Err(error) = done.await {
@@ -119,18 +134,20 @@ impl PreparedUpdate {
             return Err(error);
         }
         let applied = match restore.apply_blocking() {
-            Ok(restored) => Refusal::files(Refusal::Changed, restored.changed_meanwhile),
+            Ok(restored) if restored.left_alone.is_empty() => Ok(Applied { is_unguarded: restored.is_unguarded }),
+            Ok(restored) => Err(Refusal::of_left_alone(&restored.left_alone).into()),
             Err(error) => Err(error),
         };
-        if let Err(error) = applied {
-            return Err(roll_back(&scratch, &update, error).await);
-        }
+        let applied = match applied {
+            Ok(applied) => applied,
+            Err(error) => return Err(roll_back(&scratch, &update, error).await),
+        };
         failpoint!("merge.after_files");
         // Under the lock. If the branch was moved meanwhile, everything is rolled back.
         if let Err(error) = move_ref(&scratch, &update).await {
             return Err(roll_back(&scratch, &update, error).await);
         }
-        replace_index(repo, &update)
+        replace_index(repo, &update).map(|()| applied)
     }
 }
 

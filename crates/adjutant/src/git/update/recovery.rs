@@ -3,9 +3,41 @@
 use super::lock::{has_moved_ref, inode_of, lock, move_ref, replace_index, unlock};
 use super::{RecoveryOutcome, Update};
 use crate::git::diff::DiffEntry;
-use crate::git::restore::{GITLINK, Restore, as_path};
-use crate::git::{GitError, Scratch};
+use crate::git::refusal::Refusal;
+use crate::git::restore::{GITLINK, Restore, Stamps, settle_strays};
+use crate::git::work_tree::as_path;
+use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
+use std::path::Path;
+
+/// Returns whether an update has left its lock or its new index, although its end was recorded: the disk has not kept what it had confirmed.
+///
+/// # Errors
+/// The disk failed.
+pub fn has_remains(repo: &Repo, update: &Update) -> Result<bool, GitError> {
+    Ok(inode_of(&repo.new_index(update))?.is_some())
+}
+
+/// Returns whether an update can have left something in the repository with this work tree, without a call of git.
+#[must_use]
+pub fn may_have_remains(top: &Path, update: &Update) -> bool {
+    let dir = top.join(".git");
+    let name = format!("adjutant-{}.index", update.name);
+    if dir.is_dir() {
+        return dir.join(name).symlink_metadata().is_ok();
+    }
+    // A linked work tree names its git directory. An unreadable one is left to git.
+    match crate::files::read_named(&dir, LINK_BYTES_MAX) {
+        Ok(text) => match String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ") {
+            Some(elsewhere) => top.join(elsewhere).join(name).symlink_metadata().is_ok(),
+            None => true,
+        },
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Maximum size of the file that names a git directory.
+const LINK_BYTES_MAX: u64 = 64 * 1024;
 
 /// Finishes or rolls back an update during which the process died. Idempotent.
 ///
@@ -21,6 +53,8 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     };
     let is_at_after = has_moved_ref(scratch, update).await?;
     let listed = scratch.list(&update.before, &update.after).await?;
+    // A save of the user that is found there goes back first, so that it is not overwritten.
+    settle_strays(scratch, &listed, (&update.before, None), (&update.after, None)).await?;
     let Some(mark) = mark else {
         // The update had not started, or only its end was not recorded.
         repo.remove_new_index(update)?;
@@ -71,6 +105,7 @@ async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitE
 pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
     let back = async {
         let listed = scratch.list(&update.before, &update.after).await?;
+        settle_strays(scratch, &listed, (&update.before, None), (&update.after, None)).await?;
         replace_files(scratch, &listed, &update.after, &update.before).await?;
         unlock(scratch.repo(), update)
     };
@@ -89,10 +124,14 @@ pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from:
     let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
     let wanted: Vec<DiffEntry> =
         wanted.iter().filter(|listed| is_file(listed)).filter(|listed| paths.contains(listed.path.as_slice())).cloned().collect();
-    let mut restore = Restore::of(scratch, wanted.clone(), to, None).await?;
+    let mut restore = Restore::of(scratch, wanted.clone(), to, None, &Stamps::default()).await?;
     let differing = changed_since(scratch, &wanted, from).await?;
     restore.retain(|listed| !differing.contains(&listed.path));
-    restore.apply_blocking().map(drop)
+    let restored = restore.apply_blocking()?;
+    if !restored.left_alone.is_empty() {
+        tracing::warn!(files = %Refusal::of_left_alone(&restored.left_alone), "the user has saved files while a merge was recovered");
+    }
+    Ok(())
 }
 
 /// Returns whether neither state is a nested repository.

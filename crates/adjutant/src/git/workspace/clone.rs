@@ -2,6 +2,7 @@
 
 use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::git::{GitError, Repo};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -47,6 +48,42 @@ pub(super) async fn make<'a>(repo: &'a Repo, new: &NewWorkspace<'_>, top: &Path)
     Ok(made)
 }
 
+/// The settings of remotes from which a partial clone gets missing objects.
+const PROMISOR_SETTINGS: &str = r"^remote\..*\.(url|promisor|partialclonefilter)$";
+
+/// Returns the text that names the remotes from which the user's repository gets the objects that it lacks, so that git in the workspace
+/// can read all of its history. Their addresses are data: no refspec, and no program that the repository configures.
+async fn promisors(repo: &Repo) -> Result<String, GitError> {
+    let ran = repo.of_refs(&["config", "--get-regexp", "-z", PROMISOR_SETTINGS]).run().await?;
+    let listed = String::from_utf8_lossy(&ran.output).into_owned();
+    let mut remotes: BTreeMap<&str, [Option<&str>; 3]> = BTreeMap::new();
+    for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
+        let (name, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+        let Some((remote, key)) = name.strip_prefix("remote.").and_then(|name| name.rsplit_once('.')) else { continue };
+        let at = match key {
+            "url" => 0,
+            "promisor" => 1,
+            _ => 2,
+        };
+        let known = remotes.entry(remote).or_default();
+        // git fetches from the first address.
+        known[at] = known[at].filter(|_| at == 0).or(Some(value));
+    }
+    let mut text = String::new();
+    let is_promisor = |value: Option<&str>| value.is_some_and(|value| matches!(value, "true" | "yes" | "on" | "1"));
+    let promisors = remotes.into_values().filter(|[_, promisor, filter]| is_promisor(*promisor) || filter.is_some());
+    for (n, (url, filter)) in promisors.filter_map(|[url, _, filter]| Some((url?, filter))).enumerate() {
+        // A relative address counts from the user's work tree.
+        let is_relative = url.starts_with("./") || url.starts_with("../");
+        let url = if is_relative { repo.top.join(url).display().to_string() } else { url.to_owned() };
+        let _ = writeln!(text, "[remote \"promisor{}\"]\n\turl = {}\n\tpromisor = true", n + 1, quote(&url));
+        if let Some(filter) = filter {
+            let _ = writeln!(text, "\tpartialclonefilter = {}", quote(filter));
+        }
+    }
+    Ok(text)
+}
+
 /// Returns the text to append to the configuration of a new repository.
 async fn configuration(repo: &Repo, new: &NewWorkspace<'_>, branch: &str) -> Result<String, GitError> {
     let url = quote(&repo.top.display().to_string());
@@ -55,6 +92,7 @@ async fn configuration(repo: &Repo, new: &NewWorkspace<'_>, branch: &str) -> Res
         let theirs = quote(&format!("refs/heads/{theirs}"));
         let _ = writeln!(text, "[branch {}]\n\tremote = origin\n\tmerge = {theirs}", quote(branch));
     }
+    text.push_str(&promisors(repo).await?);
     let ran = repo.of_refs(&["config", "--get-regexp", "-z", COPIED_SETTINGS]).run().await?;
     let listed = String::from_utf8_lossy(&ran.output);
     for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {

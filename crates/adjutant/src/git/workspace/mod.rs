@@ -19,7 +19,7 @@ use super::call::Call;
 use super::repo::is_regular;
 use super::scratch::save_index;
 use super::whole::{is_made, is_whole, mark_unsynced};
-use super::{Continued, GitError, Repo, pin_base};
+use super::{Continued, GitError, Repo, own_refs, pin_base};
 use crate::failpoint::failpoint;
 use crate::files;
 use crate::files::remove_dir as remove;
@@ -190,7 +190,8 @@ async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
         return Ok(());
     }
     let name = format!("refs/adjutant/{}/reflog/{head}", new.run);
-    repo.of_refs(&["update-ref", "--no-deref", &name, head]).output().await.map(drop)
+    own_refs::set(repo, &name, head).await?;
+    repo.sync_refs([name.as_str()])
 }
 
 /// Removes a workspace. Renames it first, so that no snapshot is taken of an incomplete tree. Without `repo`, a work tree stays

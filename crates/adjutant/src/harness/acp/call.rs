@@ -1,9 +1,15 @@
 //! A tool call, merged from all messages of an ACP agent about it.
 
-use serde_json::Value;
+use super::modes::words;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
 
 /// Maximum number of titles that are kept of one call.
 const TITLES_MAX: usize = 16;
+/// Maximum number of fields that are merged of one object of an input.
+const FIELDS_MAX: usize = 256;
+/// Maximum depth to which the objects of an input are merged.
+const DEPTH_MAX: usize = 4;
 
 /// The merged reports of one tool call.
 #[derive(Debug, Clone, Default)]
@@ -35,9 +41,10 @@ impl Call {
         if matches!(incoming["status"].as_str(), Some("pending" | "in_progress")) {
             self.pending_text = only_text(&incoming["content"]).map(str::to_owned);
         }
-        for (field, kept) in
-            [("rawInput", &mut self.input), ("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)]
-        {
+        if !incoming["rawInput"].is_null() {
+            merge_input(&mut self.input, &incoming["rawInput"], DEPTH_MAX);
+        }
+        for (field, kept) in [("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)] {
             if !incoming[field].is_null() {
                 *kept = incoming[field].clone();
             }
@@ -68,15 +75,36 @@ impl Call {
             != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())
     }
 
-    /// Returns whether `other` has a different input or changes other files. Input that only becomes known, and output,
-    /// do not count.
-    pub(super) fn has_different_effect(&self, other: &Self) -> bool {
-        let files = |call: &Self| -> Vec<Value> {
-            let parts = call.content.as_array().map(Vec::as_slice).unwrap_or_default();
-            parts.iter().filter(|part| part["type"] == "diff").map(|part| part["path"].clone()).collect()
+    /// Returns whether `other`, a later state of the call, has another effect: a field of the input has another value, a
+    /// new field names a command, a place or an address that was not stated, or another file is changed. Other input that
+    /// only becomes known, and output, do not count.
+    pub(super) fn has_different_effect(&self, other: &Self, cwd: &Path) -> bool {
+        let (before, now) = (self.diff_paths(), other.diff_paths());
+        let is_other_file = !before.is_empty() && now.iter().any(|file| !before.contains(file));
+        is_other_file || !is_empty(&self.input) && self.has_other_input(&other.input, cwd)
+    }
+
+    fn has_other_input(&self, now: &Value, cwd: &Path) -> bool {
+        let (Value::Object(known), Value::Object(fields)) = (&self.input, now) else { return self.input != *now };
+        let is_known =
+            |value: &Value| known.values().any(|known| known == value) || [&self.content, &self.locations].iter().any(|list| states(list, value));
+        let is_stated = |name: &str, value: &Value| {
+            let Some(text) = value.as_str() else { return is_known(value) };
+            // The same file, once as the model has named it and once in full.
+            let by_its_full_path =
+                || names_place(name).then(|| in_full(cwd, text)).is_some_and(|path| is_known(&Value::from(path.to_string_lossy())));
+            Path::new(text) == cwd || is_known(value) || by_its_full_path()
         };
-        let (before, now) = (files(self), files(other));
-        !is_empty(&self.input) && self.input != other.input || !before.is_empty() && now.iter().any(|file| !before.contains(file))
+        fields.iter().any(|(name, value)| match known.get(name) {
+            Some(known) => known != value,
+            None => decides_effect(name) && !is_empty(value) && !is_stated(name, value),
+        })
+    }
+
+    /// Returns the files that the call changes, by its content.
+    fn diff_paths(&self) -> Vec<&Value> {
+        let parts = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
+        parts.iter().filter(|part| part["type"] == "diff").map(|part| &part["path"]).collect()
     }
 
     /// Returns whether the call reports changed files or a terminal.
@@ -94,6 +122,52 @@ impl Call {
             (true, true) => String::new(),
         }
     }
+}
+
+/// Merges a later description of an input into an earlier one. A field that the later one omits stays: some agents
+/// repeat only a part of the input in a permission request.
+fn merge_input(known: &mut Value, incoming: &Value, depth: usize) {
+    match (known, incoming) {
+        (Value::Object(known), Value::Object(fields)) if depth > 0 && is_mergeable(known, fields) => {
+            for (name, value) in fields {
+                merge_input(known.entry(name.clone()).or_insert(Value::Null), value, depth - 1);
+            }
+        }
+        (known, incoming) => known.clone_from(incoming),
+    }
+}
+
+/// Returns whether the merged object is of limited size. A larger one is replaced, which counts as a change.
+fn is_mergeable(known: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
+    known.len() + fields.keys().filter(|name| !known.contains_key(*name)).count() <= FIELDS_MAX
+}
+
+/// Parts of the names of fields that name a file or a directory, and of those that decide what is executed or called.
+const PLACES: [&str; 4] = ["path", "file", "dir", "cwd"];
+const ACTIONS: [&str; 8] = ["command", "cmd", "script", "code", "arg", "sudo", "url", "uri"];
+
+/// Returns whether a field of an input, by its name, decides what is executed, and where.
+fn decides_effect(name: &str) -> bool {
+    has_part(name, &PLACES) || has_part(name, &ACTIONS)
+}
+
+fn names_place(name: &str) -> bool {
+    has_part(name, &PLACES) && !has_part(name, &ACTIONS)
+}
+
+/// Returns a path of a call in full, without `.` as a part. `..` stays: what it leads to depends on links.
+fn in_full(cwd: &Path, path: &str) -> PathBuf {
+    cwd.join(path).components().collect()
+}
+
+/// Words also occur joined, as in `filepath` and `workdir`.
+fn has_part(name: &str, parts: &[&str]) -> bool {
+    words(name).iter().any(|word| parts.iter().any(|part| word.starts_with(part) || word.ends_with(part)))
+}
+
+/// Returns whether a list of locations or of content states a value.
+fn states(list: &Value, value: &Value) -> bool {
+    list.as_array().is_some_and(|parts| parts.iter().any(|part| ["path", "oldText", "newText"].iter().any(|field| part[*field] == *value)))
 }
 
 fn is_empty(value: &Value) -> bool {

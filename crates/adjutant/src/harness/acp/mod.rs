@@ -58,6 +58,8 @@ pub struct SessionStart {
     pub edit_titles: Vec<String>,
     /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
     pub input_in_content: bool,
+    /// A call's title is the name of its tool, `: ` and the beginning of its input.
+    pub input_in_titles: bool,
     pub mcp_url: String,
     pub mcp_token: String,
     /// The MCP server as a program and its arguments, for an agent without MCP over HTTP.

@@ -129,6 +129,17 @@ const ASKING_PHRASES: &[&str] = &[
     "require approval",
     "permission before",
 ];
+/// Phrases in the description of a mode that only answers: in some agents `ask` is such a mode.
+const RESTRICTED_PHRASES: &[&str] = &[
+    "without making changes",
+    "without making any changes",
+    "without changing",
+    "without modifying",
+    "no changes",
+    "explanation",
+    "answers",
+    "answer questions",
+];
 const RESTRICTED_WORDS: &[&str] = &["plan", "planning", "architect", "chat", "readonly", "read"];
 
 /// Classifies a mode by its id, name and description.
@@ -145,7 +156,7 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
     let has_run = NEVER_ASKS_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
     if is_automatic || has_run || says(NEVER_ASKS_WORDS) || describes(NEVER_ASKS_PHRASES) {
         Nature::NeverAsks
-    } else if says(RESTRICTED_WORDS) && !describes(ASKING_PHRASES) {
+    } else if (says(RESTRICTED_WORDS) || describes(RESTRICTED_PHRASES)) && !describes(ASKING_PHRASES) {
         Nature::Restricted
     } else if says(ASKING_WORDS) || describes(ASKING_PHRASES) {
         Nature::Asking
@@ -155,7 +166,7 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
 }
 
 /// Returns the words of a name, in lower case: both `acceptEdits` and `accept-edits` have two.
-fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut was_lower = false;
@@ -357,6 +368,13 @@ mod tests {
         ] {
             assert_eq!(nature(id, name, description), Nature::Asking, "{id}");
         }
+        for (id, description) in [
+            ("ask", "Get answers and explanations without making changes to the codebase"),
+            ("ask", "Answers questions about the code"),
+            ("default", "Explore the project without modifying files"),
+        ] {
+            assert_eq!(nature(id, id, description), Nature::Restricted, "{id}: {description}");
+        }
         for id in ["plan", "architect", "chat", "planMode"] {
             assert_eq!(nature(id, id, ""), Nature::Restricted, "{id}");
         }
@@ -389,6 +407,9 @@ mod tests {
             ],
         );
         assert_eq!(chosen(Edit, &documented).as_ref().map(Option::as_deref), Ok(Some("ask")));
+        // Kilo's `ask` hides every tool that writes, and Adjutant's.
+        let kilo = modes("code", &[("ask", "Ask", "Get answers and explanations without making changes to the codebase"), ("code", "Code", "")]);
+        assert_eq!((chosen(Read, &kilo), chosen(Edit, &kilo), chosen(Full, &kilo)), (Ok(None), Ok(None), Ok(None)));
         assert_eq!((chosen(Edit, &json!({})), chosen(Edit, &json!({"modes": null, "configOptions": null}))), (Ok(None), Ok(None)));
     }
 

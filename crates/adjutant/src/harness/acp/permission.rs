@@ -76,7 +76,15 @@ impl Acp {
 
     /// Returns whether a reported call is one of Adjutant's tools.
     pub(super) fn is_own_call(&self, call: &Call) -> bool {
-        !call.changes_something() && self.start.own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input)
+        if call.changes_something() {
+            return false;
+        }
+        let own_tools = &self.start.own_tools;
+        if !self.start.input_in_titles {
+            return own_tools.is_call(&call.kind, &call.titles, &call.meta, &call.input);
+        }
+        let name = |title: &String| title.split_once(": ").map_or(title.as_str(), |(name, _)| name).to_owned();
+        own_tools.is_call(&call.kind, &call.titles.iter().map(name).collect::<Vec<_>>(), &call.meta, &call.input)
     }
 
     /// Returns whether the call is fully known, including its input.
@@ -124,6 +132,8 @@ impl Acp {
     pub(in crate::harness) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         let PendingPermission { id, options, is_own_tool, call_id, call, changes: _ } = self.permissions.remove(id)?;
         if let (Decision::Allow, Some(call_id), false) = (decision, call_id, self.start.permissions == Permissions::Full) {
+            // A further approval of a call covers what it states now.
+            self.allowed.retain(|allowed| allowed.call_id != call_id);
             if self.allowed.len() == CALLS_KEPT_MAX {
                 self.allowed.pop_front();
             }

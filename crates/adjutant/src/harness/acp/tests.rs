@@ -14,6 +14,7 @@ fn begin(session: Option<&str>) -> SessionStart {
         authenticate: None,
         edit_titles: Vec::new(),
         input_in_content: false,
+        input_in_titles: false,
         mcp_url: "http://127.0.0.1:1/mcp".to_owned(),
         mcp_token: "t".to_owned(),
         mcp_command: vec!["/adj".to_owned(), "mcp".to_owned()],
@@ -192,6 +193,93 @@ fn call_that_changes_after_approval_is_reported() {
     assert!(matches!(receive_update(&mut acp, &diff("/etc/passwd")).as_slice(), [Step::Changed(_)]));
 }
 
+fn update_of(id: &str, input: &Value) -> Value {
+    json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "rawInput": input})
+}
+
+/// opencode repeats only the command in its permission request.
+#[test]
+fn fields_that_a_permission_request_omits_are_no_change() {
+    let mut acp = Acp::new(begin(None));
+    let full = json!({"command": "ls", "description": "list", "cwd": "/w/sub", "options": {"a": 1, "b": 2}});
+    reported(&mut acp, json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "bash", "kind": "execute", "rawInput": {"cwd": "/w/sub"}}));
+    reported(&mut acp, update_of("a", &full));
+    let part = json!({"toolCallId": "a", "title": "ls", "kind": "execute", "rawInput": {"command": "ls", "options": {"a": 1}}});
+    let asked = ask_for(&mut acp, 7, &part);
+    assert!(matches!(asked.as_slice(), [Step::Permission(asked)] if asked.input.contains("/w/sub")), "{asked:?}");
+    acp.decide("7", &Decision::Allow).expect("it was asked");
+    for input in [full, json!({"command": "ls"}), json!({}), json!({"description": "list"}), json!({"output": "x"})] {
+        assert_eq!(receive_update(&mut acp, &update_of("a", &input)), [], "{input}");
+    }
+    for input in [json!({"command": "rm"}), json!({"cwd": "/"}), json!({"options": {"b": 3}}), json!("rm"), json!(["rm"])] {
+        let steps = receive_update(&mut acp, &update_of("a", &input));
+        assert!(matches!(steps.as_slice(), [Step::Changed(_)]), "{input}: {steps:?}");
+    }
+}
+
+/// Each case: the approved call, a later input, and whether it has another effect.
+#[test]
+fn added_fields_count_if_they_decide_the_effect() {
+    let shell = || json!({"title": "Shell", "kind": "execute", "rawInput": {"command": "ls"}});
+    let file = || json!({"title": "Write", "kind": "edit", "locations": [{"path": "/w/a"}, {"path": "/w"}], "rawInput": {"filepath": "/w/a", "parentDir": "/w"}});
+    let cases = [
+        (shell(), json!({"command": "ls", "description": "list", "timeout": 5}), false),
+        (shell(), json!({"command": "ls", "cwd": "/w"}), false),
+        (shell(), json!({"command": "ls", "cwd": "/etc"}), true),
+        (shell(), json!({"workdir": "/etc"}), true),
+        (shell(), json!({"script": "rm -rf /"}), true),
+        (shell(), json!({"url": "http://x"}), true),
+        (file(), json!({"filePath": "/w/a", "content": "x"}), false),
+        // Kilo names it in full when it asks, and then as the model did.
+        (file(), json!({"filePath": "a", "content": "x"}), false),
+        (file(), json!({"filePath": "./a", "dir": "."}), false),
+        (file(), json!({"filePath": "b"}), true),
+        (file(), json!({"filePath": "a/../../etc/passwd"}), true),
+        (file(), json!({"filePath": "../etc/passwd"}), true),
+        (file(), json!({"command": "a"}), true),
+        (file(), json!({"scriptFile": "a"}), true),
+        (file(), json!({"filePath": "/etc/passwd", "content": "x"}), true),
+        (file(), json!({"target_file": "/w/b"}), true),
+        (file(), json!({"command": "rm -rf /"}), true),
+    ];
+    for (mut call, later, is_changed) in cases {
+        let mut acp = Acp::new(begin(None));
+        call["toolCallId"] = json!("a");
+        ask_for(&mut acp, 7, &call);
+        acp.decide("7", &Decision::Allow).expect("it was asked");
+        let steps = receive_update(&mut acp, &update_of("a", &later));
+        assert_eq!(matches!(steps.as_slice(), [Step::Changed(_)]), is_changed, "{call} then {later}: {steps:?}");
+    }
+}
+
+/// opencode asks twice for one write: for the directory, then for the change.
+#[test]
+fn second_approval_of_a_call_covers_its_new_input() {
+    let mut acp = Acp::new(begin(None));
+    let place = json!({"toolCallId": "a", "title": "/x", "kind": "other", "locations": [{"path": "/x/f"}, {"path": "/x"}], "rawInput": {"filepath": "/x/f", "parentDir": "/x"}});
+    ask_for(&mut acp, 0, &place);
+    acp.decide("0", &Decision::Allow).expect("it was asked");
+    assert_eq!(receive_update(&mut acp, &update_of("a", &json!({"filePath": "/x/f", "content": "there"}))), []);
+    let edit = json!({"toolCallId": "a", "title": "/x/f", "kind": "edit", "rawInput": {"filepath": "/x/f", "diff": "+there"}, "content": [{"type": "diff", "path": "/x/f", "newText": "there"}]});
+    assert!(matches!(ask_for(&mut acp, 1, &edit).as_slice(), [Step::Permission(_)]));
+    acp.decide("1", &Decision::Allow).expect("it was asked");
+    assert_eq!(receive_update(&mut acp, &update_of("a", &json!({"filePath": "/x/f", "content": "there"}))), []);
+    assert!(matches!(receive_update(&mut acp, &update_of("a", &json!({"content": "other"}))).as_slice(), [Step::Changed(_)]), "other content");
+}
+
+#[test]
+fn merged_input_has_a_limited_size() {
+    let mut acp = Acp::new(begin(None));
+    ask_for(&mut acp, 7, &json!({"toolCallId": "a", "title": "x", "kind": "execute", "rawInput": {"command": "ls"}}));
+    acp.decide("7", &Decision::Allow).expect("it was asked");
+    let fields: serde_json::Map<String, Value> = (0..1000).map(|n| (format!("field{n}"), json!(1))).collect();
+    receive_update(&mut acp, &update_of("a", &Value::Object(fields)));
+    for n in 0..1000 {
+        receive_update(&mut acp, &update_of("a", &json!({ format!("more{n}"): 1 })));
+    }
+    assert!(acp.calls["a"].input.as_object().is_some_and(|fields| fields.len() <= 1000), "it does not grow without end");
+}
+
 #[test]
 fn duplicate_and_cancelled_requests_are_refused() {
     let mut acp = Acp::new(begin(None));
@@ -205,6 +293,25 @@ fn duplicate_and_cancelled_requests_are_refused() {
     let back = acp.receive(&json!({"method": "$/cancel_request", "params": {"requestId": 8}}));
     assert!(matches!(back.as_slice(), [Step::Withdraw(id), Step::Write(_)] if id == "8"), "{back:?}");
     assert!(acp.decide("8", &Decision::Allow).is_none());
+}
+
+#[test]
+fn title_with_the_input_names_an_own_tool_only_where_the_preset_says_so() {
+    let call = |title: &str, kind: &str, input: Value| json!({ "toolCallId": title, "title": title, "kind": kind, "rawInput": input });
+    let own = "adj__ask_parent: {\"question\":\"which: a or b...";
+    let question = json!({"question": "which: a or b?"});
+    let mut acp = Acp::new(SessionStart { input_in_titles: true, ..begin(None) });
+    assert!(permission(&mut acp, call(own, "other", question.clone())).is_own_tool);
+    for (title, kind, input) in [
+        ("adj__ask_parent: x", "execute", question.clone()),
+        ("adj__ask_parent: y", "other", json!({"command": "rm -rf /"})),
+        ("run_commands: adj__ask_parent: {}", "other", question.clone()),
+        ("adj__ask_parent:rm", "other", question.clone()),
+        ("ask_parent: {}", "other", question.clone()),
+    ] {
+        assert!(!permission(&mut acp, call(title, kind, input)).is_own_tool, "{title}");
+    }
+    assert!(!permission(&mut Acp::new(begin(None)), call(own, "other", question)).is_own_tool, "another agent's title");
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Acp {
         let mut steps: Vec<Step> = changed.into_iter().flat_map(|id| self.replace_permission(&id, &call)).collect();
         let is_own_tool = self.is_own_call(&call);
         if let Some(allowed) = self.allowed.iter_mut().find(|allowed| allowed.call_id == call_id)
-            && if allowed.is_own_tool { !is_own_tool } else { allowed.call.has_different_effect(&call) }
+            && if allowed.is_own_tool { !is_own_tool } else { allowed.call.has_different_effect(&call, &self.start.cwd) }
         {
             let tool = allowed.call.name();
             steps.push(Step::Changed(ChangedCall { tool, allowed: allowed.call.shown(), now: call.shown() }));

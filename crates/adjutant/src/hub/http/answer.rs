@@ -90,23 +90,37 @@ pub(super) async fn serve_link(hub: &Hub, links: &Links, link: &AnswerLink, head
         },
         Method::POST => match read_answer(links, head, body).await {
             Err(refusal) => *refusal,
-            Ok(answer) => match hub.ops.answer_by_link(link, answer).await {
-                // The browser reads the page again, so that reloading it sends nothing.
-                Ok(()) => {
-                    let mut response = StatusCode::SEE_OTHER.into_response();
-                    let path = HeaderValue::from_str(head.uri.path()).unwrap_or(HeaderValue::from_static("/"));
-                    response.headers_mut().insert(LOCATION, path);
-                    response
-                }
-                Err(error) => refusal_page(hub, link, &error),
-            },
+            Ok(answer) => record_answer(hub, link, head, answer).await,
         },
         _ => method_not_allowed("GET, POST", "a link is opened with GET and answered with POST"),
     }
 }
 
-/// Shows why an answer was refused, with the state of the request.
-fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError) -> Response {
+async fn record_answer(hub: &Hub, link: &AnswerLink, head: &Parts, answer: LinkAnswer) -> Response {
+    let typed = typed_text(&answer);
+    match hub.ops.answer_by_link(link, answer).await {
+        // The browser reads the page again, so that reloading it sends nothing.
+        Ok(()) => {
+            let mut response = StatusCode::SEE_OTHER.into_response();
+            let path = HeaderValue::from_str(head.uri.path()).unwrap_or(HeaderValue::from_static("/"));
+            response.headers_mut().insert(LOCATION, path);
+            response
+        }
+        Err(error) => refusal_page(hub, link, &error, &typed),
+    }
+}
+
+/// Returns what the person has typed. An option is not typed.
+fn typed_text(answer: &LinkAnswer) -> String {
+    match answer {
+        LinkAnswer::Option(_) => String::new(),
+        LinkAnswer::Words(words) => words.clone(),
+        LinkAnswer::Decision { decision: _, reason } => reason.clone(),
+    }
+}
+
+/// Shows why an answer was refused, with the state of the request and the text that was not recorded.
+fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> Response {
     let status = match error.denied() {
         Some(Denied::AnsweredBy(_) | Denied::Expired | Denied::Withdrawn | Denied::NotAsShown | Denied::NotFound { .. }) => StatusCode::CONFLICT,
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -115,7 +129,7 @@ fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError) -> Response {
     match hub.ops.resolve_link(link) {
         Ok(linked) => {
             let problem = format!("Your answer was not recorded: {error}");
-            let mut response = link_page(&linked, Some(&problem));
+            let mut response = link_page(&linked, Some(Refused { problem: &problem, typed }));
             *response.status_mut() = status;
             response
         }
@@ -187,9 +201,25 @@ fn parse_form(body: &str) -> Option<LinkAnswer> {
     }
 }
 
+/// An answer that was not recorded: why, and what was typed.
+struct Refused<'a> {
+    problem: &'a str,
+    typed: &'a str,
+}
+
+impl Refused<'_> {
+    fn html(&self) -> String {
+        let problem = format!("<p class=\"problem\" role=\"alert\">{}</p>", escape_html(self.problem));
+        if self.typed.trim().is_empty() {
+            return problem;
+        }
+        format!("{problem}<h2>your text, which was not sent</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>", escape_html(self.typed))
+    }
+}
+
 /// Shows what a link leads to. The text of a request is shown only while it is open.
-fn link_page(linked: &LinkedRequest, problem: Option<&str>) -> Response {
-    let problem = problem.map(|problem| format!("<p class=\"problem\" role=\"alert\">{}</p>", escape_html(problem))).unwrap_or_default();
+fn link_page(linked: &LinkedRequest, refused: Option<Refused<'_>>) -> Response {
+    let problem = refused.map(|refused| refused.html()).unwrap_or_default();
     match linked {
         LinkedRequest::Open(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", open_html(request))),
         LinkedRequest::Settled(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", settled_html(request))),

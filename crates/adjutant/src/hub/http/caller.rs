@@ -2,12 +2,12 @@
 
 use super::limits::{TokenConnection, TokenLimits};
 use crate::hub::connections::Line;
-use crate::process::tcp_peer::{TcpPeer, find_tcp_peer};
+use crate::ops::Ops;
+use crate::process::peer::Place;
+use crate::process::tcp_peer::{TcpPeer, TcpPeers};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::OnceCell;
 
 /// The state of a connection.
 pub(super) struct Caller {
@@ -18,16 +18,17 @@ pub(super) struct Caller {
     pub(super) is_shared: bool,
     /// Both ends of the connection: the hub's and the caller's.
     ends: (SocketAddr, SocketAddr),
-    /// Determined at the first call with a token, and valid for the life of the connection.
-    peer: OnceCell<TcpPeer>,
+    /// Determined at the first call with a token, and checked again at each further call and before each reply.
+    peer: Mutex<Option<Arc<TcpPeer>>>,
+    tcp_peers: Arc<TcpPeers>,
     /// Counts the connection for the token of its newest call.
     token: Mutex<Option<TokenConnection>>,
 }
 
 impl Caller {
-    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr), is_shared: bool) -> Self {
+    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr), is_shared: bool, tcp_peers: Arc<TcpPeers>) -> Self {
         let ends = (canonical(own), canonical(peer));
-        Self { line, number, is_shared, ends, peer: OnceCell::new(), token: Mutex::new(None) }
+        Self { line, number, is_shared, ends, peer: Mutex::new(None), tcp_peers, token: Mutex::new(None) }
     }
 
     /// Returns the hub's end of the connection.
@@ -51,11 +52,29 @@ impl Caller {
         current.is_some()
     }
 
-    /// Returns the caller's user and process. A failure is not cached: the next call retries.
-    pub(super) async fn peer(&self, home: &Path) -> io::Result<&TcpPeer> {
-        let ((own, peer), home) = (self.ends, home.to_owned());
-        let find = || async move { tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await.map_err(io::Error::other)? };
-        self.peer.get_or_try_init(find).await
+    /// Returns the caller's user and process, as they are now. A failure is not cached: the next call retries. A process of a run keeps being the
+    /// caller, whatever holds the connection later.
+    pub(super) async fn peer(&self, ops: &Ops) -> io::Result<Arc<TcpPeer>> {
+        let known = self.known_peer();
+        if let Some(known) = known.filter(|known| known.place != Place::Outside || known.is_unchanged()) {
+            return Ok(known);
+        }
+        let ((own, peer), tcp_peers, ops) = (self.ends, Arc::clone(&self.tcp_peers), ops.clone());
+        let find = move || {
+            let live = || {
+                let attempts = ops.live_attempts().map_err(io::Error::other)?;
+                Ok(attempts.into_iter().map(|id| ops.attempt_dir(id)).collect())
+            };
+            tcp_peers.find(own, peer, &ops.home().dir, live)
+        };
+        let found = Arc::new(tokio::task::spawn_blocking(find).await.map_err(io::Error::other)??);
+        *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Returns the caller as the last check has found it. `None`: no check was needed, or none has succeeded.
+    pub(super) fn known_peer(&self) -> Option<Arc<TcpPeer>> {
+        self.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

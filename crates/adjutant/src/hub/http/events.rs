@@ -115,8 +115,11 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
     let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
     http.hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
     let last = http.hub.ops.last_event().map_err(|error| error.view())?;
-    // A position beyond the end comes from another home.
-    let after = since.filter(|since| *since <= last).unwrap_or(last);
+    // A position that the store does not have comes from another home, or from before its database was set back.
+    let after = match since {
+        Some(since) if http.hub.ops.has_event_position(since).map_err(|error| error.view())? => since,
+        _ => last,
+    };
     let is_resumed = since.is_some_and(|since| since == after);
     let first = format!("event: start\nid: {after}\ndata: {}\n\n", json!({"cursor": after, "resumed": is_resumed}));
     Ok(Stream { http: Arc::clone(http), position: Position { who: caller.who, run, after }, first: Some(Bytes::from(first)) })

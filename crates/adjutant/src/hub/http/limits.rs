@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Maximum size of the head of a request, in bytes.
+pub(super) const HEAD_BYTES_MAX: u16 = 32 * 1024;
 /// Maximum number of calls with one token in a period.
 pub(super) const CALLS_MAX: u32 = 5_000;
 const PERIOD: Duration = Duration::from_secs(1);

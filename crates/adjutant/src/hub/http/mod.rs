@@ -23,6 +23,7 @@ use super::Shared;
 use super::calls::Calls;
 use super::connections::Connections;
 use crate::config::{HttpSettings, TlsFiles};
+use crate::process::tcp_peer::TcpPeers;
 use crate::tls::TlsServer;
 use caller::Caller;
 pub(super) use dashboard::SignIns;
@@ -58,6 +59,7 @@ pub(super) struct Http {
     tls: Option<Arc<TlsServer>>,
     connections: Arc<Connections>,
     limits: Arc<TokenLimits>,
+    tcp_peers: Arc<TcpPeers>,
     links: answer::Links,
     servers: mcp::Servers,
     pages: events::Pages,
@@ -103,13 +105,9 @@ impl HttpListener {
         self.address
     }
 
-    pub(super) fn has_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    /// Returns the SHA-256 of the certificate, in hexadecimal.
-    pub(super) fn fingerprint(&self) -> Option<String> {
-        self.tls.as_ref().map(|tls| tls.fingerprint())
+    /// Returns its certificate, if it has one.
+    pub(super) fn tls(&self) -> Option<Arc<TlsServer>> {
+        self.tls.clone()
     }
 
     /// Returns the name of this machine in the certificate.
@@ -134,6 +132,7 @@ impl HttpListener {
             tls: self.tls,
             connections,
             limits,
+            tcp_peers: Arc::default(),
             links: answer::Links::default(),
             servers: mcp::Servers::default(),
             pages: events::Pages::default(),

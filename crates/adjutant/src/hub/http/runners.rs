@@ -7,7 +7,7 @@ use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
 use crate::link::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
-    PostLog, PostLogFiles, PostRemoved, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, WORK_BYTES_MAX, headers,
+    PostLog, PostLogFiles, PostRemoved, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork, WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -136,7 +136,13 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
     match path {
         WORK => match parse::<GetRunnerWork>(body) {
             Ok(call) => match ops.runner_work(session, &call).await {
-                Some(work) => reply(Ok(work)),
+                Some(work) => {
+                    let fingerprint = http.hub.listening.tls().map(|tls| {
+                        tls.refresh();
+                        tls.fingerprint()
+                    });
+                    reply(Ok(RunnerWork { fingerprint, ..work }))
+                }
                 None => must_join(),
             },
             Err(refusal) => *refusal,

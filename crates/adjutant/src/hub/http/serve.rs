@@ -1,6 +1,6 @@
 //! Checks and answers one request.
 
-use super::limits::{CALLS_MAX, OPEN_CALLS_MAX};
+use super::limits::{CALLS_MAX, HEAD_BYTES_MAX, OPEN_CALLS_MAX};
 use super::names::{Foreign, is_json, only};
 use super::{Caller, Http, answer, dashboard, events, hubs, mcp, openapi, peers, problem, runners};
 use crate::hub::auth::Auth;
@@ -21,6 +21,7 @@ use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -62,6 +63,12 @@ pub(super) async fn answer_request(http: &Arc<Http>, caller: &Arc<Caller>, reque
     let answering = caller.line.call();
     let (head, body) = request.into_parts();
     let mut response = reply(http, caller, head, body).await;
+    // The connection may be in other hands than at the start of the call.
+    if caller.known_peer().is_some()
+        && let Err(refusal) = Box::pin(require_outside_runs(http, caller, false)).await
+    {
+        response = *refusal;
+    }
     if !http.hub.leads().await {
         response = problem::of(&does_not_lead());
     }
@@ -76,6 +83,13 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     if !caller.line.has_place() {
         let message = format!("{} connections over HTTP are open, as many as the hub accepts", http.connections.open_max());
         let mut response = problem::refusal(StatusCode::SERVICE_UNAVAILABLE, codes::LIMIT, &message, "close one of them, then try again");
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    if head_bytes(&head) > usize::from(HEAD_BYTES_MAX) {
+        let message = format!("the head of the request has more than {} KB", HEAD_BYTES_MAX / 1024);
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        let mut response = problem::refusal(status, codes::LIMIT, &message, "send fewer or shorter headers");
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
@@ -121,6 +135,9 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     if let Err(refusal) = Box::pin(admit(http, caller, &access)).await {
         return *refusal;
     }
+    if let Some(reply) = Box::pin(dashboard::answer_page(&http.hub, &access, &head)).await {
+        return reply;
+    }
     match (access.identity.role(), head.uri.path().starts_with(runners::PREFIX)) {
         (TokenRole::Runner, true) => return Box::pin(runners::serve(http, access, head, body)).await,
         // A token of a runner is for nothing else, and no other token for this.
@@ -158,6 +175,13 @@ async fn reply(http: &Arc<Http>, caller: &Caller, head: Parts, body: Body) -> Re
     Box::pin(call(http, &access, who, serve, head, body)).await
 }
 
+/// Returns the length of the head of a request, as it was sent: the buffer of the connection can have room for more than the limit.
+fn head_bytes(head: &Parts) -> usize {
+    // "POST ", " HTTP/1.1\r\n" and ": " and "\r\n" of each header.
+    let first = head.method.as_str().len() + head.uri.to_string().len() + 12;
+    first + head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
+
 fn read_only(hint: &str) -> Response {
     problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this token may only read", hint)
 }
@@ -188,9 +212,10 @@ async fn authenticate(http: &Http, caller: &Caller, head: &Parts) -> Result<Toke
 
 /// Signs a browser in. A caller without a valid code costs little: a short body, and no lookup of its process.
 async fn sign_in(http: &Http, caller: &Caller, head: &Parts, body: Body) -> Result<Response, Box<Response>> {
-    let code = dashboard::read_code(&http.hub, head, body).await?;
+    let sign_in = dashboard::read_sign_in(&http.hub, head, body).await?;
     require_outside_runs(http, caller, true).await?;
-    Ok(dashboard::sign_in(&http.hub, &code).await)
+    let program = caller.known_peer().and_then(|peer| peer.program.clone());
+    Ok(dashboard::sign_in(&http.hub, sign_in, program).await)
 }
 
 /// Serves the page behind a link. As at a sign-in, callers without a valid code cost little.
@@ -203,6 +228,10 @@ async fn follow_link(http: &Http, caller: &Caller, head: &Parts, body: Body) -> 
 /// Refuses processes of runs and calls beyond the rate limit.
 async fn admit(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(), Box<Response>> {
     require_outside_runs(http, caller, access.is_browser).await?;
+    if access.is_browser && access.program != caller.known_peer().and_then(|peer| peer.program.clone()) {
+        // Another program has found the token of a page.
+        return Err(Box::new(problem::unauthorized()));
+    }
     if http.limits.count_call(access.id, Instant::now()) {
         return Ok(());
     }
@@ -216,11 +245,11 @@ async fn admit(http: &Http, caller: &Caller, access: &TokenAccess) -> Result<(),
 /// show an address with a code, and another program that had the port before can have received a browser's token.
 async fn require_outside_runs(http: &Http, caller: &Caller, is_browser: bool) -> Result<(), Box<Response>> {
     let refused = |message: &str, hint: &str| Box::new(problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, message, hint));
-    let peer = caller.peer(&http.hub.ops.home().dir).await;
+    let peer = caller.peer(&http.hub.ops).await;
     if is_browser && !http.names.has_public_url() && peer.as_ref().is_ok_and(|peer| peer.user == PeerUser::Other) {
         return Err(refused("the dashboard is open only to programs of its own user", "for a proxy of another user, set public_url"));
     }
-    match peer.map(|peer| &peer.place) {
+    match peer.map(|peer| peer.place.clone()) {
         Ok(Place::Outside) => Ok(()),
         Ok(Place::Attempt { .. } | Place::Supervisor { .. }) => {
             let hint = "tokens are not for runs: a run has the tools of adj mcp, and asks its parent";
@@ -228,7 +257,12 @@ async fn require_outside_runs(http: &Http, caller: &Caller, is_browser: bool) ->
         }
         Err(error) => {
             tracing::debug!(%error, "cannot tell where a caller over HTTP runs");
-            Err(refused(&format!("cannot tell whether the caller is part of a run: {error}"), "keep the connection open until the reply"))
+            let hint = if error.kind() == io::ErrorKind::PermissionDenied {
+                "adj help http says which tunnels and proxies are admitted"
+            } else {
+                "keep the connection open until the reply"
+            };
+            Err(refused(&format!("cannot tell whether the caller is part of a run: {error}"), hint))
         }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use super::caller::Caller;
-use super::limits::OPEN_CALLS_MAX;
+use super::limits::{HEAD_BYTES_MAX, OPEN_CALLS_MAX};
 use super::{Http, serve};
 use crate::connection_tasks::ConnectionTasks;
 use crate::hub::connections::Guarded;
@@ -30,8 +30,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Idle timeout of a connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// Maximum size of the head of a request, in bytes.
-const HEAD_BYTES_MAX: u16 = 32 * 1024;
 const HEADERS_MAX: usize = 64;
 /// Calls beyond the maximum get a refusal. Those beyond this number wait at the caller, without one.
 const SHARED_CALLS_MAX: u32 = OPEN_CALLS_MAX + 1024;
@@ -67,7 +65,7 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
         }
     };
     let is_shared = matches!(&stream, Either::Right(stream) if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED));
-    let caller = Arc::new(Caller::new(line, number, ends, is_shared));
+    let caller = Arc::new(Caller::new(line, number, ends, is_shared, Arc::clone(&http.tcp_peers)));
     // Subscribes before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
     let ending = closing.child_token();

@@ -48,13 +48,26 @@ pub struct Param {
     compat_only: bool,
     /// Always accepted, but in a worker's list only under `--compat`.
     worker_compat_only: bool,
+    /// Further words of [`Kind::Word`]: always accepted, but listed only under `--compat`.
+    pub(super) compat_words: &'static [&'static str],
 }
 
 impl Param {
     /// Creates an optional argument.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
-        Self { name, kind, required: false, about: "", worker_about: None, also: &[], original: "", compat_only: false, worker_compat_only: false }
+        Self {
+            name,
+            kind,
+            required: false,
+            about: "",
+            worker_about: None,
+            also: &[],
+            original: "",
+            compat_only: false,
+            worker_compat_only: false,
+            compat_words: &[],
+        }
     }
 
     /// Makes the argument required.
@@ -99,6 +112,12 @@ impl Param {
         Self { worker_compat_only: true, ..self }
     }
 
+    /// Accepts further words, which are listed only under `--compat`.
+    #[must_use]
+    pub const fn compat_words(self, compat_words: &'static [&'static str]) -> Self {
+        Self { compat_words, ..self }
+    }
+
     /// Returns the description for a role. Empty: the name is sufficient.
     #[must_use]
     pub fn about_for(&self, role: Role) -> &'static str {
@@ -120,12 +139,16 @@ impl Param {
         }
     }
 
-    fn schema(&self, role: Role) -> Value {
+    fn schema(&self, role: Role, spelling: Spelling<'_>) -> Value {
         let mut schema = match self.kind {
             Kind::Text | Kind::Names => json!({"type": "string"}),
             Kind::Integer | Kind::Count => json!({"type": "integer"}),
             Kind::Bool => json!({"type": "boolean"}),
-            Kind::Word(words) => json!({"type": "string", "enum": words}),
+            Kind::Word(words) => {
+                let more = if matches!(spelling, Spelling::Original(_)) { self.compat_words } else { &[] };
+                let listed = [words, more].concat();
+                json!({"type": "string", "enum": listed})
+            }
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Kind::Answers | Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
             Kind::Changes => json!({"type": "object"}),
@@ -175,7 +198,7 @@ pub fn input_schema(params: &[Param], role: Role, spelling: Spelling<'_>, requir
     let mut needed = Vec::new();
     for param in params.iter().filter(|param| matches!(spelling, Spelling::Original(_)) || !param.is_compat_only(role)) {
         let name = param.listed_name(spelling);
-        properties.insert(name.to_owned(), param.schema(role));
+        properties.insert(name.to_owned(), param.schema(role, spelling));
         if param.required || required.contains(&param.name) {
             needed.push(name);
         }

@@ -19,11 +19,14 @@ impl Args {
     /// # Errors
     /// An unknown or repeated argument, a value of the wrong type, or a missing required argument.
     pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, Refusal> {
+        let object = object.unwrap_or_default();
+        let find = |name: &str| params.iter().find(|param| param.has_spelling(name));
+        if let Some(name) = object.keys().find(|name| find(name).is_none()) {
+            return Err(unknown(params, name, &missing(params, &object)));
+        }
         let mut args = JsonObject::new();
-        for (name, value) in object.unwrap_or_default() {
-            let Some(param) = params.iter().find(|param| param.has_spelling(&name)) else {
-                return Err(unknown(params, &name));
-            };
+        for (name, value) in object {
+            let Some(param) = find(&name) else { continue };
             if value.is_null() {
                 continue;
             }
@@ -99,7 +102,9 @@ fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, Refus
         (Kind::Text, Value::Number(number)) => Some(Value::String(number.to_string())),
         (Kind::Names, Value::String(text)) => Some(Value::String(text)),
         (Kind::Names, Value::Array(list)) => names(&list).map(Value::String),
-        (Kind::Word(words), Value::String(word)) => words.contains(&word.as_str()).then_some(Value::String(word)),
+        (Kind::Word(words), Value::String(word)) => {
+            (words.contains(&word.as_str()) || param.compat_words.contains(&word.as_str())).then_some(Value::String(word))
+        }
         (Kind::Integer | Kind::Count, Value::Number(number)) => whole(&number).map(Value::from),
         (Kind::Integer | Kind::Count, Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
         (Kind::Bool, Value::Bool(truth)) => Some(Value::Bool(truth)),
@@ -136,7 +141,19 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
     (float.fract() == 0.0 && float.abs() <= EXACT_MAX).then_some(float as i64)
 }
 
-fn unknown(params: &[Param], name: &str) -> Refusal {
+/// Returns whether a name is a slip or a beginning of a known one. Another word of similar length is neither.
+fn is_near(known: &str, name: &str) -> bool {
+    text::distance(known, name) <= 1.max(name.len() / 3) || name.len() >= 3 && known.starts_with(name)
+}
+
+/// Returns the required parameters without a value.
+fn missing<'a>(params: &'a [Param], object: &JsonObject) -> Vec<&'a Param> {
+    let is_given = |param: &Param| object.iter().any(|(name, value)| !value.is_null() && param.has_spelling(name));
+    params.iter().filter(|param| param.required && !is_given(param)).collect()
+}
+
+/// Refuses an argument that does not exist. A required one that is missing may be what was meant.
+fn unknown(params: &[Param], name: &str, missing: &[&Param]) -> Refusal {
     let shown = text::quoted(name, 60);
     let nearest = params
         .iter()
@@ -145,11 +162,13 @@ fn unknown(params: &[Param], name: &str) -> Refusal {
     let all: Vec<&str> = params.iter().map(|param| param.name).collect();
     let hint = match nearest {
         None => "this tool takes no arguments: call it with {}".to_owned(),
-        Some(nearest) if text::distance(nearest, name) <= 3.max(name.len() / 3) => {
+        Some(nearest) if is_near(nearest, name) => {
             format!("did you mean `{nearest}`? It takes: {}", all.join(", "))
         }
         Some(_) => format!("it takes: {}", all.join(", ")),
     };
+    let also: String = missing.iter().map(|param| format!("; `{}` is missing: pass {}", param.name, param.expected())).collect();
+    let hint = hint + &also;
     Refusal::invalid(format!("there is no argument {shown}"), hint)
 }
 
@@ -206,6 +225,20 @@ mod tests {
     fn unknown_argument_is_refused_with_the_nearest_name() {
         let refusal = read(json!({"run_id": "a", "wait": 5})).expect_err("refused");
         assert!(refusal.hint.as_deref().is_some_and(|hint| hint.contains("did you mean `wait_s`")), "{refusal:?}");
+        assert!(!refusal.hint.as_deref().is_some_and(|hint| hint.contains("is missing")), "{refusal:?}");
+    }
+
+    #[test]
+    fn unknown_argument_suggests_no_other_word_and_names_what_is_missing() {
+        for name in ["goal", "text", "subject", "x", "details"] {
+            let refusal = read(json!({name: "fix it"})).expect_err("refused");
+            let hint = refusal.hint.clone().unwrap_or_default();
+            assert!(!hint.contains("did you mean") && hint.contains("`run_id` is missing: pass "), "{name}: {refusal:?}");
+        }
+        // An argument without a value is missing too.
+        let refusal = read(json!({"run_id": null, "stat": "error"})).expect_err("refused");
+        let hint = refusal.hint.clone().unwrap_or_default();
+        assert!(hint.contains("did you mean `status`") && hint.contains("`run_id` is missing"), "{refusal:?}");
     }
 
     #[test]

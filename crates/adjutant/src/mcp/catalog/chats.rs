@@ -17,8 +17,8 @@ pub(in crate::mcp) const START_CHAT: ToolRow = ToolRow {
     params: &[
         Param::new("title", Kind::Text).required(),
         Param::new("participants", Kind::Texts).about("Agents, runs, person, parent").worker_about(""),
-        Param::new("template", Kind::Text).about("review, debugging, planning").worker_about("").worker_compat_only(),
-        Param::new("branch_from", Kind::Text).about("Chat or message: 3, 3.17").worker_about("").worker_compat_only(),
+        Param::new("template", Kind::Text).about("review, debugging, planning").compat_only(),
+        Param::new("branch_from", Kind::Text).about("Chat or message: 3, 3.17").compat_only(),
         Param::new("private", Kind::Bool).compat_only(),
         LABEL,
     ],
@@ -32,7 +32,7 @@ pub(in crate::mcp) const START_CHAT: ToolRow = ToolRow {
 pub(in crate::mcp) const LIST_CHATS: ToolRow = ToolRow {
     name: "list_chats",
     title: "List chats",
-    about: "Use to find chats, unread messages, your team's runs; query searches chats, answers, reports.",
+    about: "Use to find chats, unread messages, runs of your team; query searches all.",
     params: &[
         Param::new("query", Kind::Text),
         Param::new("status", Kind::Word(&["active", "archived", "all"])).worker_compat_only(),
@@ -70,11 +70,11 @@ pub(in crate::mcp) const SEND_MESSAGE: ToolRow = ToolRow {
             .about("Recipients; or board: entries by key")
             .worker_about("Names; board: entries by key; ledger: paths you will change"),
         Param::new("message", Kind::Text).also(&["prompt"]),
-        Param::new("reply_to", Kind::Text).worker_compat_only(),
-        Param::new("edit_of", Kind::Text).worker_compat_only().about("Number of your message"),
-        Param::new("pin", Kind::Bool).worker_compat_only(),
+        Param::new("reply_to", Kind::Text).compat_only(),
+        Param::new("edit_of", Kind::Text).compat_only().about("Number of your message"),
+        Param::new("pin", Kind::Bool).compat_only(),
         Param::new("key", Kind::Text),
-        Param::new("expect", Kind::Count).about("Expected version of the key"),
+        Param::new("expect", Kind::Count).about("Its version"),
         Param::new("archive", Kind::Bool).compat_only().about("Archive or restore the chat; parents only"),
         WAIT,
         KEY.compat_only(),

@@ -56,8 +56,9 @@ pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> 
     }
     if let Some(row) = tools(role).iter().find(|row| row.name == "run_subagent") {
         for (agent, description) in agents {
-            let about =
-                format!("Starts the agent {agent} in the background: {}. Then call wait_for_subagents.", crate::mcp::text::line(description, 150));
+            let description = crate::mcp::text::line(description, 150);
+            let description = if description.is_empty() { String::new() } else { format!(": {description}") };
+            let about = format!("Starts the agent {agent} in the background{description}. Then call wait_for_subagents.");
             list.push(row.listed_for_agent(agent, &about));
         }
     }
@@ -74,7 +75,7 @@ mod tests {
     use rmcp::model::JsonObject;
     use serde_json::{Value, json};
 
-    const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 14), (Role::Worker, 1_200, 10)];
+    const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 15), (Role::Worker, 1_200, 10)];
 
     /// Counts the lists as a plain client sends them. `tests/it/vendors/offered.rs` counts what real clients send.
     #[test]

@@ -7,7 +7,7 @@ use super::chats::START_CHAT;
 use super::params::KEY;
 use super::params::MESSAGE_ID;
 use super::params::RUN;
-use super::params::STATUS;
+use super::params::VERDICT;
 use super::params::WAIT;
 use super::row::Effect;
 use super::row::{ToolRow, handler};
@@ -16,29 +16,31 @@ use crate::mcp::tools::parent;
 use adjutant_core::Action;
 
 /// The tools of a parent.
-pub const PARENT: [ToolRow; 14] = [
+pub const PARENT: [ToolRow; 15] = [
     ToolRow {
         name: "run_subagent",
         title: "Start a sub-agent",
         about: "Use to delegate a task to another coding agent in the background; do small or tightly coupled steps yourself. It sees nothing of this conversation: the prompt must stand alone. Start all independent tasks, then call wait_for_subagents.",
         params: &[
             Param::new("agent", Kind::Names).required().about("From list_coding_agents"),
-            Param::new("prompt", Kind::Text).original("input").required(),
+            Param::new("prompt", Kind::Text).original("input").also(&["task", "message", "instructions"]).required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
-            Param::new("name", Kind::Text),
-            Param::new("timeout_s", Kind::Count).about("Of active time"),
-            Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about("Allowed without approval"),
-            Param::new("isolation", Kind::Word(&["none", "clone", "worktree"])).about("clone: own copy of the repository"),
+            Param::new("name", Kind::Text).about("Unique: a-z, 0-9, -"),
+            Param::new("model", Kind::Text),
+            Param::new("timeout_s", Kind::Count).about("Of work; then it stops"),
+            Param::new("permissions", Kind::Word(&["read", "edit", "full"]))
+                .about("read: changes nothing; edit (default): files in cwd; full: anything, unasked"),
+            Param::new("isolation", Kind::Word(&["none", "clone", "worktree"])).about("clone, worktree: own copy, merged by merge_changes"),
             Param::new("fence", Kind::Word(&["workspace", "best-effort"])).compat_only(),
             Param::new("no_auto_resume", Kind::Bool).about("Stay stopped after a usage limit").compat_only(),
-            Param::new("criteria", Kind::Text),
-            Param::new("accept", Kind::Texts).about("argv that checks the work"),
+            Param::new("criteria", Kind::Text).about("What counts as done"),
+            Param::new("accept", Kind::Texts).about("Checks its end: [\"cargo\",\"test\"]"),
             Param::new("pool", Kind::Text).about("The run needs one of its slots; with agent \"\", it chooses the agent").compat_only(),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])).compat_only(),
             Param::new("after", Kind::Texts).about("Start after these runs succeed; NAME:any: after any end").compat_only(),
             Param::new("after_failed", Kind::Word(&["cancel", "hold"])).about("If one of them fails").compat_only(),
             Param::new("budget", Kind::Text).about("For the run and all runs below it: cost=5,tokens=2M,time=1h").compat_only(),
-            WAIT.about("For its first question or end; default 0"),
+            WAIT.about("Default 0"),
             KEY.compat_only(),
         ],
         actions: &[Action::Dispatch],
@@ -57,10 +59,10 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "wait_for_subagents",
         title: "Wait for sub-agents",
-        about: "Use after starting runs, instead of polling: returns when a run asks, goes silent, stops or ends. Default: all live runs. Answer questions with reply_subagent, then call again with its cursor.",
+        about: "Use after starting runs, instead of polling: returns when a run asks, reports, goes silent, stops or ends. Default: all live runs. Answer questions with reply_subagent, then call again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
-            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): a question, an end, silence"),
+            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): needs you; any, all: ends"),
             Param::new("cursor", Kind::Text).about("From the last wait"),
             WAIT,
         ],
@@ -81,7 +83,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "check_subagent_status",
         title: "Look at sub-agents",
-        about: "Use for the details of one run: state, result, open questions. Without run_id: a line for each. To wait call wait_for_subagents.",
+        about: "Use for the details of one run: state, result, open questions. Without run_id: a line for each.",
         params: &[
             RUN,
             Param::new("history", Kind::Bool).compat_only().about("Its events, oldest first: signals, requests, stops"),
@@ -106,7 +108,7 @@ pub const PARENT: [ToolRow; 14] = [
         params: &[
             RUN.required(),
             Param::new("after", Kind::Count),
-            Param::new("grep", Kind::Text).about("Only lines with this text"),
+            Param::new("grep", Kind::Text).about("Only lines with this text").compat_only(),
             Param::new("max_chars", Kind::Count).compat_only(),
         ],
         actions: &[Action::Logs],
@@ -126,7 +128,7 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "get_pending_questions",
         title: "List open questions",
-        about: "Use to see what needs you: questions and approvals, oldest first, stopped runs, messages. With message_id: that one in full. Answer with reply_subagent.",
+        about: "Use to see what needs you: questions and approvals, oldest first, stopped runs, messages. Answer with reply_subagent.",
         params: &[RUN, MESSAGE_ID, Param::new("after", Kind::Text).compat_only()],
         actions: &[Action::ListRequests, Action::ReadAnswer],
         effect: Effect::Reads,
@@ -175,13 +177,15 @@ pub const PARENT: [ToolRow; 14] = [
         params: &[
             RUN.required(),
             Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
-            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("Message, resolution, reason or new prompt"),
-            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"])).about("Resume after an error"),
+            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, reason, resolution or new prompt"),
+            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"]))
+                .about("After an error: skip or repeat the step, delegate, do less"),
             Param::new("next_step", Kind::Text).compat_only(),
             Param::new("budget", Kind::Text).about("With resume: raise it by cost=5,tokens=2M,time=1h").compat_only(),
         ],
         actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
-        effect: Effect::Ends,
+        // It ends at most a run of the caller's, whose files and log stay.
+        effect: Effect::Adds,
         core: false,
         output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
         handler: handler!(parent::steer_subagent, parent::SteerSubagentArgs),
@@ -189,33 +193,46 @@ pub const PARENT: [ToolRow; 14] = [
     ToolRow {
         name: "review_changes",
         title: "Review changes",
-        about: "Use to see what a run changed, and to merge or discard the work of an isolated one.",
+        about: "Use to read what a run changed, before you use or merge it: the list of files (stat) or the diff.",
         params: &[
             RUN.required(),
-            Param::new("action", Kind::Word(&["stat", "diff", "merge", "discard"])).required(),
+            Param::new("action", Kind::Word(&["stat", "diff"])).required(),
             Param::new("path", Kind::Text),
             Param::new("page", Kind::Count),
+        ],
+        actions: &[Action::Review],
+        effect: Effect::Reads,
+        core: false,
+        output: &[("run_id", "string", true), ("name", "string", true), ("text", "string", true), ("next", "string", true)],
+        handler: handler!(parent::review_changes, parent::ReviewChangesArgs),
+    },
+    ToolRow {
+        name: "merge_changes",
+        title: "Merge or discard changes",
+        about: "Use after review_changes to merge the work of an isolated run into the repository, or to remove its workspace.",
+        params: &[
+            RUN.required(),
+            Param::new("action", Kind::Word(&["merge", "discard"])).required(),
             Param::new("mode", Kind::Word(&["merge", "squash", "rebase"])).compat_only(),
             Param::new("agent", Kind::Text).about("Resolves merge conflicts"),
         ],
-        actions: &[Action::Review, Action::Merge, Action::Discard],
-        effect: Effect::Ends,
+        actions: &[Action::Merge, Action::Discard],
+        effect: Effect::Removes,
         core: false,
         output: &[
             ("run_id", "string", true),
             ("name", "string", true),
-            ("text", "string", false),
-            ("outcome", "string", false),
+            ("outcome", "string", true),
             ("conflicts", "array", false),
             ("next", "string", true),
         ],
-        handler: handler!(parent::review_changes, parent::ReviewChangesArgs),
+        handler: handler!(parent::merge_changes, parent::MergeChangesArgs),
     },
     ToolRow {
         name: "update_subagent_status",
-        title: "Annotate a sub-agent",
+        title: "Record your verdict",
         about: "Use to record your verdict on a run after checking its work.",
-        params: &[RUN.required(), STATUS, Param::new("summary", Kind::Text)],
+        params: &[RUN.required(), VERDICT, Param::new("summary", Kind::Text)],
         actions: &[Action::Annotate],
         effect: Effect::WritesOnce,
         core: false,

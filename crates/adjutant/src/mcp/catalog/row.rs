@@ -51,8 +51,8 @@ pub enum Effect {
     WritesOnce,
     /// Each call adds something.
     Adds,
-    /// May end something in progress.
-    Ends,
+    /// May remove something permanently.
+    Removes,
 }
 
 /// One tool.
@@ -101,13 +101,13 @@ impl ToolRow {
     }
 
     fn annotations(&self) -> ToolAnnotations {
-        let (reads, ends, once) = match self.effect {
+        let (reads, removes, once) = match self.effect {
             Effect::Reads => (true, false, true),
             Effect::WritesOnce => (false, false, true),
             Effect::Adds => (false, false, false),
-            Effect::Ends => (false, true, false),
+            Effect::Removes => (false, true, false),
         };
-        ToolAnnotations::with_title(self.title).read_only(reads).destructive(ends).idempotent(once).open_world(false)
+        ToolAnnotations::with_title(self.title).read_only(reads).destructive(removes).idempotent(once).open_world(false)
     }
 
     fn output_schema(&self) -> JsonObject {

@@ -47,9 +47,17 @@ pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the position of a substring in its text.
-fn place(whole: &str, part: &str) -> Option<Range<usize>> {
+pub(super) fn place(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     Some(start..start.checked_add(part.len()).filter(|end| *end <= whole.len())?)
+}
+
+/// Returns an id as rmcp can represent it. `None`: it is not an id.
+pub fn request_id(id: &str) -> Option<RequestId> {
+    match id_to_encode(id) {
+        Some(id) => serde_json::from_str::<&RawValue>(id).is_ok().then(|| RequestId::String(format!("{ENCODED_PREFIX}{id}").into())),
+        None => serde_json::from_str(id).ok(),
+    }
 }
 
 /// Returns the id if it must be encoded.

@@ -2,6 +2,9 @@
 //! Ids that rmcp cannot parse are preserved, see [`ids`].
 
 mod ids;
+mod received;
+
+pub use received::{Refused, prepared};
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -36,6 +39,8 @@ pub struct Lines<R, W> {
     line_bytes_max: usize,
     /// Whether the rest of an overlong line is being skipped.
     passing_over: bool,
+    /// The id of the request in an overlong line, if its beginning has it.
+    overlong_id: Option<RequestId>,
     /// Whether an unreadable id is omitted from errors, as in 2026-07-28. In JSON-RPC 2.0 it is null.
     leaves_out_unread_ids: bool,
     /// Whether a line may contain several messages, as in 2025-03-26.
@@ -69,6 +74,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
             line: Vec::new(),
             line_bytes_max: LINE_BYTES_MAX,
             passing_over: false,
+            overlong_id: None,
             leaves_out_unread_ids: false,
             accepts_batches: false,
             batch: VecDeque::new(),
@@ -107,6 +113,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 (false, true) if ended => return Ok(Read::Line),
                 (false, true) => {}
                 (false, false) => {
+                    self.overlong_id = received::readable_id(&self.line[..self.line.len().min(KEPT_BYTES_MAX)]);
                     self.line = Vec::new();
                     self.passing_over = !ended;
                     return Ok(Read::TooLong);
@@ -174,6 +181,14 @@ fn meaning(line: &[u8]) -> Meaning {
     if line.is_empty() {
         return Meaning::Nothing;
     }
+    let prepared = match prepared(line) {
+        Ok(prepared) => prepared,
+        Err(refused) => {
+            let Refused(error, id) = *refused;
+            return Meaning::Broken(error, id);
+        }
+    };
+    let line = prepared.as_ref();
     if let Ok(call) = serde_json::from_slice::<ToolCall>(line)
         && !ids::is_encoded(&call.id)
     {
@@ -189,7 +204,7 @@ fn meaning(line: &[u8]) -> Meaning {
         Ok(value) => value,
         Err(error) => {
             let problem = format!("this line is not JSON: {error}; send each message as one line of UTF-8");
-            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, problem, None), None);
+            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, problem, None), received::readable_id(line));
         }
     };
     if value.is_array() {
@@ -245,6 +260,11 @@ pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
 
+/// Serializes the refusal of a message that was not parsed.
+pub fn refused_before(Refused(error, id): Refused) -> Vec<u8> {
+    ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
+}
+
 /// Serializes the reply to a malformed message.
 pub fn refusal(message: &[u8]) -> Vec<u8> {
     let (error, id) = match meaning(message) {
@@ -281,7 +301,8 @@ where
                 Ok(Read::Ended) => return None,
                 Ok(Read::TooLong) => {
                     let problem = format!("this line is longer than {} bytes; a message has to be shorter", self.line_bytes_max);
-                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), None);
+                    let id = self.overlong_id.take();
+                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id);
                     continue;
                 }
                 Err(error) => {
@@ -348,7 +369,11 @@ mod tests {
             ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}", -32600, Value::from(7)),
             ("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":7}", -32600, Value::from("a")),
             ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", -32600, Value::Null),
-            (&long, -32600, Value::Null),
+            (&long, -32600, Value::from(1)),
+            (r#"{"jsonrpc":"2.0","id":20,"method":"ping","params":{"a":NaN}}"#, -32700, Value::from(20)),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping","params":{"a":}"#, -32700, Value::from(1.5)),
+            (r#"{"jsonrpc":"2.0","id":21,"method":"tools/call","params":{"name":"x","arguments":{"a":1,"a":2}}}"#, -32600, Value::from(21)),
+            (r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"x","arguments":[1]}}"#, -32602, Value::from(22)),
         ] {
             let input = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n");
             let (messages, answers) = exchange(input.as_bytes(), 10_000).await;

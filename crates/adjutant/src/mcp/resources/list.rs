@@ -61,7 +61,7 @@ pub async fn complete(session: &Session, request: &CompleteRequestParams) -> Res
 }
 
 async fn runs(session: &Session) -> Result<Vec<RunView>, ErrorData> {
-    let list = session.client().call(&ListRuns { all: true, limit: Some(EACH_MAX) }).await;
+    let list = session.client().call(&ListRuns { all: true, limit: Some(EACH_MAX), before: None }).await;
     Ok(list.map_err(|error| refused("run://", &error))?.runs)
 }
 

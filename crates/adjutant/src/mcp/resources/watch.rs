@@ -46,6 +46,9 @@ impl Watch {
                     let read = ReadEvents { after: from, run: Some(run.clone()), limit: Some(EVENTS_MAX), wait_ms: CALL_MS };
                     let page = self.client.call(&read).await?;
                     self.position = page.cursor;
+                    if page.reset {
+                        return Ok(true);
+                    }
                     if page.events.is_empty() {
                         continue;
                     }
@@ -63,7 +66,7 @@ impl Watch {
                     let page = self.client.call(&messages(*chat, Some(from), self.changes, CALL_MS)).await?;
                     self.changes = Some(page.changes);
                     self.position = page.chat.last_seq.max(page.cursor);
-                    if page.messages.is_empty() && page.changed.is_empty() {
+                    if page.messages.is_empty() && page.changed.is_empty() && !page.reset {
                         continue;
                     }
                     return Ok(true);

@@ -5,9 +5,9 @@ use super::report::acceptance_brief;
 use super::report::{acceptance_line, report_lines};
 use super::request::{request_full, request_line};
 use crate::mcp::text::{cut, line, quoted};
-use crate::present::{checkpoint_parts, report_claims, resources_line, tree_line};
+use crate::present::{checkpoint_parts, not_kept, report_claims, resources_line, tree_line};
 use crate::text::count;
-use crate::view::{AttentionView, ChoiceView, RunView, SubagentView};
+use crate::view::{AttentionView, ChoiceView, RunView, SubagentView, WorkspaceView};
 use adjutant_core::pool::QueueReason;
 use adjutant_core::{RequestStateKind, RunStateKind};
 use serde_json::{Map, Value, json};
@@ -17,6 +17,9 @@ const CONFLICTS_MAX: usize = 5;
 /// Maximum number of characters of each part of a checkpoint in a list.
 const CHECKPOINT_CHARS: usize = 600;
 
+/// Maximum number of characters of a run's note.
+const NOTE_CHARS: usize = 300;
+
 /// Formats a run as one line.
 #[must_use]
 pub fn run_line(run: &RunView) -> String {
@@ -24,8 +27,10 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(code) = run.exit_code.filter(|code| *code != 0 && run.state != RunStateKind::Queued) {
         out.push_str(&format!(", exit code {code}"));
     }
-    if let Some(place) = run.queue_place {
-        out.push_str(&format!(", place {place} in the queue"));
+    match (run.queue_place, run.queue_ahead_min) {
+        (Some(place), _) => out.push_str(&format!(", place {place} in the queue")),
+        (None, Some(ahead)) => out.push_str(&format!(", at least {ahead} runs before it in the queue")),
+        (None, None) => {}
     }
     if let Some(queue) = run.queue.as_ref().filter(|queue| queue.waiting_for != QueueReason::Turn) {
         out.push_str(&format!(", waits: {}", line(&queue.why, 200)));
@@ -39,6 +44,9 @@ pub fn run_line(run: &RunView) -> String {
     if let Some(eta) = run.eta.as_deref().filter(|_| run.outcome.is_none()) {
         out.push_str(&format!(", ETA {}", quoted(eta, 60)));
     }
+    if let Some(reported) = &run.reported {
+        out.push_str(&format!(", {} (not ended yet)", line(&reported.line(), 60)));
+    }
     if let Some(number) = working_subagents(run) {
         out.push_str(&format!(", {} working", count(number, "sub-agent", "sub-agents")));
     }
@@ -49,7 +57,7 @@ pub fn run_line(run: &RunView) -> String {
         out.push_str(&format!(", BUDGET NEARLY USED: {}", line(&budget.to_string(), 200)));
     }
     if let Some(why) = &run.snapshot_problem {
-        out.push_str(&format!(", A SNAPSHOT OF ITS FILES FAILED: {}", line(why, 200)));
+        out.push_str(&format!(", WARNING: {}", line(&not_kept(why), 300)));
     }
     if let Some(undo) = &run.undo_interrupted {
         out.push_str(&format!(
@@ -158,6 +166,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("workspace", run.workspace.as_ref().map(|workspace| json!(workspace.path)));
     add("open_questions", (run.pending_total > 0).then(|| json!(run.pending_total)));
     add("reason", run.reason.as_ref().map(|reason| json!(cut(reason, 300))));
+    add("note", run.note.as_ref().map(|note| json!(cut(note, NOTE_CHARS))));
     add("attention", run.attention.as_ref().map(attention_brief));
     add("exit_code", run.exit_code.filter(|code| *code != 0).map(Value::from));
     add("summary", run.summary.as_ref().map(|summary| json!(cut(summary, result_chars))));
@@ -185,6 +194,7 @@ pub fn run_brief(run: &RunView, result_chars: usize) -> Value {
     add("percent", run.percent.filter(|_| run.outcome.is_none()).map(Value::from));
     add("progress", run.progress.as_ref().filter(|_| run.outcome.is_none()).map(|progress| json!(cut(progress, 120))));
     add("queue_place", run.queue_place.map(Value::from));
+    add("queue_ahead_min", run.queue_ahead_min.map(Value::from));
     add("waits_for", run.queue.as_ref().map(|queue| json!(cut(&queue.why, 200))));
     add("subagents_at_work", working_subagents(run).map(Value::from));
     Value::Object(brief)
@@ -267,6 +277,12 @@ fn subagent_words(subagent: &SubagentView) -> String {
 pub fn run_lines(run: &RunView) -> Vec<String> {
     let mut lines = vec![format!("{}; run_id {}, attempt {}", run_line(run), line(&run.run_id, 60), run.attempt)];
     lines.push(format!("task {} in {}", quoted(&run.task, 200), quoted(&run.cwd, 300)));
+    if let Some(workspace) = &run.workspace {
+        let WorkspaceView { isolation, base, branch, behind, .. } = workspace;
+        let branch = branch.as_ref().map_or_else(|| "its branch".to_owned(), |branch| line(branch, 100));
+        let behind = behind.filter(|count| *count > 0).map(|commits| format!(", {} behind {branch} now", count(commits, "commit", "commits")));
+        lines.push(format!("{} from commit {}{}", line(isolation.as_str(), 40), line(base, 64), behind.unwrap_or_default()));
+    }
     let times = [("created", Some(&run.created_at)), ("started", run.started_at.as_ref()), ("ended", run.ended_at.as_ref())];
     let times: Vec<String> = times.iter().filter_map(|(what, at)| at.map(|at| format!("{what} {}", line(at, 40)))).collect();
     lines.push(times.join(", "));
@@ -274,6 +290,7 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         let code = run.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
         lines.push(format!("outcome {}{code}", line(outcome.as_str(), 40)));
     }
+    lines.extend(run.note.as_ref().map(|note| format!("note: {}", line(note, NOTE_CHARS))));
     if let Some(parent) = &run.parent_name {
         lines.push(format!("delegated by {}", line(parent, 60)));
     }
@@ -341,7 +358,8 @@ pub fn run_lines(run: &RunView) -> Vec<String> {
         lines.push(choices_line(&run.choices));
     }
     if !run.shares_directory_with.is_empty() {
-        lines.push(format!("shares its directory with {}", line(&run.shares_directory_with.join(", "), 300)));
+        let more = if run.shares_directory_more { " and more" } else { "" };
+        lines.push(format!("shares its directory with {}{more}", line(&run.shares_directory_with.join(", "), 300)));
     }
     if let Some(swept) = run.swept.filter(|swept| *swept > 0) {
         lines.push(format!("{} ended", count(swept.into(), "process it had left behind was", "processes it had left behind were")));

@@ -79,7 +79,10 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, cl
     let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else { return Ok(None) };
     tx.connection().announce(|connection| fruitless_attempts(connection, run.id));
     tx.connection().announce(|connection| turn_of_run(connection, run.id));
-    tx.connection().announce(|connection| live_in_dir(connection, run.id));
+    let is_here = claim.start_place.host().is_none();
+    if is_here {
+        tx.connection().announce(|connection| live_in_dir(connection, run.id));
+    }
     if let Some(next) = claim.next_place {
         announce_next(tx.connection(), pools, used, next);
     }
@@ -92,7 +95,9 @@ pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, cl
     let resumption = resume_prompt(tx, &run, &mut input)?;
     let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
     let channel = if is_chat { ParentChannel::Chat } else { parent_channel(input.agent.harness, preset.as_ref()) };
-    let (prompt, new_session_prompt) = compose_prompts(tx, &run, &input, channel, session.is_some(), resumption.as_ref())?;
+    // A runner has the directory on another machine.
+    let others = if is_here { live_in_dir(tx.connection(), run.id)?.others(run.id).0 } else { Vec::new() };
+    let (prompt, new_session_prompt) = compose_prompts(&run, &input, &others, channel, session.is_some(), resumption.as_ref());
     // More than a message may have, so that a cut is detected.
     let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
     let caches = workspace.as_ref().map(|workspace| cache_dirs(claim.home, workspace)).unwrap_or_default();
@@ -161,23 +166,22 @@ fn resume_prompt(tx: &mut Tx<'_>, run: &Run, input: &mut RunInput) -> Result<Opt
 
 /// Returns the prompt of an attempt, and the one for a new session if its session cannot be resumed.
 fn compose_prompts(
-    tx: &Tx<'_>,
     run: &Run,
     input: &RunInput,
+    others: &[String],
     channel: ParentChannel,
     has_session: bool,
     resumption: Option<&Resumption>,
-) -> Result<(String, Option<String>), StoreError> {
-    let others = live_in_dir(tx.connection(), run.id)?;
+) -> (String, Option<String>) {
     let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
-    let stated = |task: &str| with_statement(run.id, &run.name, &others, channel, &acceptance, task);
+    let stated = |task: &str| with_statement(run.id, &run.name, others, channel, &acceptance, task);
     let whole = if input.agent.has_identity { stated(&input.prompt) } else { input.prompt.clone() };
-    Ok(match (has_session, resumption) {
+    match (has_session, resumption) {
         (false, _) => (whole, None),
         (true, Some(resumption)) => (compose_in_session(resumption), Some(whole)),
         // The session of the run that it follows. The stored prompt describes that run.
         (true, None) => (stated(&run.task), Some(whole)),
-    })
+    }
 }
 
 /// Returns how an agent of this harness reaches its parent.

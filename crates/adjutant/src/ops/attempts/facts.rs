@@ -3,9 +3,10 @@
 use crate::config::memory_text;
 use crate::link::{Fact, FactKind, FenceText, QuotaWindowText, UsageText};
 use crate::ops::attempts::claim::UNDELIVERED_MAX;
-use crate::ops::attempts::end::prepare_end;
+use crate::ops::attempts::end::{AgentEnd, prepare_end};
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
+use crate::ops::attempts::start::return_to_queue;
 use crate::ops::attempts::{AttemptId, resumption};
 use crate::ops::budgets::{UsageEnd, note_unstated};
 use crate::ops::{OpError, Ops, Terms};
@@ -15,6 +16,7 @@ use crate::store::{
 use crate::view::codes;
 use adjutant_core::condition::Retrying;
 use adjutant_core::rate_limit::QuotaWindow;
+use adjutant_core::signal::UnreadableEnd;
 use adjutant_core::snapshot::TreeWork;
 use adjutant_core::{Cause, Denied, Exit, RequestEvent, RequestState, RunEvent, RunId, StopReason, Time};
 
@@ -87,8 +89,13 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             if is_of_agent && fall_back(tx, &run, id, &message, retention)? {
                 return Ok(());
             }
-            tx.set_detail(run.id, &message)?;
-            tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
+            let is_on_runner = attempt_row(tx.connection(), id.run, id.n)?.is_some_and(|row| row.host.is_some());
+            if code == codes::STORAGE_FULL && is_on_runner {
+                return_to_queue(tx, &run, id, &message, retention)
+            } else {
+                tx.set_detail(run.id, &message)?;
+                tx.advance(&run, RunEvent::SpawnFailed, retention, by, &format!("{code}: {message}"))
+            }
         }
         FactKind::Signal { found } => return crate::ops::attempts::signals::apply_signal(tx, &run, &found, terms),
         FactKind::Output { .. } | FactKind::GuardLost {} => return Ok(()),
@@ -132,6 +139,9 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         }
         FactKind::Recovered {} => return tx.set_recovered(&run, by),
         FactKind::AgentEnded { end } => {
+            if let FactKind::Ended { active_ms, .. } = &*end {
+                tx.state_active_time(run.id, *active_ms)?;
+            }
             let end = serde_json::to_string(&end).map_err(|error| StoreError::Corrupt(error.to_string()))?;
             return tx.set_agent_end(run.id, id.n, &end);
         }
@@ -152,7 +162,22 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             }
             advanced
         }
-        FactKind::Ended { exit_code, signal, swept, output_left_open, active_ms, result, result_bytes, gap, output_bytes: _, verdict, usage } => {
+        FactKind::Ended {
+            exit_code,
+            signal,
+            swept,
+            output_left_open,
+            active_ms,
+            by_itself,
+            result,
+            result_bytes,
+            gap,
+            output_bytes: _,
+            error_line,
+            verdict,
+            usage,
+            lacks_tools,
+        } => {
             if run.state.is_finished() {
                 return Ok(());
             }
@@ -163,14 +188,15 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
             };
             // An older supervisor does not report the length of the message.
             let result_bytes = result_bytes.max(result.len() as u64);
-            let end = EndRow { exit, swept, output_left_open, active_ms, result, result_bytes };
+            let end = EndRow { exit, swept, output_left_open, active_ms, by_itself, result, result_bytes };
             tx.set_end(run.id, id.n, &end)?;
             crate::ops::results::note_gap(tx, &run, &end.result, gap.as_ref())?;
             if let Some(usage) = usage {
                 state_usage(tx, &run, usage, true, terms)?;
             }
-            let Some(end) = prepare_end(tx, id, &run, exit, verdict, terms)? else { return Ok(()) };
-            let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, "");
+            let Some(end) = prepare_end(tx, id, &run, AgentEnd { exit, by_itself, error_line, lacks_tools }, verdict, terms)? else { return Ok(()) };
+            let text = if end.unreadable == Some(UnreadableEnd::Notify) { "notified that its block cannot be read" } else { "" };
+            let advanced = tx.advance(&run, RunEvent::Ended(end), retention, by, text);
             if let Ok(run) = &advanced {
                 crate::ops::evidence::note_shortfall(tx, run)?;
                 if run.state.is_finished() {
@@ -181,6 +207,8 @@ pub(super) fn apply_fact(tx: &mut Tx<'_>, id: AttemptId, fact: FactKind, terms: 
         }
     };
     match advanced {
+        // No process of the run is left that could change the policies.
+        Ok(run) if !run.state.is_live() => terms.policies.observe(tx),
         Ok(_) => Ok(()),
         Err(StoreError::Denied(denied)) => {
             tracing::info!(attempt = %id, %denied, "a late fact was ignored");

@@ -5,6 +5,7 @@ use crate::store::{
     AlternativeAgent, Run, StoreError, Tx, UsageLimitRow, has_requests, queued_with_alternatives, report_of, untried_agents, usage_limits,
 };
 use adjutant_core::balance::WorkDone;
+use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::run::Retention;
 use adjutant_core::{RunEvent, RunState};
 
@@ -54,7 +55,11 @@ fn is_limited(limits: &[UsageLimitRow], agent: &str, tx: &Tx<'_>) -> bool {
 fn work_done(tx: &Tx<'_>, run: &Run) -> Result<WorkDone, StoreError> {
     let (report, evidence) = report_of(tx.connection(), run.id)?;
     let evidence = crate::ops::evidence::parse_evidence(evidence, run.id)?;
-    let has_stated = run.percent.is_some() || run.progress.is_some() || run.summary.is_some() || run.claim.is_some() || run.checkpoint.is_some();
+    let has_stated = run.percent.is_some()
+        || run.progress.is_some()
+        || run.summary.is_some()
+        || run.claim.is_some()
+        || run.checkpoint.as_ref().is_some_and(|left| left.made_by == CheckpointAuthor::Run);
     Ok(WorkDone {
         output_tokens: run.usage.map_or(0, |usage| usage.output_tokens),
         has_stated: has_stated || report.is_some() || has_requests(tx.connection(), run.id)?,

@@ -9,9 +9,11 @@ mod fallback;
 mod gate;
 mod orders;
 mod recovery;
+pub(in crate::ops) mod reservations;
 mod resumption;
 mod signals;
 mod start;
+mod unreadable;
 
 use crate::link::{AttemptDir, Order};
 use crate::ops::{OpError, Ops};

@@ -70,7 +70,8 @@ impl Ops {
             };
             let messages = if run.prompt_via == PromptVia::Stream { queued_messages(connection, run.id)? } else { Vec::new() };
             let messages = messages.iter().map(|message| render::message(message, &run.name)).collect();
-            Ok(Orders { version: 0, stop, waiting: run.is_waiting(), messages })
+            let reported = run.standing_report().map(|report| report.seq.0);
+            Ok(Orders { version: 0, stop, waiting: run.is_waiting(), reported, messages })
         })?;
         orders.version = version(&orders)?;
         Ok(orders)

@@ -2,14 +2,21 @@
 
 use crate::leftovers::{self, LeftFacts};
 use crate::link::{AttemptEvidence, CommandEvidence, FactKind, Remains};
+use crate::ops::attempts::end::create_checkpoint_of;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
-use crate::ops::budgets::{UsageEnd, note_unstated};
+use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
-use crate::store::{StoreError, Tx, acceptance_of, attempt_row, fruitless_attempts, report_of, run_by_id};
-use adjutant_core::{RunEvent, RunState, Time};
+use crate::store::{
+    Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of, failed_starts, has_budgets, is_usage_stated, report_of,
+    run_by_id,
+};
+use adjutant_core::{RunEvent, RunState, StopReason, Time};
+
+/// How many lost attempts are read together: a transaction on a server keeps the replies of 64 reads, and these make five each.
+const READ_TOGETHER_MAX: usize = 12;
 
 /// What was lost with an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +48,14 @@ impl Ops {
         self.end_lost_attempt(id, remains, changes, Loss::Supervisor).await
     }
 
+    /// Returns whether the store knows an attempt.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn knows_attempt(&self, id: AttemptId) -> Result<bool, OpError> {
+        Ok(self.store.read(|connection| attempt_row(connection, id.run, id.n))?.is_some())
+    }
+
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
     async fn apply_remaining_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
         let path = self.attempt_dir(id).facts();
@@ -68,53 +83,170 @@ impl Ops {
         changes: Option<AttemptEvidence>,
         loss: Loss,
     ) -> Result<(), OpError> {
-        let Remains { never_started, problem, last_output, active_until_ms, refusal, is_too_old } = remains;
+        let Remains { never_started, problem, last_output, active_until_ms, refusal, is_too_old, is_unwritable } = remains;
         if let Some(refusal) = refusal {
+            if is_unwritable {
+                return self.not_placed(id, refusal).await;
+            }
             if is_too_old {
                 return self.refused_as_too_old(id, refusal).await;
             }
             return self.not_spawned(id, refusal).await;
         }
         let terms = self.terms();
-        self.current(id, move |tx, run| {
-            if loss == Loss::Host {
-                tx.set_lost(id.run, id.n)?;
-            }
-            let row = attempt_row(tx.connection(), id.run, id.n)?;
-            if let Some((end, at)) = row.and_then(|row| Some((row.agent_end?, row.agent_end_at))) {
-                let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-                return tx.dated(at.unwrap_or(tx.now()), |tx| end_with_agent_end(tx, id, end, &terms));
-            }
-            if never_started {
-                tx.mark_unstarted(id.run, id.n)?;
-            }
-            let event = match never_started {
-                false => {
-                    if let Some(problem) = problem {
-                        tracing::warn!(attempt = %id, problem, "its files were modified by another process");
-                        tx.set_detail(run.id, &problem)?;
-                    }
-                    if let Some(changes) = &changes {
-                        store_evidence(tx, run, changes)?;
-                    }
-                    note_loss(tx, run, &last_output)?;
-                    tx.add_active_time(run.id, active_until_ms.map_or(tx.steady(), |at| tx.steady_at(Time(at))))?;
-                    note_unstated(tx, run, UsageEnd::Stopped, &terms)?;
-                    match loss {
-                        Loss::Supervisor => RunEvent::SupervisorLost,
-                        Loss::Host => RunEvent::HostLost,
-                    }
-                }
-                true if fruitless_attempts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX => {
-                    tx.set_detail(run.id, "its supervisor exited before starting the agent, repeatedly")?;
-                    RunEvent::SpawnFailed
-                }
-                true => RunEvent::NotStarted,
-            };
-            tx.advance(run, event, terms.retention, "hub", "").map(|_| ())
-        })
-        .await
+        let remains = KnownRemains { never_started, problem, last_output, active_until_ms, changes };
+        let recorded = self.store.write(move |tx| {
+            EndedAttempt::announce(tx, id);
+            let has_budgets = has_budgets(tx.connection())?;
+            let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? else { return Ok(()) };
+            end_attempt(tx, &attempt, &remains, loss, &terms)?;
+            terms.policies.observe(tx)
+        });
+        Ok(recorded.await?)
     }
+
+    /// Records in one transaction that attempts are lost with their runners. Returns those that were live.
+    ///
+    /// # Errors
+    /// A failure of the store. Nothing has changed then.
+    pub(in crate::ops) async fn lose_with_runners(&self, ids: Vec<AttemptId>) -> Result<Vec<AttemptId>, OpError> {
+        let terms = self.terms();
+        let lost = self.store.write(move |tx| {
+            let mut lost = Vec::new();
+            for ids in ids.chunks(READ_TOGETHER_MAX) {
+                lost.extend(lose_together(tx, ids, &terms)?);
+            }
+            terms.policies.observe(tx)?;
+            Ok(lost)
+        });
+        Ok(lost.await?)
+    }
+}
+
+/// Records that attempts are lost with their runners. Those whose loss affects no other run are read and written together, because a server
+/// then answers in few round trips. The others follow, one after the other.
+fn lose_together(tx: &mut Tx<'_>, ids: &[AttemptId], terms: &Terms) -> Result<Vec<AttemptId>, StoreError> {
+    for id in ids {
+        EndedAttempt::announce(tx, *id);
+    }
+    let has_budgets = has_budgets(tx.connection())?;
+    let (mut lost, mut together, mut others) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()), Vec::new());
+    for id in ids {
+        let Some(attempt) = EndedAttempt::live(tx, *id, has_budgets)? else { continue };
+        lost.push(*id);
+        if attempt.affects_no_other_run() {
+            together.push(attempt);
+        } else {
+            others.push(*id);
+        }
+    }
+    let (mut ends, remains) = (Vec::with_capacity(together.len()), KnownRemains::default());
+    for attempt in &together {
+        ends.extend(record_end(tx, attempt, &remains, Loss::Host, terms)?.map(|event| (attempt.run.id, event)));
+    }
+    tx.advance_all(&ends, terms.retention, "hub")?;
+    for id in others {
+        if let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? {
+            end_attempt(tx, &attempt, &remains, Loss::Host, terms)?;
+        }
+    }
+    Ok(lost)
+}
+
+/// What is known of an attempt without a final fact, besides the store.
+#[derive(Debug, Default)]
+struct KnownRemains {
+    never_started: bool,
+    problem: Option<String>,
+    last_output: String,
+    active_until_ms: Option<i64>,
+    changes: Option<AttemptEvidence>,
+}
+
+/// A live attempt whose end is to be recorded, as it is stored before anything is written.
+struct EndedAttempt {
+    id: AttemptId,
+    run: Run,
+    /// How its agent ended, and when.
+    agent_end: Option<(String, Option<Time>)>,
+    is_usage_stated: bool,
+    draws_on_budget: bool,
+}
+
+impl EndedAttempt {
+    /// Reads an attempt that is still the newest one and live. `has_budgets`: whether any run has a budget.
+    fn live(tx: &Tx<'_>, id: AttemptId, has_budgets: bool) -> Result<Option<Self>, StoreError> {
+        let Some(run) = run_by_id(tx.connection(), id.run)?.filter(|run| run.attempt == id.n && run.state.is_live()) else { return Ok(None) };
+        let row = attempt_row(tx.connection(), id.run, id.n)?;
+        let agent_end = row.and_then(|row| Some((row.agent_end?, row.agent_end_at)));
+        let is_usage_stated = is_usage_stated(tx.connection(), &run)?;
+        let draws_on_budget = has_budgets && !budgets_of(tx.connection(), id.run, tx.steady())?.is_empty();
+        Ok(Some(Self { id, run, agent_end, is_usage_stated, draws_on_budget }))
+    }
+
+    /// Returns whether the run stops without an effect on other runs: it does not finish, and draws on no budget.
+    fn affects_no_other_run(&self) -> bool {
+        matches!(self.run.state, RunState::Starting | RunState::Running) && self.agent_end.is_none() && !self.draws_on_budget
+    }
+
+    /// Announces the reads of [`Self::live`] and [`record_end`].
+    fn announce(tx: &Tx<'_>, id: AttemptId) {
+        tx.connection().announce(|connection| run_by_id(connection, id.run));
+        tx.connection().announce(|connection| attempt_row(connection, id.run, id.n));
+        announce_usage_stated(tx.connection(), id.run, id.n);
+        tx.connection().announce(|connection| report_of(connection, id.run));
+    }
+}
+
+/// Ends an attempt without a final fact.
+fn end_attempt(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, loss: Loss, terms: &Terms) -> Result<(), StoreError> {
+    if let Some(event) = record_end(tx, attempt, remains, loss, terms)? {
+        tx.advance(&attempt.run, event, terms.retention, "hub", "")?;
+    }
+    Ok(())
+}
+
+/// Records what an attempt without a final fact leaves. Returns the event of its run, or `None` if the end of its agent was recorded.
+fn record_end(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, loss: Loss, terms: &Terms) -> Result<Option<RunEvent>, StoreError> {
+    let EndedAttempt { id, run, agent_end, is_usage_stated, draws_on_budget } = attempt;
+    let KnownRemains { never_started, problem, last_output, active_until_ms, changes } = remains;
+    let id = *id;
+    if loss == Loss::Host {
+        tx.set_lost(id.run, id.n)?;
+    }
+    if let Some((end, at)) = agent_end {
+        let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
+        tx.dated(at.unwrap_or(tx.now()), |tx| end_with_agent_end(tx, id, end, terms))?;
+        return Ok(None);
+    }
+    if *never_started {
+        tx.mark_unstarted(id.run, id.n)?;
+        if failed_starts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX {
+            tx.set_detail(run.id, "its supervisor exited before starting the agent, repeatedly")?;
+            return Ok(Some(RunEvent::SpawnFailed));
+        }
+        return Ok(Some(RunEvent::NotStarted));
+    }
+    if let Some(problem) = problem {
+        tracing::warn!(attempt = %id, problem, "its files were modified by another process");
+        tx.set_detail(run.id, problem)?;
+    }
+    if let Some(changes) = changes {
+        store_evidence(tx, run, changes)?;
+    }
+    note_loss(tx, run, last_output)?;
+    if run.checkpoint_attempt != Some(id.n) && run.state != RunState::Stopping(StopReason::Cancelled) {
+        let reason = if loss == Loss::Host { StopReason::HostLost } else { StopReason::SupervisorLost };
+        create_checkpoint_of(tx, run, reason, Some(last_output))?;
+    }
+    tx.add_active_time(run.id, active_until_ms.map_or(tx.steady(), |at| tx.steady_at(Time(at))))?;
+    if *draws_on_budget {
+        note_stopped(tx, run, *is_usage_stated, terms)?;
+    }
+    Ok(Some(match loss {
+        Loss::Supervisor => RunEvent::SupervisorLost,
+        Loss::Host => RunEvent::HostLost,
+    }))
 }
 
 /// Records the end of an attempt whose supervisor died while collecting evidence after the agent's end: the agent's end counts,

@@ -2,26 +2,41 @@
 
 use crate::link::FoundText;
 use crate::ops::Terms;
+use crate::ops::attempts::unreadable::note_unreadable;
 use crate::ops::requests::{ask_approval, stated_operation};
-use crate::signal::{Found, fields_of, interpret};
-use crate::store::{NewRequest, Run, StoreError, Tx};
-use adjutant_core::report::Claim;
-use adjutant_core::signal::{Independence, Signal, SignalKind, Source};
-use adjutant_core::{RequestId, RunId, Subject, limits};
+use crate::signal::{Found, interpret, kind_of};
+use crate::store::{NewRequest, Request, Run, StoreError, Tx, attempt_row, newest_of};
+use adjutant_core::signal::{Independence, Own, Reading, Signal, SignalKind, Source};
+use adjutant_core::{RequestId, RequestState, Subject, limits};
+
+/// The number of a run's newest requests among which a repeated one is found.
+const REPEATS_LOOKED_AT: u32 = 200;
 
 /// Applies a signal from a block. A block can ask; it can never decide anything.
 pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: &Terms) -> Result<(), StoreError> {
-    let (kind, tag, read) = read_signal(found, run.id);
-    tx.as_signal(kind, Source::Block, |tx| effect(tx, run, &tag, read, terms))
+    let Some(found) = found_of(found) else { return tx.malformed_signal(run, "unknown signal") };
+    let kind = kind_of(&found);
+    let tag = kind.map_or("JSON signal", SignalKind::tag);
+    let reading = interpret(&found, Own { id: run.id, name: &run.name });
+    tx.as_signal(kind, Source::Block, |tx| match reading {
+        Reading::Ignored(why) => tx.malformed_signal(run, &format!("{tag}: {why}")),
+        Reading::Unreadable { why, is_own } => note_unreadable(tx, run, kind, &found, &why.to_string(), is_own),
+        Reading::Exact(_) | Reading::Flat { .. } if run.state.is_finished() => Ok(()),
+        Reading::Exact(signal) => effect(tx, run, tag, signal, terms),
+        Reading::Flat { signal, dropped } => {
+            if let Some(dropped) = dropped {
+                tx.malformed_signal(run, &format!("{tag}: {dropped}; it has no effect, the rest of the block has"))?;
+            }
+            effect(tx, run, tag, signal, terms)
+        }
+    })
 }
 
-fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, terms: &Terms) -> Result<(), StoreError> {
-    let done = match read {
-        Err(why) => return tx.malformed_signal(run, &format!("{tag}: {why}")),
-        Ok(_) if run.state.is_finished() => return Ok(()),
-        Ok(Signal::Progress { percent, note, eta }) => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
-        Ok(Signal::Completion(report)) => tx.report(run, Claim::from(report.status), &report).map(|_| ()),
-        Ok(Signal::Clarification { clarification, questions }) => {
+fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, signal: Signal, terms: &Terms) -> Result<(), StoreError> {
+    let done = match signal {
+        Signal::Progress { percent, note, eta } => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
+        Signal::Completion { claim, report } => tx.report(run, claim, &report).map(|_| ()),
+        Signal::Clarification { clarification, questions } => {
             let mut clarification = Some(clarification).filter(|clarification| !clarification.is_empty());
             let requests = questions.into_iter().map(|question| NewRequest {
                 own_id: question.id,
@@ -33,10 +48,12 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 ..new_request(tx, run, terms, Subject::Question, question.text)
             });
             let requests: Vec<_> = requests.collect();
+            let repeated = repeats(tx, run)?;
+            let requests: Vec<_> = requests.into_iter().filter(|new| !repeated(new)).collect();
             tx.ask_together(run, &requests).map(|_| ())
         }
-        Ok(Signal::Stop { cause, checkpoint }) => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
-        Ok(Signal::Approval { action, reason, preview, risk, options, default }) => {
+        Signal::Stop { cause, checkpoint } => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
+        Signal::Approval { action, reason, preview, risk, options, default } => {
             // The request is still opened; otherwise it would never be decided.
             if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
                 tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
@@ -47,12 +64,18 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
                 ..new_request(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
             };
+            if repeats(tx, run)?(&new) {
+                return Ok(());
+            }
             let request = ask_approval(tx, run, &new, &terms.policies)?;
             tx.deliver_outcome(&request, terms.retention)
         }
-        Ok(Signal::Delegation(delegation)) => {
+        Signal::Delegation(delegation) => {
             let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());
             let new = NewRequest { blocking, ..new_request(tx, run, terms, Subject::Delegation(delegation), task) };
+            if repeats(tx, run)?(&new) {
+                return Ok(());
+            }
             tx.ask(run, &new).map(|_| ())
         }
     };
@@ -60,6 +83,27 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, read: Result<Signal, String>, t
         Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
         other => other,
     }
+}
+
+/// Returns how to recognize a request that the same attempt has printed before, as a CLI does that prints its last message again. A
+/// question or an approval whose outcome the run has received can be asked again; a delegation starts one run only.
+fn repeats(tx: &Tx<'_>, run: &Run) -> Result<impl Fn(&NewRequest) -> bool + use<>, StoreError> {
+    let began = attempt_row(tx.connection(), run.id, run.attempt)?.map_or(tx.now(), |row| row.claimed_at);
+    let mut asked = newest_of(tx.connection(), run.id, true, REPEATS_LOOKED_AT)?;
+    asked.retain(|request| {
+        let is_received = matches!(request.state, RequestState::Retrieved { .. }) && !matches!(request.subject, Subject::Delegation(_));
+        request.by_block && request.asked_at >= began && !is_received
+    });
+    Ok(move |new: &NewRequest| {
+        let is_same = |known: &Request| {
+            let is_same_content = known.context == new.context && known.options == new.options;
+            known.question == new.question
+                && known.own_id == new.own_id
+                && (new.own_id.is_some() || is_same_content)
+                && known.subject.repeats(&new.subject)
+        };
+        asked.iter().any(is_same)
+    })
 }
 
 /// Returns a blocking request without options that a block of a run makes.
@@ -80,19 +124,12 @@ fn new_request(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question
     }
 }
 
-/// Parses a block. Returns its kind, if known, its tag for messages, and the signal or what is wrong with it.
-fn read_signal(found: &FoundText, own: RunId) -> (Option<SignalKind>, String, Result<Signal, String>) {
-    let read = |found: Found| interpret(&found, own).map_err(|why| why.to_string());
-    match found {
-        FoundText::Broken { tag, why, .. } => (SignalKind::from_tag(tag), tag.clone(), Err(why.clone())),
-        FoundText::Block { tag, text } => match SignalKind::from_tag(tag) {
-            Some(kind) => (Some(kind), tag.clone(), read(Found::Block { kind, text: text.clone() })),
-            None => (None, tag.clone(), Err("unknown signal".to_owned())),
-        },
-        FoundText::Json { text } => {
-            let kind = fields_of(&Found::Json { text: text.clone() }).ok().map(|(kind, _)| kind);
-            let tag = kind.map_or("JSON signal", SignalKind::tag).to_owned();
-            (kind, tag, read(Found::Json { text: text.clone() }))
-        }
-    }
+/// Returns the candidate that a supervisor has found. `None`: this version does not know its type.
+fn found_of(found: &FoundText) -> Option<Found> {
+    Some(match found {
+        FoundText::Block { tag, text, unclosed } => Found::Block { kind: SignalKind::from_tag(tag)?, text: text.clone(), is_closed: !unclosed },
+        FoundText::Json { text } => Found::Json { text: text.clone() },
+        FoundText::Oversized { tag, text } => Found::Oversized { kind: SignalKind::from_tag(tag)?, text: text.clone() },
+        FoundText::Mention { tag, line } => Found::Mention { kind: SignalKind::from_tag(tag)?, line: line.clone() },
+    })
 }

@@ -6,16 +6,18 @@ use crate::ops::attempts::claim::{Claim, ClaimedRun, Place, Ports, claim_run};
 use crate::ops::attempts::fallback::fall_back;
 use crate::ops::attempts::gate;
 use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX, Launch, hash};
+use crate::ops::policy_changes::PolicyFile;
 use crate::ops::trust::TrustDecision;
 use crate::ops::workspaces::source_of;
 use crate::ops::{OpError, Ops};
 use crate::ports;
 use crate::preset::Preset;
-use crate::store::{FenceState, Run, RunInput, StartPlace, fruitless_attempts, run_by_id};
+use crate::store::{FenceState, RUNNER_UNWRITABLE, Run, RunInput, StartPlace, StoreError, Tx, failed_starts, run_by_id};
 use adjutant_core::agent::AgentOverrides;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::port::PORTS_FIRST;
+use adjutant_core::run::Retention;
 use adjutant_core::{AgentSpec, Cause, Fence, PoolName, PortRange, RunEvent, RunId, RunState};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,11 +52,16 @@ impl Ops {
     pub async fn claim_each(&self, places: &[StartPlace]) -> Result<Vec<(usize, Result<Option<Launch>, OpError>)>, OpError> {
         let config = self.config_or_builtin();
         let (retention, settings, home) = (self.retention(), self.pool_settings(&config), self.home.clone());
-        let of_agents = Arc::clone(&config);
+        let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(self));
+        // Most wake-ups find nothing that could start. They need no transaction.
+        if !self.store.read(|connection| settings.has_queued_for(connection, places))? {
+            return Ok(Vec::new());
+        }
         let wanted: Vec<(StartPlace, String)> = places.iter().map(|place| (place.clone(), crate::client::random_hex::<32>())).collect();
         let claimed = self
             .store
             .write(move |tx| {
+                policies.observe(tx)?;
                 let is_here = wanted.iter().any(|(place, _)| *place == StartPlace::Here);
                 let (pools, mut used) = settings.for_starts(tx.connection(), is_here)?;
                 let (mut claimed, mut without) = (Vec::new(), Vec::new());
@@ -70,6 +77,9 @@ impl Ops {
                         Some(run) => claimed.push((number, run, token, start_place.host().and_then(|host| u64::try_from(host.lease_ms).ok()))),
                         None => without.push(start_place),
                     }
+                }
+                if !claimed.is_empty() {
+                    policies.observe(tx)?;
                 }
                 Ok(claimed)
             })
@@ -109,10 +119,13 @@ impl Ops {
         lease_ms: Option<u64>,
     ) -> Result<Option<Launch>, OpError> {
         let ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place } = claimed;
-        let Place { workspace, ports, caches, slots } = place;
+        let Place { mut workspace, ports, caches, slots } = place;
         if let Some(problem) = self.place_problem(&run, workspace.as_ref(), lease_ms.is_some())? {
             self.not_spawned(id, problem).await?;
             return Ok(None);
+        }
+        if let Some(workspace) = workspace.as_mut().filter(|workspace| workspace.run_id == id.run.to_string()) {
+            self.settle_base(id.run, workspace).await?;
         }
         let ports = match self.free_ports(id, ports).await? {
             Ports::Missing(count) => {
@@ -177,6 +190,7 @@ impl Ops {
             permissions: input.agent.permissions.word().to_owned(),
             trust_repo,
             session,
+            has_tools: input.agent.has_identity,
             new_session_prompt,
             argv,
             args,
@@ -193,6 +207,8 @@ impl Ops {
             stall_ms: input.agent.stall_ms,
             memory_bytes_max: input.agent.memory_bytes_max,
             grace_ms: lease_ms.map_or(input.agent.grace_ms, |ms| input.agent.grace_ms.min(grace_within(ms))),
+            report_grace_ms: input.agent.report_grace_ms,
+            ends_after_report: input.agent.ends_after_report,
             accept: input.accept.clone(),
             answer_bytes_max,
             log_bytes_max: config.log_bytes_max,
@@ -264,7 +280,7 @@ impl Ops {
         let (retention, why) = (self.retention(), why.to_string());
         self.current(id, move |tx, run| {
             tx.mark_unstarted(run.id, id.n)?;
-            let event = if fruitless_attempts(tx.connection(), run.id)? >= FRUITLESS_ATTEMPTS_MAX {
+            let event = if failed_starts(tx.connection(), run.id)? >= FRUITLESS_ATTEMPTS_MAX {
                 tx.set_detail(run.id, &why)?;
                 RunEvent::SpawnFailed
             } else {
@@ -323,6 +339,15 @@ impl Ops {
         .await
     }
 
+    /// Records that an attempt's agent was not started because its runner cannot write to its home: the run is queued again.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(in crate::ops) async fn not_placed(&self, id: AttemptId, message: String) -> Result<(), OpError> {
+        let retention = self.retention();
+        self.current(id, move |tx, run| return_to_queue(tx, run, id, &message, retention).map(drop)).await
+    }
+
     /// Records that an attempt's agent was not started because its program is too old.
     ///
     /// # Errors
@@ -339,6 +364,12 @@ impl Ops {
         })
         .await
     }
+}
+
+/// Queues a run again whose runner cannot write to its home. Such an attempt does not count as a failed start.
+pub(super) fn return_to_queue(tx: &mut Tx<'_>, run: &Run, id: AttemptId, problem: &str, retention: Retention) -> Result<Run, StoreError> {
+    tx.mark_unstarted(run.id, id.n)?;
+    tx.advance(run, RunEvent::NotStarted, retention, "hub", &format!("{RUNNER_UNWRITABLE}: {problem}"))
 }
 
 /// Finds the run that a workspace is of.

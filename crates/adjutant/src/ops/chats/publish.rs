@@ -45,6 +45,8 @@ pub(super) struct Published {
     pub notes: Vec<String>,
     /// The runs that were notified of it, and those that could not be.
     pub receipts: Vec<NoteReceipt>,
+    /// No agent takes part, and the entry names nobody.
+    pub has_no_agent: bool,
 }
 
 pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<Published, StoreError> {
@@ -92,6 +94,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     if is_open && said_by_agent.is_none() {
         answering.extend(responder);
     }
+    let has_no_agent = is_open && answering.is_empty();
     if !is_for_all || !answering.is_empty() {
         tx.may_refuse_late()?;
     }
@@ -154,7 +157,7 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     let mut receipts = receipts_of(tx.connection(), entry.id)?;
     receipts.append(&mut withheld);
-    Ok(Published { entry, answering, notes, receipts })
+    Ok(Published { entry, answering, notes, receipts, has_no_agent })
 }
 
 /// Returns the receipt of a run that is not sent an entry.

@@ -1,6 +1,6 @@
 //! Posting messages, editing and pinning them, and writing board entries.
 
-use crate::config::Config;
+use crate::config::{BUILT_IN, Config};
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::direct::{BOARD, LEDGER, ROOT_BOARD, board, direct, root_board};
 use crate::ops::chats::entry::{entry_no, found};
@@ -8,7 +8,7 @@ use crate::ops::chats::linked::{NewPost, queue_post};
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
-use crate::ops::{Caller, OpError, Ops, ledger};
+use crate::ops::{Caller, OpError, Ops, ledger, programs};
 use crate::store::{
     Chat, ChatEntry, Connection, NewEntry, StoreError, Tx, agents_in, board_size, changes_of, chat_by_id, entry_by_key, hops_behind, member, members,
     turn_of_run,
@@ -22,6 +22,8 @@ use adjutant_core::{Action, AgentName, Denied, Principal};
 
 /// Maximum number of characters of a board entry quoted in an error.
 const CURRENT_CHARS_MAX: usize = 2_000;
+/// The agent that the original tool asks.
+const ORIGINAL_RESPONDER: &str = "gemini";
 
 impl Ops {
     /// Posts a message. Durable when it returns; agents answer asynchronously.
@@ -36,6 +38,7 @@ impl Ops {
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
         let config = self.config()?;
         let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
+        let responder = if call.default_responder { default_responder(&config, work_context.env.path()) } else { None };
         let announces = call.chat_id.is_none() && call.to.iter().eq([LEDGER]);
         let tree = if announces { self.announcing_tree(&caller.who)? } else { None };
         let (chat, names_someone) = (call.chat_id.map(ChatId), call.message.as_deref().is_some_and(|text| !chat::mentions(text).is_empty()));
@@ -47,7 +50,7 @@ impl Ops {
         let say = move |tx: &mut Tx<'_>, who: &Principal| {
             let caller = ChatCaller::of(tx.connection(), who)?;
             if !announces {
-                return say(tx, &config, &caller, call, work_context);
+                return say(tx, &config, &caller, call, responder, work_context);
             }
             let (run, text, notes) = ledger::announce(tx, caller.run.as_ref(), tree.as_ref(), call.message.as_deref().unwrap_or_default())?;
             let key = format!("{LEDGER_KEY_PREFIX}{}", run.name);
@@ -60,7 +63,7 @@ impl Ops {
                 return Ok(PostedMessage { chat_id: chat.id.0, title: chat.title, message, notes, ..PostedMessage::default() });
             }
             let call = Say { to: vec![BOARD.to_owned()], message: Some(text), key: Some(key), edit_of: None, reply_to: None, expect: None, ..call };
-            let mut posted = say(tx, &config, &caller, call, work_context)?;
+            let mut posted = say(tx, &config, &caller, call, responder, work_context)?;
             posted.notes.extend(notes);
             Ok(posted)
         };
@@ -95,8 +98,15 @@ fn refusal(tx: &Tx<'_>, board: &Chat, text: &str, is_new: bool) -> Result<Option
     Ok(check_board_announcement(text, entries, changes, is_new).err().map(|denied| denied.to_string()))
 }
 
-fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_context: WorkContext) -> Result<PostedMessage, StoreError> {
-    let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder, board_of, cwd: _, env: _ } = call;
+fn say(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    caller: &ChatCaller,
+    call: Say,
+    responder: Option<AgentName>,
+    work_context: WorkContext,
+) -> Result<PostedMessage, StoreError> {
+    let Say { chat_id, to, message, reply_to, edit_of, pin, label, key, expect, default_responder: _, board_of, cwd: _, env: _ } = call;
     let chat_id = match (chat_id, &edit_of) {
         (None, Some(given)) => Some(entry_no("edit_of", None, given)?.0),
         (given, _) => given,
@@ -115,6 +125,7 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
         answering: answering.iter().map(ToString::to_string).collect(),
         notes,
         receipts: Vec::new(),
+        has_no_agent: false,
     };
     if chat.is_followed() {
         let (edits, is_addressed) = (edit_of.is_some() || pin.is_some(), !to.is_empty() || key.is_some() || expect.is_some());
@@ -177,12 +188,22 @@ fn say(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: Say, work_co
             },
             to,
             said_by_agent: turn.map(|turn| turn.agent),
-            responder: if default_responder { config.chats.default_responder.clone() } else { None },
+            responder,
             work_context,
         },
     )?;
     let receipts = published.receipts.iter().map(render::receipt).collect();
-    Ok(PostedMessage { receipts, ..posted(&published.entry, &published.answering, published.notes) })
+    Ok(PostedMessage { receipts, has_no_agent: published.has_no_agent, ..posted(&published.entry, &published.answering, published.notes) })
+}
+
+/// Returns the agent that answers under `--compat` in a chat without an agent: the configured one, otherwise `gemini`, whom the original
+/// tool asks, if it is declared or installed. `path`: where its program is searched.
+fn default_responder(config: &Config, path: &str) -> Option<AgentName> {
+    let gemini = || {
+        let entry = config.agents.get(&AgentName::parse(ORIGINAL_RESPONDER).ok()?)?;
+        (entry.source != BUILT_IN || programs::program(entry, path).is_ok()).then(|| entry.spec.name.clone())
+    };
+    config.chats.default_responder.clone().or_else(gemini)
 }
 
 /// Returns the chat of a message, and the recipients whom it names in that chat.

@@ -4,7 +4,10 @@ use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::{OpError, Ops};
-use crate::store::{ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_changed, entries_last, member, unread_before};
+use crate::store::{
+    ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond, entries_changed, entries_last, member, position_in_chat,
+    unread_before,
+};
 use crate::view::{ChatPage, ShowChat};
 use adjutant_core::{Action, Principal};
 use tokio::time::Instant;
@@ -34,6 +37,8 @@ impl Ops {
         })?;
         let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
+        let position = after.map(|after| self.store.read(|connection| position_in_chat(connection, self.store.eras(), &chat, after))).transpose()?;
+        let (after, reset) = (position.map(|position| position.after), position.is_some_and(|position| position.is_reset));
         let mut topics = topics_of(who);
         topics.push(Topic::Chat(chat.id));
         let subscription = self.store.wake_ups().subscribe(topics);
@@ -58,7 +63,7 @@ impl Ops {
             changes = last;
             // End the wait when messages for the run arrive.
             let is_over = Instant::now() >= deadline || self.store.read(|connection| has_messages(connection, who))?;
-            if !entries.is_empty() || !changed.is_empty() || is_over {
+            if !entries.is_empty() || !changed.is_empty() || reset || is_over {
                 break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
             }
             waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
@@ -75,7 +80,7 @@ impl Ops {
             if let Some(followed) = &mut view.followed {
                 followed.problem = followed.problem.take().or_else(|| self.links.problem(chat.id));
             }
-            let more = (chat.last_seq - cursor).max(0);
+            let more = entries_beyond(connection, self.store.eras(), &chat, cursor)?;
             Ok::<_, StoreError>(ChatPage {
                 chat: view,
                 messages: entries.iter().map(|entry| render::with_receipts(connection, &caller, entry)).collect::<Result<_, _>>()?,
@@ -83,6 +88,7 @@ impl Ops {
                 cursor,
                 changes,
                 more,
+                reset,
                 unread_before,
                 read_to: read_seq,
             })

@@ -3,7 +3,7 @@
 use super::caller::ChatCaller;
 use super::render;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, entry_by_key, export_of};
+use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, entries_beyond, entry_by_key, export_of};
 use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
 use adjutant_core::chat::{self, Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
 use adjutant_core::{Action, Denied, Principal, Time};
@@ -140,7 +140,8 @@ impl Ops {
                     .collect(),
             });
             let last = entries.last().map_or(call.after, |entry| entry.seq);
-            Ok(ChatExport { head, entries, next: (last < chat.last_seq).then_some(last) })
+            let has_more = !entries.is_empty() && entries_beyond(connection, self.store.eras(), &chat, last)? > 0;
+            Ok(ChatExport { head, entries, next: has_more.then_some(last) })
         })?)
     }
 

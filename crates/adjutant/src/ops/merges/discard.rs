@@ -21,6 +21,11 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
     pub async fn discard(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
+        let run = call.run.clone();
+        self.discard_run(caller, call).await.map_err(|error| error.of_run(&run))
+    }
+
+    async fn discard_run(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let earlier = self.stored_reply(&caller)?;
         let target = self.target(&caller.who, Action::Discard, &call.run, "discarded; pause or cancel it first");
@@ -77,7 +82,9 @@ impl Ops {
                 let run = tx.run(id)?;
                 // It may have been resumed since.
                 if run.state.is_live() || run.state == RunState::Queued {
-                    return Err(Denied::WrongState { state: run.state.word(), wanted: "discarded; pause or cancel it first" }.into());
+                    return Err(
+                        Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "discarded; pause or cancel it first" }.into()
+                    );
                 }
                 // Another one may have been started in it.
                 if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {

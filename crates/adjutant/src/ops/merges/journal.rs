@@ -4,13 +4,15 @@ use crate::config;
 use crate::files;
 use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
 use crate::ops::{OpError, Ops};
-use crate::store::{Merge, discarded_workspaces, merges_under_way, resolved_below};
+use crate::store::{Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id, undos_under_way};
 use adjutant_core::RunId;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long the recovery of merges and discards may delay the start of a hub.
 const RECOVERY_MAX: Duration = Duration::from_secs(20);
+/// How many of the last merges are checked when a hub starts. A check is a look at one name.
+const PROVEN_MAX: u32 = 1000;
 /// How long a change of a tree may delay the end of a hub.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -24,13 +26,77 @@ impl Ops {
         if tokio::time::timeout_at(deadline, self.recover_all(None)).await.is_err() {
             tracing::error!("merges that were interrupted are not all recovered: git took too long");
         }
+        if tokio::time::timeout_at(deadline, self.prove_merges()).await.is_err() {
+            tracing::error!("merges that ended last are not all checked: git took too long");
+        }
         match tokio::time::timeout_at(deadline, self.remove_discarded()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the workspaces of discarded runs cannot be listed"),
             Err(_) => tracing::warn!("the workspaces of discarded runs are not all removed: it took too long"),
         }
+        if tokio::time::timeout_at(deadline, self.settle_undos()).await.is_err() {
+            tracing::error!("what interrupted undos have left is not all settled: git took too long");
+        }
         if let Err(error) = self.store.write(|tx| tx.note_interrupted_undos(None)).await {
             tracing::error!(%error, "interrupted undos cannot be recorded");
+        }
+    }
+
+    /// Recovers the last merges that are recorded as complete and have left their lock: the machine stopped, and its disk has not kept
+    /// what it had confirmed.
+    async fn prove_merges(&self) {
+        let ended = match self.store.read(|connection| last_merges(connection, PROVEN_MAX)) {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(%error, "the merges that ended last cannot be listed");
+                return;
+            }
+        };
+        for merge in ended.iter().filter(|merge| merge.mode != adjutant_core::merge::MergeMode::Branch) {
+            let top = Path::new(&merge.repository);
+            // Without a call of git, because each start of a hub does this.
+            if !git::may_have_remains(top, &update_of(merge)) {
+                continue;
+            }
+            let proven = async {
+                let scratch = self.scratch_at(merge).await?;
+                if !git::has_remains(scratch.repo(), &update_of(merge))? {
+                    return Ok(());
+                }
+                let recovered = git::recover(&scratch, &update_of(merge)).await?;
+                tracing::warn!(run = %merge.run, ?recovered, "a complete merge was not complete on the disk");
+                if recovered == RecoveryOutcome::Undone {
+                    let merge = merge.clone();
+                    self.store.write(move |tx| tx.reopen_merge(&merge)).await?;
+                }
+                Ok(())
+            };
+            let proven: Result<(), OpError> = proven.await;
+            if let Err(error) = proven {
+                tracing::error!(%error, run = %merge.run, repository = merge.repository, "a merge cannot be checked yet");
+            }
+        }
+    }
+
+    /// Settles what the undos of a hub that is gone have left in the trees.
+    async fn settle_undos(&self) {
+        let under_way = match self.store.read(undos_under_way) {
+            Ok(under_way) => under_way,
+            Err(error) => {
+                tracing::error!(%error, "interrupted undos cannot be listed");
+                return;
+            }
+        };
+        for undo in under_way {
+            let settled = async {
+                let Some(run) = self.store.read(|connection| run_by_id(connection, undo.run))? else { return Ok(()) };
+                let scratch = self.scratch_of(&run).await?;
+                self.settle_undo(&scratch, &undo).await
+            };
+            let settled: Result<(), OpError> = settled.await;
+            if let Err(error) = settled {
+                tracing::error!(%error, run = %undo.run, "what an interrupted undo has left cannot be settled yet");
+            }
         }
     }
 

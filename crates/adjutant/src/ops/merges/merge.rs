@@ -3,11 +3,13 @@
 use super::journal::update_of;
 use super::target::Target;
 use crate::failpoint::failpoint;
-use crate::git::{self, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot};
+use crate::git::{
+    self, BroughtCommit, BuiltMerge, Head, Identity, MergeInput, PreparedUpdate, RecoveryOutcome, Refusal, Scratch, Snapshot, SubmoduleSource,
+};
 use crate::ops::workspaces::{MergeBase, workspace_base};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Merge, Run, StoreError, Workspace, interrupted_undo, later_runs_in, merges_of, resolved_by, run_by_id};
-use crate::view::{ConflictView, MergeRun, MergeView};
+use crate::view::{ConflictView, MergeRun, MergeView, SubmoduleView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::quote::quote_line;
 use adjutant_core::snapshot::SnapshotCause;
@@ -71,7 +73,7 @@ impl Ops {
             return Err(Denied::conflict("workspace", problem).into());
         }
         self.recover_all(Some(&target.workspace.repository)).await;
-        let snapshot = self.newest_snapshot(&target, mode).await?;
+        let (snapshot, committed_copies) = self.newest_snapshot(&target, mode).await?;
         let scratch = self.user_scratch(&target.run.id.to_string(), &target.workspace.repository).await?;
         let repo = scratch.repo();
         let head = repo.checked_out().await?.ok_or_else(|| git::GitError::NoCommit(repo.top.clone()))?;
@@ -84,6 +86,7 @@ impl Ops {
             branch: call.branch.clone().or_else(|| head.branch.as_ref().map(|branch| branch_name(branch).to_owned())),
             before: Some(head.commit.clone()),
             not_merged: snapshot.left_out.clone(),
+            committed_copies,
             workspace: Some(target.workspace.path.clone()).filter(|path| !snapshot.left_out.is_empty() && Path::new(path).exists()),
             incomplete: incomplete(target.run.state),
             with_changes: target.workspace.changes.is_some(),
@@ -122,7 +125,12 @@ impl Ops {
             self.refuse_other_base(&target, &scratch, &head).await?;
         }
         let history = self.history_of(&target)?;
-        if history.resolves.is_some() && mode != MergeMode::Branch {
+        if let Some(resolved) = history.resolves.as_ref().filter(|_| mode != MergeMode::Branch) {
+            // Nor do empty commits count as a resolution.
+            if scratch.tree_of(&snapshot.commit).await? == scratch.tree_of(&from.commit).await? {
+                view.resolved_nothing_of = Some(resolved.name.clone());
+                return self.store_reply(caller, view).await;
+            }
             let markers = scratch.added_conflict_markers(&from.commit, &snapshot.commit).await?;
             Refusal::files(Refusal::Markers, markers.into_iter().map(|(path, line)| format!("{path} (line {line})")))?;
         }
@@ -209,23 +217,25 @@ impl Ops {
         Err(git::GitError::from(Refusal::OtherBase(from)).into())
     }
 
-    /// Keeps the tree of the run as it is, with the commits that its agent has made.
-    async fn newest_snapshot(&self, target: &Target, mode: MergeMode) -> Result<Snapshot, OpError> {
+    /// Keeps the tree of the run as it is, with the commits that its agent has made. Also returns the copied files that these commits lack.
+    async fn newest_snapshot(&self, target: &Target, mode: MergeMode) -> Result<(Snapshot, Vec<String>), OpError> {
         let scratch = self.scratch_of(&target.run).await?;
         if scratch.has_tree() {
             let taken = self.take_snapshot(&scratch, &target.run, SnapshotCause::Merge).await?;
-            match git::keep_commits(&scratch, target.run.id).await {
+            let without = match git::keep_commits(&scratch, target.run.id).await {
                 // The tree is what counts: it is merged over what was kept of its commits before.
                 Err(error @ git::GitError::ForeignGitDirectory(_)) => {
                     tracing::warn!(%error, run = %target.run.id, "commits in a workspace cannot be kept");
+                    Vec::new()
                 }
                 // These modes make no use of them.
                 Err(error @ git::GitError::UnreadableCommits { .. }) if matches!(mode, MergeMode::Squash | MergeMode::Stage) => {
                     tracing::warn!(%error, run = %target.run.id, "only the files of a workspace are merged");
+                    Vec::new()
                 }
-                kept => drop(kept?),
-            }
-            return Ok(taken.snapshot);
+                kept => kept?.without,
+            };
+            return Ok((taken.snapshot, without));
         }
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
         let is_elsewhere = self.runner_of(&target.run)?.is_some();
@@ -235,7 +245,7 @@ impl Ops {
             return Err(Denied::conflict("workspace", format!("{path} is missing, and nothing of what the run did there is kept")).into());
         }
         let problem = || Denied::conflict("run", format!("{} has no snapshot, and its workspace is missing", target.run.name));
-        Ok(all.last().cloned().ok_or_else(problem)?)
+        Ok((all.last().cloned().ok_or_else(problem)?, Vec::new()))
     }
 
     /// Finds what the run's changes count from: the base of its workspace, what was merged before, or what it has merged of the user's
@@ -300,6 +310,7 @@ impl Ops {
             (None, MergeMode::Stage) => None,
             (None, _) => Some(head.branch.clone().unwrap_or_else(|| "HEAD".to_owned())),
         };
+        let is_unsigned = mode != MergeMode::Stage && scratch.repo().signs_commits().await?;
         let mut merge = Merge {
             run: target.run.id,
             n: 0,
@@ -315,9 +326,17 @@ impl Ops {
             by: caller.who.clone(),
         };
         // The number names the update's files, which the preparation does not make.
+        let source = submodule_source(&target, &self.home.dir);
         let prepared = match &branch {
-            Some(_) => None,
-            None => Some(PreparedUpdate::prepare(scratch, head, update_of(&merge)).await?),
+            Some(_) => {
+                add_submodule_commits(&scratch, &source, &merge, &mut view).await?;
+                None
+            }
+            None => {
+                let prepared = PreparedUpdate::prepare(scratch, head, update_of(&merge)).await?;
+                add_submodule_commits(prepared.scratch(), &source, &merge, &mut view).await?;
+                Some(prepared)
+            }
         };
         failpoint!("merge.before_journal");
         let journal = merge.clone();
@@ -325,14 +344,18 @@ impl Ops {
         view.files = prepared.as_ref().map(PreparedUpdate::files).unwrap_or_default();
         view.commit = Some(after).filter(|_| mode != MergeMode::Stage);
         view.outcome = MergeOutcome::Merged.into();
+        view.unsigned = is_unsigned;
         let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
         let work = async move {
             let changed = match prepared {
                 Some(prepared) => prepared.with_name(update_of(&merge)).apply().await,
-                None => ops.make_branch(&merge, &who).await,
+                None => ops.make_branch(&merge, &who).await.map(|()| git::Applied::default()),
             };
             match changed {
-                Ok(()) => ops.record_end(&merge, RecoveryOutcome::Finished).await?,
+                Ok(applied) => {
+                    view.is_unguarded = applied.is_unguarded;
+                    ops.record_end(&merge, RecoveryOutcome::Finished).await?;
+                }
                 // The journal is needed to restore the rest.
                 Err(error @ git::GitError::PartlyApplied { .. }) => return Err(error.into()),
                 Err(error) => {
@@ -356,6 +379,23 @@ impl Ops {
         let name = merge.git_ref.as_deref().map_or("", branch_name);
         repo.make_branch(name, &merge.after, who, &merge.reason).await
     }
+}
+
+/// Returns where the commits of nested repositories to which a run's changes point are.
+fn submodule_source(target: &Target, home: &Path) -> SubmoduleSource {
+    let path = Path::new(&target.workspace.path);
+    SubmoduleSource { run: target.run.id, workspace: path.exists().then(|| path.to_owned()), home: home.to_owned() }
+}
+
+/// Adds the commits to which a merge moves nested repositories to the user's, before anything of the merge happens.
+async fn add_submodule_commits(scratch: &Scratch, source: &SubmoduleSource, merge: &Merge, view: &mut MergeView) -> Result<(), git::GitError> {
+    let brought = git::bring_submodule_commits(scratch, source, &merge.before, &merge.after).await?;
+    view.not_merged.retain(|file| !brought.iter().any(|commit| *file == commit.left_out()));
+    view.submodules = brought.into_iter().map(|BroughtCommit { path, commit }| SubmoduleView { path, commit }).collect();
+    if view.not_merged.is_empty() {
+        view.workspace = None;
+    }
+    Ok(())
 }
 
 /// Describes why the work of a run may be incomplete.

@@ -1,8 +1,10 @@
 //! The run whose changes are merged or discarded, and its workspace.
 
+use crate::git::nearest_repository;
 use crate::ops::{OpError, Ops, lookup};
 use crate::store::{Run, StoreError, Workspace, live_around, run_by_id, workspace_around, workspace_of};
 use adjutant_core::{Action, Denied, Principal, RunState, WorkspaceState};
+use std::path::Path;
 
 /// Maximum number of runs that an error names.
 const NAMED_MAX: usize = 5;
@@ -36,20 +38,19 @@ impl Ops {
                 let problem = format!("{} works in the workspace of {owner}: name that run", run.name);
                 return Err(Denied::invalid("run", problem).into());
             }
-            let problem = format!(
-                "{} has no workspace of its own: its changes are in {} already; see adj diff, and adj undo to take them back",
-                run.name, run.cwd
-            );
+            // Without a repository there are no snapshots to compare or to restore.
+            let review = nearest_repository(Path::new(&run.cwd)).map_or("", |_| "; see adj diff, and adj undo to take them back");
+            let problem = format!("{} has no workspace of its own: its changes are in {} already{review}", run.name, run.cwd);
             return Err(Denied::invalid("run", problem).into());
         };
         if run.state.is_live() || run.state == RunState::Queued {
-            return Err(Denied::WrongState { state: run.state.word(), wanted }.into());
+            return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted }.into());
         }
         if !others.is_empty() {
             let names = others.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
             return Err(Denied::conflict("run", format!("{names} works in its workspace: wait for it, or pause it")).into());
         }
-        if workspace.state == WorkspaceState::Planned {
+        if matches!(workspace.state, WorkspaceState::Planned | WorkspaceState::Starting) {
             return Err(Denied::conflict("run", format!("{} has not worked yet, so it has changed nothing", run.name)).into());
         }
         Ok(Target { run, workspace })

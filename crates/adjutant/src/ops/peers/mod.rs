@@ -77,7 +77,10 @@ impl Ops {
         let AddPeer { name, url, token, fingerprint, plain } = call;
         let name = PeerName::parse(&name)?;
         let url = checked_url(&url, plain).map_err(|problem| Denied::invalid("url", problem))?.to_string().trim_end_matches('/').to_owned();
-        let fingerprint = fingerprint.map(|given| Fingerprint::parse(&given)).transpose()?.map(|fingerprint| fingerprint.to_string());
+        let fingerprint = fingerprint.map(|given| Fingerprint::parse_list(&given)).transpose()?.map(|all| {
+            let all: Vec<&str> = all.iter().map(Fingerprint::as_str).collect();
+            all.join(",")
+        });
         if fingerprint.is_some() && !url.starts_with("https://") {
             return Err(Denied::invalid("fingerprint", "only an https address has a certificate").into());
         }

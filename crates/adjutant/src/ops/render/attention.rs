@@ -4,6 +4,7 @@ use crate::store::{Connection, Run, StoreError};
 use crate::view::{AfterView, AttentionKind, AttentionView};
 use adjutant_core::attention::{BadEnd, Need, RunPhase, Shortfall};
 use adjutant_core::pool::AfterState;
+use adjutant_core::report::{Claim, ReportStatus};
 use adjutant_core::{Outcome, RunState, StopReason};
 
 /// Returns why a run needs attention, in its own words if it stated any.
@@ -13,16 +14,23 @@ pub(in crate::ops) fn attention(run: &Run) -> Option<AttentionView> {
     Some(match need {
         Need::Resume(reason) => {
             // A checkpoint of an earlier attempt does not explain this stop.
-            let left = run.checkpoint.as_ref().filter(|_| run.checkpoint_attempt == Some(run.attempt));
+            let left = run.checkpoint.as_ref().filter(|left| run.checkpoint_attempt == Some(run.attempt) && left.explains_stop());
             let stated = left.map(|checkpoint| checkpoint.details.trim()).filter(|details| !details.is_empty());
             let details = stated.or(run.detail.as_deref().map(str::trim)).unwrap_or_else(|| stop_text(reason));
             let needs = left.and_then(|checkpoint| checkpoint.requirements.clone()).filter(|needs| !needs.trim().is_empty());
+            let needs = needs.or_else(|| (reason == StopReason::UnreadableBlock).then(|| "its output read (logs), then resume or cancel".to_owned()));
             AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details: details.to_owned(), needs, is_new }
         }
         // The view of the whole run names what has failed.
         Need::Release => {
             let details = "a run that it starts after did not succeed".to_owned();
             AttentionView { kind: AttentionKind::Stopped.into(), why: need.into(), details, needs: None, is_new }
+        }
+        Need::EndOrWait => {
+            let claim = run.claim.map_or(ReportStatus::Success, Claim::status).word().replace('_', " ");
+            let details = format!("it reports {claim}, and its process has been silent since, but has not ended");
+            let needs = Some("to be cancelled, if it does not end by itself".to_owned());
+            AttentionView { kind: AttentionKind::Alive.into(), why: need.into(), details, needs, is_new: false }
         }
         Need::Notice(end) => {
             let details = run.detail.as_deref().map_or_else(|| end_text(run, end), |detail| detail.trim().to_owned());
@@ -56,12 +64,14 @@ fn stop_text(reason: StopReason) -> &'static str {
         StopReason::MemoryLimit => "its processes used more memory than the agent may (memory in the configuration)",
         StopReason::SupervisorLost => "its supervisor was lost; the agent's last actions are unknown",
         StopReason::HostLost => "its runner was cut off for too long; the agent's last actions are unknown",
+        StopReason::UnreadableBlock => "it printed a block that cannot be read",
         StopReason::Error => "its agent ended with an error",
         StopReason::Blocker
         | StopReason::Cancelled
         | StopReason::Parked
         | StopReason::Paused
         | StopReason::RateLimited
+        | StopReason::Overloaded
         | StopReason::MemoryPressure => "it cannot continue",
     }
 }

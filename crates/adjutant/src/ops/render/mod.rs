@@ -2,6 +2,7 @@
 
 mod attention;
 mod event;
+mod policy;
 mod queue;
 mod report;
 mod request;
@@ -9,6 +10,6 @@ mod run;
 
 pub(super) use attention::attention_with_causes;
 pub(super) use event::{event, message};
-pub(super) use queue::{add_queue, starts_at_once};
+pub(super) use policy::policy;
 pub(super) use request::{add_room, content_hash, request, requests};
-pub(super) use run::{announce_run, brief, run, with_report};
+pub(super) use run::{RunViews, announce_run, brief, run, with_report};

@@ -2,20 +2,154 @@
 
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    Connection, Pools, Run, SlotsUsed, StoreError, WaitedRun, after_of, ahead_of, live_times, measured_times, run_by_id, slots_used, waited_runs,
+    Connection, Pools, QueueHead, Run, SlotsUsed, StoreError, WaitedRun, after_of, live_times, measured_times, run_by_id, slots_used, waited_runs,
 };
 use crate::view::{AfterView, QueueView, RunView};
 use adjutant_core::RunState;
-use adjutant_core::pool::{AfterEnd, AfterState, PoolPlace, QueueReason, Queued, likely_start_ms, queue_place, queue_reason};
+use adjutant_core::pool::{AfterEnd, AfterState, LiveTime, PoolPlace, QueuePlace, QueueReason, Queued, likely_start_ms, queue_reason};
 use adjutant_core::pressure::Admission;
 use adjutant_core::run::RunStatus;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-/// Returns the place of a queued run in its pool. `None`: it is not in the queue, or waits for other runs.
-pub(super) fn place(connection: &Connection, run: &Run) -> Result<Option<u64>, StoreError> {
-    if run.state != RunState::Queued || run.after_open > 0 {
-        return Ok(None);
+/// Reads about the queue that the views of several runs have in common.
+pub(super) struct QueueReads<'a> {
+    connection: &'a Connection,
+    /// By pool.
+    heads: HashMap<String, QueueHead>,
+    used: Option<SlotsUsed>,
+    /// The active times of ended runs and those of live ones, by pool.
+    times: HashMap<String, (Vec<i64>, Vec<LiveTime>)>,
+}
+
+impl<'a> QueueReads<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self { connection, heads: HashMap::new(), used: None, times: HashMap::new() }
     }
-    Ok(Some(queue_place(&ahead_of(connection, run)?)))
+
+    /// Adds the place of a queued run in its pool, unless it waits for other runs.
+    pub(super) fn add_place(&mut self, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+        if run.after_open > 0 {
+            return Ok(());
+        }
+        let head = match self.heads.entry(run.pool.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(QueueHead::read(self.connection, &run.pool)?),
+        };
+        match head.place(run) {
+            Some(QueuePlace::At(place)) => view.queue_place = Some(place),
+            Some(QueuePlace::Behind(ahead)) => view.queue_ahead_min = Some(ahead),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn slots_used(&mut self, pools: &Pools) -> Result<&SlotsUsed, StoreError> {
+        Ok(match &mut self.used {
+            Some(used) => used,
+            none => none.insert(slots_used(self.connection, pools)?),
+        })
+    }
+
+    fn times(&mut self, pool: &str) -> Result<&(Vec<i64>, Vec<LiveTime>), StoreError> {
+        Ok(match self.times.entry(pool.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert((measured_times(self.connection, pool)?, live_times(self.connection, pool, clock::steady())?)),
+        })
+    }
+
+    /// Adds why a queued run has not started.
+    pub(super) fn add_queue(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+        if run.state != RunState::Queued {
+            return Ok(());
+        }
+        let connection = self.connection;
+        if pools.by_name.get(&run.pool).is_some_and(|limits| limits.place.is_on_runners()) {
+            // Its directory will be on another machine.
+            (view.shares_directory_with, view.shares_directory_more) = (Vec::new(), false);
+        }
+        let used = self.slots_used(pools)?;
+        let waited = if run.after_open > 0 { waited_runs(connection, run.id)? } else { Vec::new() };
+        let reason = reason(pools, used, run, &waited);
+        let names = |failed: bool| {
+            let of = waited.iter().filter(|waited| (waited.state == AfterState::Failed) == failed);
+            of.map(|waited| waited.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (pool, name) = (&run.pool, &run.name);
+        let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
+        let (why, next_step) = match reason {
+            QueueReason::Turn => ("it starts next, or after the runs before it".to_owned(), None),
+            QueueReason::Slot if slots == 1 => (format!("the only slot of pool {pool} is in use"), None),
+            QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
+            QueueReason::LiveLimit => (format!("{} runs are live, the maximum (live_runs_max)", pools.live_max), None),
+            QueueReason::PoolPaused => (format!("pool {pool} is paused"), Some(format!("adj pools resume {pool}"))),
+            QueueReason::PoolRemoved => {
+                let next_step = format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
+                (format!("the configuration no longer has pool {pool}"), Some(next_step))
+            }
+            QueueReason::NoRunner => (
+                format!("no runner of pool {pool} is connected"),
+                Some(format!("on another machine: adj runner --join URL --token-file FILE --pool {pool}")),
+            ),
+            QueueReason::After => (format!("it starts after {}", names(false)), None),
+            QueueReason::AfterFailed => {
+                let failed = names(true);
+                let first = failed.split(',').next().unwrap_or("").to_owned();
+                (format!("held because {failed} did not succeed"), Some(format!("adj retry {first}   or   adj resume {name}")))
+            }
+            QueueReason::MemoryPressure | QueueReason::CpuPressure => match pools.by_name.get(pool).map(|limits| limits.place) {
+                Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
+                _ => (pressure(pools, reason), None),
+            },
+            QueueReason::RunnerStorage => {
+                (format!("no runner of pool {pool} can write to its home"), Some("free space there: the runners notice it by themselves".to_owned()))
+            }
+            QueueReason::FreeMemory => {
+                let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
+                let (expected, free) = (megabytes(pools.held.by_agent.get(&run.agent).copied()), megabytes(pools.held.admission.load.free_bytes));
+                (
+                    format!(
+                        "runs of {} have used {expected} MB of memory, and {free} MB are free, less what live runs are expected to use",
+                        run.agent
+                    ),
+                    None,
+                )
+            }
+            QueueReason::Ports => (format!("not enough consecutive ports are free: it starts after {}", names(false)), None),
+            QueueReason::Quota => (format!("{} has reached its usage limit{}", run.agent, limit_end(pools, run)), None),
+        };
+        let starts_about = match (reason, view.queue_place) {
+            (QueueReason::Slot | QueueReason::Turn, Some(place)) => {
+                let (measured, live) = self.times(pool)?;
+                likely_start_ms(place, slots, measured, live).map(|ms| rfc3339(clock::now().plus_ms(ms)))
+            }
+            (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::expected_wall_time(*until))),
+            _ => None,
+        };
+        view.queue = Some(QueueView { waiting_for: reason.into(), why, next_step, starts_about });
+        Ok(())
+    }
+
+    /// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
+    pub(super) fn starts_at_once(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+        let Some(place) = view.queue_place else { return self.add_queue(pools, run, view) };
+        let used = self.slots_used(pools)?;
+        let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
+        let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);
+        let is_held = pools.held.reason(&run.agent).is_some();
+        // Whether a runner has a free slot is not known here.
+        let is_here = limits.is_some_and(|limits| !limits.place.is_on_runners());
+        if !is_held
+            && is_here
+            && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used()))
+            && free(pools.live_max, used.in_all.used())
+        {
+            view.queue_place = None;
+            view.status = RunStatus::Starting.into();
+            return Ok(());
+        }
+        self.add_queue(pools, run, view)
+    }
 }
 
 /// Returns the runs that a run starts after.
@@ -25,68 +159,6 @@ pub(super) fn after(connection: &Connection, run: &Run) -> Result<Vec<AfterView>
         Ok(AfterView { run_id: row.run.to_string(), name, on: row.on.into(), state: row.state.into() })
     };
     after_of(connection, run.id)?.into_iter().map(view).collect()
-}
-
-/// Adds why a queued run has not started.
-pub(in crate::ops) fn add_queue(connection: &Connection, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    if run.state != RunState::Queued {
-        return Ok(());
-    }
-    let used = slots_used(connection, pools)?;
-    let waited = if run.after_open > 0 { waited_runs(connection, run.id)? } else { Vec::new() };
-    let reason = reason(pools, &used, run, &waited);
-    let names = |failed: bool| {
-        let of = waited.iter().filter(|waited| (waited.state == AfterState::Failed) == failed);
-        of.map(|waited| waited.name.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let (pool, name) = (&run.pool, &run.name);
-    let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
-    let (why, next_step) = match reason {
-        QueueReason::Turn => ("it starts next, or after the runs before it".to_owned(), None),
-        QueueReason::Slot if slots == 1 => (format!("the only slot of pool {pool} is in use"), None),
-        QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
-        QueueReason::LiveLimit => (format!("{} runs are live, the maximum (live_runs_max)", pools.live_max), None),
-        QueueReason::PoolPaused => (format!("pool {pool} is paused"), Some(format!("adj pools resume {pool}"))),
-        QueueReason::PoolRemoved => {
-            let next_step = format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
-            (format!("the configuration no longer has pool {pool}"), Some(next_step))
-        }
-        QueueReason::NoRunner => (
-            format!("no runner of pool {pool} is connected"),
-            Some(format!("on another machine: adj runner --join URL --token-file FILE --pool {pool}")),
-        ),
-        QueueReason::After => (format!("it starts after {}", names(false)), None),
-        QueueReason::AfterFailed => {
-            let failed = names(true);
-            let first = failed.split(',').next().unwrap_or("").to_owned();
-            (format!("held because {failed} did not succeed"), Some(format!("adj retry {first}   or   adj resume {name}")))
-        }
-        QueueReason::MemoryPressure | QueueReason::CpuPressure => match pools.by_name.get(pool).map(|limits| limits.place) {
-            Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
-            _ => (pressure(pools, reason), None),
-        },
-        QueueReason::FreeMemory => {
-            let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
-            let (expected, free) = (megabytes(pools.held.by_agent.get(&run.agent).copied()), megabytes(pools.held.admission.load.free_bytes));
-            (
-                format!("runs of {} have used {expected} MB of memory, and {free} MB are free, less what live runs are expected to use", run.agent),
-                None,
-            )
-        }
-        QueueReason::Ports => (format!("not enough consecutive ports are free: it starts after {}", names(false)), None),
-        QueueReason::Quota => (format!("{} has reached its usage limit{}", run.agent, limit_end(pools, run)), None),
-    };
-    let starts_about = match (reason, view.queue_place) {
-        (QueueReason::Slot | QueueReason::Turn, Some(place)) => {
-            let now = clock::steady();
-            let (measured, live) = (measured_times(connection, pool)?, live_times(connection, pool, now)?);
-            likely_start_ms(place, slots, &measured, &live).map(|ms| rfc3339(clock::now().plus_ms(ms)))
-        }
-        (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::expected_wall_time(*until))),
-        _ => None,
-    };
-    view.queue = Some(QueueView { waiting_for: reason.into(), why, next_step, starts_about });
-    Ok(())
 }
 
 fn pressure(pools: &Pools, reason: QueueReason) -> String {
@@ -121,25 +193,4 @@ fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> Q
         live_max: pools.live_max,
         pressure: pools.held.reason(&run.agent),
     })
-}
-
-/// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
-pub(in crate::ops) fn starts_at_once(connection: &Connection, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-    let Some(place) = view.queue_place else { return add_queue(connection, pools, run, view) };
-    let used = slots_used(connection, pools)?;
-    let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
-    let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);
-    let is_held = pools.held.reason(&run.agent).is_some();
-    // Whether a runner has a free slot is not known here.
-    let is_here = limits.is_some_and(|limits| !limits.place.is_on_runners());
-    if !is_held
-        && is_here
-        && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used()))
-        && free(pools.live_max, used.in_all.used())
-    {
-        view.queue_place = None;
-        view.status = RunStatus::Starting.into();
-        return Ok(());
-    }
-    add_queue(connection, pools, run, view)
 }

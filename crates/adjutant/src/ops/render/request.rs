@@ -160,7 +160,8 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
 const WITH_ROOM_MAX: usize = 50;
 
 /// Adds the current usage of the tree's limits to open delegations.
-pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, views: &mut [RequestView]) -> Result<(), StoreError> {
+/// `queued`: the number of queued runs.
+pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, queued: u64, views: &mut [RequestView]) -> Result<(), StoreError> {
     let mut counted = None;
     for view in views.iter_mut().filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some()).take(WITH_ROOM_MAX) {
         let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
@@ -173,7 +174,7 @@ pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, views: 
         delegation.room = Some(RoomView {
             live: counts.live.saturating_sub(counts.lent),
             live_max: config.live_runs_max,
-            queued: counts.queued,
+            queued,
             depth: depth + 1,
             depth_max: limits.depth_max,
             children,

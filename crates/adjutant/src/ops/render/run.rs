@@ -1,5 +1,6 @@
 //! Runs.
 
+use super::queue::QueueReads;
 use super::report::command_view;
 use super::request::requests;
 use crate::clock::{self, rfc3339};
@@ -8,24 +9,29 @@ use crate::link::{CommandEvidence, NotCopiedText, PreparationText, SubagentsText
 use crate::logs::{self, kept::AttemptLogs};
 use crate::ops::workspaces::cache_dirs;
 use crate::store::{
-    Connection, FenceState, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, current_host,
+    Connection, FenceState, LiveInDir, Pools, RetryingSince, Run, StoreError, Undo, Usage, Workspace, children_of, current_host,
     interrupted_undo as interrupted_undo_of, is_usage_of_last_call, live_in_dir, ports_of, requests_of, run_by_id, run_parts, run_terms, runner_name,
     workspace_of,
 };
 use crate::view::{
-    CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, RetryingView, RunView, SubagentView, UsageView,
-    WorkspaceView,
+    CheckpointView, FenceView, IgnoredView, InterruptedUndoView, NotCopiedView, PortsView, ReportedView, RetryingView, RunView, SubagentView,
+    UsageView, WorkspaceView,
 };
 use adjutant_core::agent::AgentOverrides;
+use adjutant_core::report::{Claim, ReportStatus};
 use adjutant_core::result::end_reason;
 use adjutant_core::run;
 use adjutant_core::signal::Checkpoint;
-use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunId, RunState, StopReason, Time, subagent};
+use adjutant_core::{Exit, Failure, Outcome, Permissions, PortRange, RunId, RunState, Time, subagent};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Maximum number of children named in a run's view.
 const CHILDREN_SHOWN_MAX: usize = 50;
 /// Maximum number of open requests in a run's view.
 const PENDING_SHOWN_MAX: u32 = 200;
+/// Of how many runs of a list the reads are announced together.
+const ANNOUNCED_AT_ONCE: usize = 12;
 
 /// Describes an undo of a run that was interrupted.
 fn interrupted_undo(run: &Run, undo: &Undo) -> InterruptedUndoView {
@@ -41,7 +47,71 @@ pub(in crate::ops) fn announce_run(connection: &Connection, run: RunId) {
     connection.announce(|connection| live_in_dir(connection, run));
 }
 
+/// Describes one run.
 pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
+    RunViews::new(connection, home).run(run)
+}
+
+/// Describes runs. Reads what the descriptions of several have in common once.
+pub(in crate::ops) struct RunViews<'a> {
+    connection: &'a Connection,
+    home: &'a Home,
+    queue: QueueReads<'a>,
+    /// By directory.
+    live: HashMap<String, LiveInDir>,
+}
+
+impl<'a> RunViews<'a> {
+    pub(in crate::ops) fn new(connection: &'a Connection, home: &'a Home) -> Self {
+        Self { connection, home, queue: QueueReads::new(connection), live: HashMap::new() }
+    }
+
+    /// Describes one run.
+    pub(in crate::ops) fn run(&mut self, run: &Run) -> Result<RunView, StoreError> {
+        let mut view = of_one(self.connection, self.home, run)?;
+        if run.state == RunState::Queued {
+            self.queue.add_place(run, &mut view)?;
+        }
+        if !run.state.is_finished() && view.log_runner.is_none() {
+            (view.shares_directory_with, view.shares_directory_more) = self.live_in_dir_of(run)?.others(run.id);
+        }
+        Ok(view)
+    }
+
+    /// Describes the runs of a list, each with why it is queued.
+    pub(in crate::ops) fn list(&mut self, pools: &Pools, runs: &[Run]) -> Result<Vec<RunView>, StoreError> {
+        let mut views = Vec::with_capacity(runs.len());
+        for part in runs.chunks(ANNOUNCED_AT_ONCE) {
+            part.iter().for_each(|run| announce_run(self.connection, run.id));
+            for run in part {
+                let mut view = self.run(run)?;
+                self.add_queue(pools, run, &mut view)?;
+                views.push(view);
+            }
+        }
+        Ok(views)
+    }
+
+    /// Adds why a run is queued.
+    pub(in crate::ops) fn add_queue(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+        self.queue.add_queue(pools, run, view)
+    }
+
+    /// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
+    pub(in crate::ops) fn starts_at_once(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+        self.queue.starts_at_once(pools, run, view)
+    }
+
+    fn live_in_dir_of(&mut self, run: &Run) -> Result<&LiveInDir, StoreError> {
+        Ok(match self.live.entry(run.cwd.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(live_in_dir(self.connection, run.id)?),
+        })
+    }
+}
+
+/// Describes a run without its place in the queue and the other runs in its directory.
+fn of_one(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
     let mut view = brief(home, run);
     let has_no_log = view.log_path.is_empty() || run.state == RunState::Starting;
     announce_run(connection, run.id);
@@ -95,14 +165,12 @@ pub(in crate::ops) fn run(connection: &Connection, home: &Home, run: &Run) -> Re
     if parts.are_there_budgets {
         view.budgets = crate::ops::budgets::views(connection, run)?;
     }
-    view.queue_place = super::queue::place(connection, run)?;
     if parts.starts_after_others {
         view.after = super::queue::after(connection, run)?;
     }
     if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
         super::attention::name_causes(attention, run, &view.after);
     }
-    view.shares_directory_with = if run.state.is_finished() { Vec::new() } else { live_in_dir(connection, run.id)? };
     Ok(view)
 }
 
@@ -119,7 +187,7 @@ pub(in crate::ops) fn with_report(connection: &Connection, home: &Home, run: &Ru
 pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
     let time = |time: Option<Time>| time.map(rfc3339);
     let reason = match run.state {
-        RunState::Stopped { reason: reason @ StopReason::RateLimited, until } => {
+        RunState::Stopped { reason, until } if reason.waits_for_model() => {
             Some(format!("{}, resumes at {}", reason.word(), rfc3339(clock::expected_wall_time(until))))
         }
         RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
@@ -132,7 +200,10 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
                 let tries = if *tries == 1 { "1 failed try".to_owned() } else { format!("{tries} failed tries") };
                 Some(format!("retrying ({}, {tries} since {}): {words}", cause.word(), rfc3339(*since)))
             }
-            (None, Some(since)) => Some(format!("no output and no call since {}", rfc3339(since))),
+            (None, Some(since)) => {
+                let alive = if run.standing_report().is_some() { "still alive after its report: " } else { "" };
+                Some(format!("{alive}no output and no call since {}", rfc3339(since)))
+            }
             (None, None) => None,
         },
     };
@@ -171,9 +242,14 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         attention: super::attention::attention(run),
         resumes_by_itself: super::attention::resumes_by_itself(run),
         resumes_at: match run.state {
-            RunState::Stopped { reason: StopReason::RateLimited, until } => Some(rfc3339(clock::expected_wall_time(until))),
+            RunState::Stopped { reason, until } if reason.waits_for_model() => Some(rfc3339(clock::expected_wall_time(until))),
             _ => None,
         },
+        reported: run.standing_report().map(|report| ReportedView {
+            at: rfc3339(report.at),
+            status: run.claim.map_or(ReportStatus::Success, Claim::status).into(),
+            is_new: !report.is_owner_notified,
+        }),
         silent_since: time(run.silent_since()),
         retrying: run.is_retrying().map(retrying),
         subagents: subagents.all.into_iter().map(|one| subagent(one, run.state.is_live())).collect(),
@@ -257,9 +333,11 @@ pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
         after: Vec::new(),
         queue: None,
         queue_place: None,
+        queue_ahead_min: None,
         parent_name: None,
         children: Vec::new(),
         shares_directory_with: Vec::new(),
+        shares_directory_more: false,
         log_path: log_path.map(|path| path.display().to_string()).unwrap_or_default(),
         log_paths,
         log_runner: None,
@@ -279,7 +357,7 @@ fn workspace(home: &Home, of: Workspace) -> Result<WorkspaceView, StoreError> {
     let setup = (!spec.setup.is_empty()).then(|| command_view(&setup.unwrap_or_else(not_run), &spec.setup));
     let not_copied = not_copied.into_iter().map(|NotCopiedText { path, why }| NotCopiedView { path, why }).collect();
     let (isolation, state) = (isolation.into(), state.into());
-    Ok(WorkspaceView { isolation, state, path, repository, base, branch, changes, copied, not_copied, empty_submodules, caches, setup })
+    Ok(WorkspaceView { isolation, state, path, repository, base, branch, behind: None, changes, copied, not_copied, empty_submodules, caches, setup })
 }
 
 fn fence(state: FenceState) -> FenceView {

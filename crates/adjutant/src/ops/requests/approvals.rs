@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::ops::checks::{check_size, checked_expiry, checked_options};
+use crate::ops::policy_changes::PolicyFile;
 use crate::ops::requests::rules::{ask_approval, stated_operation};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
@@ -9,7 +10,6 @@ use crate::view::{DecisionWord, RequestApproval, RequestView};
 use adjutant_core::policy::{Operation, REQUEST_APPROVAL};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{Action, Denied, RequestId, Subject, limits};
-use std::sync::Arc;
 
 /// Maximum number of paths and addresses of one operation.
 const PLACES_MAX: usize = 1_000;
@@ -51,7 +51,7 @@ impl Ops {
         validate(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
-        let policies = Arc::clone(&self.config_or_builtin().policies);
+        let policies = PolicyFile::of(self);
         let Caller { who, key } = caller.clone();
         let cwd = self.store.read(|connection| lookup::run(connection, &who, Action::Ask, ""))?.cwd;
         let operation = match call.operation.clone() {

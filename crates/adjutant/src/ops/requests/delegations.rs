@@ -38,11 +38,11 @@ fn read(call: Delegate) -> Result<Delegation, Denied> {
     }
     let independence = match independence {
         None => Independence::Parallel,
-        Some(word) => word.known().ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
+        Some(word) => word.spoken().ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
     };
     let priority = match priority {
         None => Priority::default(),
-        Some(word) => word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+        Some(word) => word.spoken().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
     };
     let budget = stated_budget("budget", budget.as_deref())?;
     Ok(Delegation {
@@ -75,7 +75,7 @@ pub(super) fn decide(
     };
     let requester = tx.run(request.run)?;
     if requester.state == RunState::Stopping(StopReason::Cancelled) {
-        return Err(Denied::WrongState { state: "being cancelled", wanted: "given a child" }.into());
+        return Err(Denied::WrongState { run: requester.name, state: "being cancelled", wanted: "given a child" }.into());
     }
     if refuse_shared && new.workspace.is_none() {
         refuse_shared_directory(tx, &new, &requester.name, waits)?;
@@ -204,6 +204,7 @@ impl Ops {
         let works_in_users_files = workspace.is_none() && !is_in_workspace;
         let fence_workspace = works_in_users_files.then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref())).flatten();
         let prompt = delegation_prompt(&requester.name, &wanted);
+        agent.receive_expected_messages(&prompt);
         checked_prompt(&prompt, agent.prompt)?;
         // Without a pool of its agent, a child uses the slot of its parent.
         let of_parent = PoolName::parse(&requester.pool).ok().filter(|pool| config.pools.contains_key(pool));

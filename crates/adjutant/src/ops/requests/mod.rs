@@ -10,4 +10,4 @@ mod read;
 mod receipts;
 mod rules;
 
-pub(in crate::ops) use rules::{ask_approval, deciding_policy, stated_operation};
+pub(in crate::ops) use rules::{ask_approval, deciding_policy, passed_by, stated_operation};

@@ -35,7 +35,7 @@ impl Ops {
             let request = self.store.read(look)?;
             if request.state.is_settled() || Instant::now() >= deadline {
                 let mut views = [render::request(&request)];
-                self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), &mut views))?;
+                self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut views))?;
                 let [view] = views;
                 return Ok(view);
             }
@@ -94,7 +94,7 @@ impl Ops {
             None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
         })?;
         let mut requests = render::requests(&found);
-        self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), &mut requests))?;
+        self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut requests))?;
         Ok(RequestList { requests, more })
     }
 

@@ -1,10 +1,14 @@
 //! Answers approvals by policies and grants, in the transaction that asks or grants.
 
 use crate::files;
+use crate::ops::policy_changes::PolicyFile;
 use crate::ops::repository_policies;
 use crate::store::{NewGrant, NewRequest, Request, Run, StoreError, Tx, permissions_of};
 use crate::view::OperationView;
-use adjutant_core::policy::{ApprovalQuery, GrantTerms, Operation, Policy, PolicyDecision, REQUEST_APPROVAL, StatedPath, deciding};
+use adjutant_core::policy::{
+    ApprovalQuery, GrantTerms, Mismatch, Operation, PassedPolicy, Policy, PolicyDecision, PolicyName, REQUEST_APPROVAL, StatedPath, deciding,
+    passed_policies,
+};
 use adjutant_core::{Decision, Denied, EventKind, Permissions, Principal, RequestEvent, RequestState, Rule, Subject};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -53,24 +57,46 @@ pub(in crate::ops) fn deciding_policy<'a>(
     subject: &Subject,
     options: &[String],
 ) -> Option<&'a Policy> {
+    with_query(agent, profile, subject, |asked| deciding(policies.iter(), asked)).filter(|policy| can_answer(policy, options))
+}
+
+/// Lists the policies that do not decide about an approval.
+pub(in crate::ops) fn passed_by<'a>(
+    policies: &'a [Policy],
+    agent: &str,
+    profile: Permissions,
+    request: &Request,
+    decides: Option<&PolicyName>,
+) -> Vec<PassedPolicy<'a>> {
+    let has_options = !request.options.is_empty();
+    let passed = with_query(agent, profile, &request.subject, |asked| Some(passed_policies(policies.iter(), asked, decides, has_options)));
+    passed.unwrap_or_else(|| policies.iter().map(|policy| PassedPolicy { policy, why: Some(Mismatch::OnlyText) }).collect())
+}
+
+/// Evaluates a request as policies see it. `None`: no policy can decide about it.
+fn with_query<T>(agent: &str, profile: Permissions, subject: &Subject, evaluate: impl FnOnce(&ApprovalQuery<'_>) -> Option<T>) -> Option<T> {
     let Subject::Approval { operation: Some(operation), risk, .. } = subject else { return None };
-    let policy = deciding(policies.iter(), &ApprovalQuery { agent, profile, risk: risk.as_deref(), operation })?;
-    // An approval that offers options needs a choice.
-    (policy.decision != PolicyDecision::Allow || options.is_empty()).then_some(policy)
+    evaluate(&ApprovalQuery { agent, profile, risk: risk.as_deref(), operation })
+}
+
+/// Returns whether a policy can answer a request with these options: an approval that offers some needs a choice.
+fn can_answer(policy: &Policy, options: &[String]) -> bool {
+    policy.decision != PolicyDecision::Allow || options.is_empty()
 }
 
 /// Opens an approval, and answers it at once if a policy (of `policies` or of the run's repository) or a grant decides about it. A grant beats a policy that asks
 /// or allows: it was given later, for exactly this.
-pub(in crate::ops) fn ask_approval(tx: &mut Tx<'_>, run: &Run, new: &NewRequest, policies: &[Policy]) -> Result<Request, StoreError> {
-    let mut policies = policies.to_vec();
-    policies.extend(repository_policies::policies_for(tx.connection(), run.id)?);
+pub(in crate::ops) fn ask_approval(tx: &mut Tx<'_>, run: &Run, new: &NewRequest, policies: &PolicyFile) -> Result<Request, StoreError> {
+    let in_effect = policies.in_effect(tx.connection())?;
+    let of_repository = repository_policies::policies_for(tx.connection(), run.id)?;
     let policy = match permissions_of(tx.connection(), run.id)? {
-        Some((profile, _)) => deciding_policy(&policies, &run.agent, profile, &new.subject, &new.options),
+        Some((profile, _)) => with_query(&run.agent, profile, &new.subject, |asked| in_effect.deciding(&of_repository, asked))
+            .filter(|policy| can_answer(policy, &new.options)),
         None => None,
     };
     let before = tx.outbox_end()?;
     let request = tx.ask(run, new)?;
-    let answered = answer_by_rule(tx, run, new, &request, policy)?;
+    let answered = answer_by_rule(tx, run, new, &request, policy.as_ref())?;
     if answered.state != RequestState::Pending {
         // A webhook for people has nothing to report.
         tx.drop_deliveries_after(before, EventKind::RequestAsked)?;

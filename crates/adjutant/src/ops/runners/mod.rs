@@ -6,6 +6,7 @@
 
 mod launches;
 mod logs;
+mod losses;
 mod repository;
 mod sessions;
 
@@ -15,21 +16,19 @@ pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
-use crate::link::{
-    FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, PostRemoved, Remains, RunnerJoined, RunnerWork,
-};
+use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, PostRemoved, RunnerJoined, RunnerWork};
 use crate::ops::attempts::Loss;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{
     AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner,
     live_by_host, runner_name,
 };
+use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
-use adjutant_core::pool::{SLOTS_MAX, is_label_part};
+use adjutant_core::pool::{QueueReason, SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
 use adjutant_core::{Denied, PoolName};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Length of the identity of a runner's home.
@@ -41,6 +40,9 @@ const LABELS_MAX: usize = 32;
 
 /// How many removed runs are sent to a runner at once.
 const REMOVED_MAX: u32 = 1_000;
+
+/// How many runners whose homes cannot be written are named.
+const UNWRITABLE_SHOWN_MAX: usize = 3;
 
 /// How many orders a runner receives at most at a time. It may be cut off before it takes them.
 const ORDERS_MAX: u64 = 4;
@@ -60,7 +62,7 @@ impl Ops {
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
     pub fn join_runner(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
-        let JoinRunner { home_id, pools, labels, slots, version: _ } = call;
+        let JoinRunner { home_id, pools, labels, slots, version: _, confirmed } = call;
         if !HOME_ID_BYTES.contains(&home_id.len()) || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Denied::invalid("home_id", "use 16 to 64 hexadecimal digits").into());
         }
@@ -73,6 +75,10 @@ impl Ops {
         if labels.len() > LABELS_MAX || !labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
             let problem = format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
             return Err(Denied::invalid("labels", problem).into());
+        }
+        // Before the session begins: the hub may start again.
+        if let Some(statement) = confirmed {
+            self.store.compare_statement(&statement)?;
         }
         let config = self.config_or_builtin();
         let pools = served_pools(&config, pools, &labels)?;
@@ -107,12 +113,19 @@ impl Ops {
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
     pub async fn runner_work(&self, session: &RunnerSession, call: &GetRunnerWork) -> Option<RunnerWork> {
-        let poll = self.runners.poll(session, &call.taken, !call.drains && !call.leaves, call.load.into())?;
+        let poll = self.runners.poll(session, &call.taken, !call.drains && !call.leaves && call.unwritable.is_none(), call.load.into())?;
+        if self.runners.note_unwritable(session, call.unwritable.as_ref()) {
+            let host = runner_name(&session.host);
+            match &call.unwritable {
+                Some(why) => tracing::warn!(host, why, "a runner takes no attempts until its home can be written"),
+                None => tracing::info!(host, "the home of a runner can be written again"),
+            }
+        }
         if call.leaves && self.runners.leave(session) {
             tracing::info!(host = runner_name(&session.host), "a runner has left");
             self.launches.note_left(&session.host);
             self.store.wake_ups().notify([&Topic::Queue]);
-            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), removed: Vec::new(), left: true });
+            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), removed: Vec::new(), left: true, fingerprint: None, confirmed: None });
         }
         // From now on the scheduler counts it.
         self.store.wake_ups().notify([&Topic::Queue]);
@@ -121,7 +134,8 @@ impl Ops {
         loop {
             let (orders, reads, removed) = (self.runners.offers(session)?, self.runners.take_reads(session), self.runners.take_removed(session));
             if !orders.is_empty() || !reads.is_empty() || !removed.is_empty() || Instant::now() >= deadline {
-                return Some(RunnerWork { orders, reads, removed, left: false });
+                let confirmed = self.store.statement_for_runner();
+                return Some(RunnerWork { orders, reads, removed, left: false, fingerprint: None, confirmed });
             }
             ends_with_runtime().await;
             tokio::select! {
@@ -150,6 +164,15 @@ impl Ops {
             self.runners.add_removed(&host, removed);
         }
         Ok(())
+    }
+
+    /// Adds to why a queued run has not started which runners cannot write to their homes.
+    pub(in crate::ops) fn add_unwritable(&self, view: &mut RunView) {
+        let Some(queue) = view.queue.as_mut().filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage)) else { return };
+        let unwritable = self.runners.unwritable(&view.pool);
+        for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
+            queue.why.push_str(&format!("; {}: {why}", runner_name(host)));
+        }
     }
 
     /// Records that a runner has removed the files of runs.
@@ -258,29 +281,6 @@ impl Ops {
         let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
         let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
         Ok((id, row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?))
-    }
-
-    /// Records the loss of the attempts whose leases have expired. Returns when the next one expires.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub async fn lose_expired_attempts(&self) -> Result<Option<Instant>, OpError> {
-        let hosted = self.store.read(hosted_attempts)?;
-        let mut next: Option<Instant> = None;
-        for attempt in &hosted {
-            let lease = Lease::from_ms(u64::try_from(attempt.lease_ms).unwrap_or(0));
-            if !self.runners.end_expired(&attempt.host, lease, Instant::now()) {
-                let expiry = self.runners.expiry(&attempt.host, lease);
-                next = Some(next.map_or(expiry, |next| next.min(expiry)));
-                continue;
-            }
-            let id = AttemptId { run: attempt.run, n: attempt.n };
-            let seconds = Duration::as_secs(&lease.whole());
-            tracing::warn!(attempt = %id, host = runner_name(&attempt.host), seconds, "a runner was cut off for longer than the lease");
-            self.end_lost_attempt(id, Remains::default(), None, Loss::Host).await?;
-        }
-        let with_attempts = hosted.into_iter().map(|attempt| attempt.host).collect();
-        Ok([next, self.runners.forget_silent(&with_attempts, Instant::now())].into_iter().flatten().min())
     }
 
     /// Waits until a runner joins, after which leases can expire.

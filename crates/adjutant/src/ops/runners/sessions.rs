@@ -45,6 +45,8 @@ struct Session {
     load: MachineLoad,
     /// Why no run was started there at the last check.
     held: Option<QueueReason>,
+    /// Why its home cannot be written, as it has said last.
+    unwritable: Option<String>,
     /// How many calls wait for attempts, and how many of these would take one.
     polls: u32,
     takers: u32,
@@ -117,6 +119,7 @@ impl Sessions {
             lease,
             load: MachineLoad::default(),
             held: None,
+            unwritable: None,
             polls: 0,
             takers: 0,
             takes: true,
@@ -254,7 +257,8 @@ impl Sessions {
     pub(super) fn waiting(&self) -> Vec<WaitingRunner> {
         let hosts = self.hosts();
         let waiting = hosts.iter().filter_map(|(host, known)| {
-            let Session { id, pools, slots, load, .. } = known.session.as_ref().filter(|session| session.takers > 0 && session.offers.is_empty())?;
+            let Session { id, pools, slots, load, .. } =
+                known.session.as_ref().filter(|session| session.takes && session.takers > 0 && session.offers.is_empty())?;
             let session = RunnerSession { host: host.clone(), id: id.clone() };
             Some(WaitingRunner { session, pools: pools.clone(), slots: *slots, load: *load })
         });
@@ -268,6 +272,22 @@ impl Sessions {
         }
     }
 
+    /// Records why the home of a runner cannot be written. `None`: it can be. Returns whether this has begun or ended.
+    pub(super) fn note_unwritable(&self, session: &RunnerSession, why: Option<&String>) -> bool {
+        let mut hosts = self.hosts();
+        let Some(found) = of(&mut hosts, session) else { return false };
+        let before = std::mem::replace(&mut found.unwritable, why.cloned());
+        before.is_some() != why.is_some()
+    }
+
+    /// Returns the runners of a pool whose homes cannot be written, and why.
+    pub(super) fn unwritable(&self, pool: &str) -> Vec<(String, String)> {
+        let hosts = self.hosts();
+        let serving = hosts.iter().filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
+        let of_pool = serving.filter(|(_, session)| session.pools.contains(pool));
+        of_pool.filter_map(|(name, session)| Some((name.clone(), session.unwritable.clone()?))).collect()
+    }
+
     /// Returns the pools that runners serve, and whether at least one of these can take a run.
     pub(in crate::ops) fn served_pools(&self) -> BTreeMap<String, PoolPlace> {
         let mut served = BTreeMap::new();
@@ -275,7 +295,8 @@ impl Sessions {
             for pool in &session.pools {
                 let place = served.entry(pool.clone()).or_insert(PoolPlace::NoRunner);
                 if *place != PoolPlace::Runners {
-                    *place = session.held.map_or(PoolPlace::Runners, PoolPlace::RunnersHeld);
+                    let held = session.unwritable.as_ref().map(|_| QueueReason::RunnerStorage).or(session.held);
+                    *place = held.map_or(PoolPlace::Runners, PoolPlace::RunnersHeld);
                 }
             }
         }

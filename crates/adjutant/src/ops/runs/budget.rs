@@ -26,7 +26,7 @@ impl Ops {
             if let RunState::Finished(outcome) = run.state
                 && unfinished_below(tx.connection(), run.id)? == 0
             {
-                return Err(Denied::RunFinished(outcome).into());
+                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
             }
             for holder in raise(tx, who, &config, &run, &add)? {
                 tx.resume_after_raise(holder, retention, &who.to_string())?;

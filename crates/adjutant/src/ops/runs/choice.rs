@@ -4,7 +4,7 @@ use crate::config::{AgentEntry, Config};
 use crate::ops::checks::checked_prompt;
 use crate::ops::runs::overrides::overrides_for;
 use crate::ops::{OpError, profiles, programs};
-use crate::store::{Connection, Pools, StoreError, mean_costs, pool_counts, slots_used};
+use crate::store::{Connection, Pools, StoreError, mean_costs, queued_up_to, slots_used};
 use crate::view::Dispatch;
 use adjutant_core::balance::{ALTERNATIVES_MAX, Alternative, ChoiceReason, choose};
 use adjutant_core::{AgentName, AgentSpec, Denied, PoolName};
@@ -74,6 +74,7 @@ fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str, is_on_runners: boo
         programs::program(entry, path)?;
     }
     let mut agent = entry.spec.clone();
+    agent.receive_expected_messages(&call.prompt);
     if let Some(permissions) = &call.permissions {
         agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
     }
@@ -102,17 +103,17 @@ pub(super) fn choose_agent(
     if all.len() == 1 && unusable.is_empty() {
         return Ok((0, None));
     }
-    let (used, queued, costs) = (slots_used(connection, pools)?, pool_counts(connection)?, mean_costs(connection)?);
+    let (used, costs) = (slots_used(connection, pools)?, mean_costs(connection)?);
     let alternative = |(agent, pool): &(AgentSpec, PoolName)| {
         let limits = pools.by_name.get(pool.as_str()).filter(|limits| !limits.is_paused);
-        let ahead = queued.get(pool.as_str()).map_or(0, |counts| counts.queued - counts.after);
-        Alternative {
-            has_slot: limits.is_some_and(|limits| used.in_pool(pool.as_str()).used() + ahead < limits.slots),
+        let free = limits.map_or(0, |limits| limits.slots.saturating_sub(used.in_pool(pool.as_str()).used()));
+        Ok(Alternative {
+            has_slot: queued_up_to(connection, pool.as_str(), free)? < free,
             is_limited: pools.limited.contains_key(agent.name.as_str()),
             cost_micros: costs.get(agent.name.as_str()).copied(),
-        }
+        })
     };
-    let alternatives: Vec<Alternative> = all.iter().map(alternative).collect();
+    let alternatives: Vec<Alternative> = all.iter().map(alternative).collect::<Result<_, StoreError>>()?;
     let Some((at, reason)) = choose(&alternatives) else { return Ok((0, None)) };
     let others: Vec<&str> = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (agent, _))| agent.name.as_str()).collect();
     let others = others.join(", ");

@@ -5,17 +5,19 @@ use crate::git::{self, GitError};
 use crate::leftovers;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    AttemptRow, Run, StoreError, Tx, Workspace, attempt_row, has_event, hosts_of, interrupted_undo, merges_of, merges_under_way, unfinished_below,
-    unfinished_in, workspace_of,
+    AttemptRow, FinishedPosition, Run, StoreError, Tx, Workspace, attempt_row, has_event, hosts_of, interrupted_undo, merges_of, merges_under_way,
+    old_finished, unfinished_below, unfinished_in, workspace_of,
 };
 use crate::view::{Cleaned, KeptRun};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, AttemptNo, Denied, EventKind, Principal, RunId, WorkspaceState};
+use adjutant_core::{Action, AttemptNo, Denied, EventKind, Principal, RunId, SteadyTime, WorkspaceState};
 use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// Runs that are read and removed together.
+const PAGE_RUNS: u32 = 100;
 /// Maximum number of files that a reason names.
 const NAMED_MAX: usize = 5;
 
@@ -40,25 +42,28 @@ impl Ops {
         let before = clock::steady().plus_ms(older_than_ms.saturating_neg());
         let mut cleaned = Cleaned { dry_run: cleaning.dry_run, ..Cleaned::default() };
         let mut would_go = BTreeSet::new();
-        let mut log_store_problem = None;
+        let (mut log_store_problem, mut position) = (None, None);
         loop {
-            let removed = if cleaning.dry_run { cleaned.runs.len() } else { 0 };
-            let skip = if names.is_empty() { removed + cleaned.kept.len() } else { 0 };
-            let limit = u32::try_from(skip).unwrap_or(u32::MAX).saturating_add(100);
             let found = match names {
-                [] => self.store.read(|connection| crate::store::old_finished(connection, before, limit))?,
+                [] => self.old_runs(before, &mut position).await?,
                 _ => std::mem::take(&mut named),
             };
+            let is_last = found.is_empty();
             let mut old = Vec::new();
-            for run in found.into_iter().skip(skip) {
+            for run in found {
+                // A walk through many runs must not hold up other calls.
+                tokio::task::yield_now().await;
                 match self.reason_to_keep_with_logs(&run, cleaning, &mut log_store_problem).await? {
                     Some(reason) => cleaned.kept.push(KeptRun { run: run.name, reason }),
                     None => old.push(run),
                 }
             }
-            if old.is_empty() {
+            if is_last {
                 cleaned.caches = if cleaning.dry_run { self.unused_caches(&would_go)? } else { self.remove_unused_caches().await? };
                 return self.store_reply(caller, cleaned).await;
+            }
+            if old.is_empty() {
+                continue;
             }
             would_go.extend(old.iter().map(|run| run.id));
             cleaned.runs.extend(old.iter().map(|run| run.name.clone()));
@@ -95,6 +100,15 @@ impl Ops {
         }
     }
 
+    /// Reads the next runs that finished before a time, and moves the position beyond them.
+    async fn old_runs(&self, before: SteadyTime, position: &mut Option<FinishedPosition>) -> Result<Vec<Run>, OpError> {
+        let (store, after) = (self.store.clone(), *position);
+        let read = move || store.read(|connection| old_finished(connection, before, after, PAGE_RUNS));
+        let (runs, next) = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))??;
+        *position = next;
+        Ok(runs)
+    }
+
     /// Removes what a standby hub has moved to the log store before it could know that these runs were removed.
     async fn remove_late_logs(&self, runs: &[RunId]) {
         for run in runs.iter().filter(|_| self.store.is_shared()) {
@@ -111,7 +125,7 @@ impl Ops {
         for name in names {
             let run = self.store.read(|connection| lookup::run(connection, who, Action::Clean, name))?;
             if !run.state.is_finished() {
-                return Err(Denied::WrongState { state: run.state.word(), wanted: "removed; cancel it first" }.into());
+                return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "removed; cancel it first" }.into());
             }
             if runs.iter().all(|other| other.id != run.id) {
                 runs.push(run);

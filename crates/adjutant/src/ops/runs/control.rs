@@ -72,7 +72,7 @@ impl Ops {
                 return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
             }
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished(outcome).into());
+                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
             }
             let raised = match &add {
                 Some(add) => raise(tx, who, &config, &run, add)?,
@@ -116,7 +116,7 @@ impl Ops {
             .write(caller, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Message, &run.to_string())?;
                 if let RunState::Finished(outcome) = run.state {
-                    return Err(Denied::RunFinished(outcome).into());
+                    return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
                 }
                 let message = tx.send_message(&run, who, id, &text)?;
                 let is_resumed = has_credentials && is_resumable(run.state);
@@ -146,7 +146,7 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished(outcome).into());
+                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
             }
             let message = tx.send_message(&run, who, id, &call.text)?;
             Ok(render::message(&message, &run.name))
@@ -195,6 +195,11 @@ fn resume_stopped(
         // Reset first, because charged time must not count as the run's time too.
         tx.forget_active_time(run.id)?;
         tx.charge_active_time(run, retention)?;
+    }
+    if matches!(run.state, RunState::Stopped { reason: StopReason::UnreadableBlock, .. }) {
+        // Who resumes it has looked at its output.
+        tx.settle_unreadable_blocks(run.id)?;
+        tx.clear_detail(run.id)?;
     }
     if matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) {
         // Resuming a run by hand tries the agent at once.

@@ -179,8 +179,9 @@ impl Ops {
             if agents.len() > 1 {
                 tx.add_alternatives(&run, &new.input, &agents, after_failure)?;
             }
-            let mut view = render::run(tx.connection(), &home, &run)?;
-            render::starts_at_once(tx.connection(), &pools, &run, &mut view)?;
+            let mut views = render::RunViews::new(tx.connection(), &home);
+            let mut view = views.run(&run)?;
+            views.starts_at_once(&pools, &run, &mut view)?;
             for (kind, why) in &new.unmetered {
                 if let Some(shown) = view.budgets.iter_mut().find(|shown| shown.kind == *kind) {
                     shown.unknown = Some((*why).to_owned());
@@ -254,7 +255,7 @@ impl Ops {
                 RunState::Finished(_) => run,
                 RunState::Stopped { .. } => tx.advance(&run, RunEvent::Retired, retention, &who.to_string(), "retried")?,
                 RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => {
-                    return Err(Denied::WrongState { state: run.state.word(), wanted: "retried; cancel it first" }.into());
+                    return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "retried; cancel it first" }.into());
                 }
             };
             if old.owner == *who {
@@ -299,8 +300,9 @@ impl Ops {
                 tx.continue_session(run.id, &old)?;
             }
             tx.set_credentials(run.id, credentials.as_deref())?;
-            let mut view = render::run(tx.connection(), &home, &run)?;
-            render::starts_at_once(tx.connection(), &settings.in_effect(tx.connection())?, &run, &mut view)?;
+            let mut views = render::RunViews::new(tx.connection(), &home);
+            let mut view = views.run(&run)?;
+            views.starts_at_once(&settings.in_effect(tx.connection())?, &run, &mut view)?;
             Ok(view)
         };
         let retried = self.write(caller, retry).await;

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::ops::repository_policies::not_in_effect;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, beside, newest_follower, newest_of, runs_newest, signals_of, unread_of};
+use crate::store::{MORE_COUNTED_MAX, beside, newest_follower, newest_of, runs_before, runs_newest, signals_of, unread_of};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
@@ -19,10 +19,10 @@ const SIGNALS_SHOWN_MAX: u32 = 10;
 const SETTLED_SHOWN_MAX: u32 = 20;
 
 impl Ops {
-    /// Lists runs that the caller may see, newest first.
+    /// Lists runs that the caller may see, unfinished ones first, or in the order of their dispatch.
     ///
     /// # Errors
-    /// The caller may not list.
+    /// The caller may not list, or `before` is unknown or foreign.
     pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
         Self::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person { None } else { Some(who) };
@@ -30,16 +30,18 @@ impl Ops {
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
         Ok(self.store.read(|connection| {
-            let page = runs_newest(connection, owner, call.all, limit)?;
-            let pools = settings.in_effect(connection)?;
-            let view = |run: &Run| {
-                let mut view = render::run(connection, &self.home, run)?;
-                render::add_queue(connection, &pools, run, &mut view)?;
-                self.add_launch(&config, &mut view);
-                Ok::<_, StoreError>(view)
+            let page = match call.before.as_deref() {
+                None => runs_newest(connection, owner, call.all, limit)?,
+                Some("") => runs_before(connection, owner, call.all, None, limit)?,
+                Some(run) => runs_before(connection, owner, call.all, Some(&lookup::run(connection, who, Action::See, run)?), limit)?,
             };
-            let runs = page.runs.iter().map(view).collect::<Result<_, _>>()?;
-            Ok(RunList { runs, more: page.more, clock: clock::warning() })
+            let pools = settings.in_effect(connection)?;
+            let mut runs = render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
+            for view in &mut runs {
+                self.add_launch(&config, view);
+                self.add_unwritable(view);
+            }
+            Ok(RunList { runs, more: page.more, more_at_least: page.more >= MORE_COUNTED_MAX.into(), clock: clock::warning() })
         })?)
     }
 
@@ -53,17 +55,19 @@ impl Ops {
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
             let run = if call.newest { newest_follower(connection, run)? } else { run };
-            let mut view = render::run(connection, &self.home, &run)?;
+            let mut views = render::RunViews::new(connection, &self.home);
+            let mut view = views.run(&run)?;
             if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
                 view.changed_beside = beside(connection, &run)?;
             }
-            render::add_queue(connection, &settings.in_effect(connection)?, &run, &mut view)?;
+            views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
             self.add_launch(&config, &mut view);
+            self.add_unwritable(&mut view);
             view.tree = tree_stats(connection, &run)?;
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
-            render::add_room(connection, &config, &mut view.pending)?;
+            render::add_room(connection, &config, self.store.queued_runs(), &mut view.pending)?;
             view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?.iter().map(render::event).collect();
             view.settled_more = left_out > 0;
             view.settled = render::requests(&settled[left_out..]);
@@ -75,6 +79,9 @@ impl Ops {
         })?;
         if call.snapshots {
             (view.snapshots, view.gone) = self.snapshots_of(&run).await;
+            if let Some(workspace) = &mut view.workspace {
+                workspace.behind = self.behind_of(run.id).await;
+            }
             view.committed_copies = self.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {

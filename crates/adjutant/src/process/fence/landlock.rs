@@ -45,6 +45,18 @@ pub fn available() -> Result<(), String> {
     made.map(drop).map_err(|_| "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned())
 }
 
+/// Keeps this process and its descendants from the abstract sockets of others, which no mount hides. The kernel needs Linux 6.12; before, they stay
+/// reachable. The process needs `CAP_SYS_ADMIN` in its namespace.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn scope_sockets() -> io::Result<()> {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort).scope(Scope::AbstractUnixSocket);
+    let rules = rules.and_then(Ruleset::create).map_err(io::Error::other)?;
+    rules.no_new_privs(false).restrict_self().map_err(io::Error::other)?;
+    Ok(())
+}
+
 /// Returns the access rights that the rules control. Listing is not one of them, because then the parents of a hidden
 /// directory could not be listed either.
 fn handled_rights() -> BitFlags<AccessFs> {

@@ -22,6 +22,7 @@ use crate::link::{
 };
 use crate::named_locks::NamedLocks;
 use crate::spool;
+use crate::trace::RepeatedFailures;
 use crate::view::{ErrorView, codes};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
@@ -81,6 +82,13 @@ enum NotFetched {
     Call(CallFailure),
     /// This machine failed.
     Here(String),
+}
+
+impl NotFetched {
+    /// Returns whether it is not what the hub said.
+    fn is_of_this_machine(&self) -> bool {
+        matches!(self, Self::Here(_) | Self::Call(CallFailure::NoReply(_)))
+    }
 }
 
 impl From<CallFailure> for NotFetched {
@@ -161,18 +169,24 @@ impl Repositories {
             Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())[..COPY_ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
         // A repository with another kind of hashes can be at the same path later.
         let top = self.home.repositories_dir().join(format!("{hash}-{}", workspace.base.len() * 4));
-        let mut pause = PAUSE;
+        let (mut pause, mut problems) = (PAUSE, RepeatedFailures::default());
         let mut failures = 0;
         loop {
             match self.fetch_once(&attempt, &order.run_id, &workspace.base, &top).await {
                 Ok(()) => break,
                 Err(NotFetched::Call(CallFailure::Refused(error))) if !is_passing(&error) => return Err(error.message),
+                // With the run back in the queue, this runner takes no other one until there is room.
+                Err(failure) if failure.is_of_this_machine() && files::names_full_disk(&failure.to_string()) => {
+                    return Err(format!("the runner cannot make its copy of the repository: {failure}"));
+                }
                 Err(failure) => {
                     failures += u32::from(matches!(failure, NotFetched::Here(_)));
                     if failures >= FETCH_FAILURES_MAX {
                         return Err(format!("the runner cannot make its copy of the repository: {failure}"));
                     }
-                    tracing::warn!(attempt, %failure, "the repository cannot be fetched yet");
+                    if let Some(times) = problems.note(&failure.to_string(), std::time::Instant::now()) {
+                        tracing::warn!(attempt, %failure, times, "the repository cannot be fetched yet");
+                    }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -266,7 +280,7 @@ impl Repositories {
     }
 
     async fn send_until_stored(&self, attempt: &str, run_id: &str) -> Result<(), NotSent> {
-        let mut pause = PAUSE;
+        let (mut pause, mut problems) = (PAUSE, RepeatedFailures::default());
         let mut failing_since = None;
         loop {
             let Err(error) = self.send_once(attempt, run_id).await else { return Ok(()) };
@@ -280,7 +294,9 @@ impl Repositories {
             if is_over {
                 return Err(error);
             }
-            tracing::warn!(attempt, %error, "the work of a run cannot be sent yet");
+            if let Some(times) = problems.note(&error.to_string(), std::time::Instant::now()) {
+                tracing::warn!(attempt, %error, times, "the work of a run cannot be sent yet");
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }

@@ -68,7 +68,8 @@ impl Repositories {
         match self.send_once(&key, run_id).await {
             Ok(()) => tracing::info!(attempt = key, "the hub has the work of the attempt"),
             Err(error) if error.again() == SendAgain::Never => {
-                tracing::info!(attempt = key, %error, "the hub wants no more work of the attempt");
+                // It has the work of each attempt that has ended normally.
+                tracing::debug!(attempt = key, %error, "the hub wants no more work of the attempt");
                 self.report_problem(&key, run_id, &error).await;
             }
             Err(error) => return Err(error),

@@ -6,9 +6,9 @@ mod unknown;
 mod usage;
 
 pub use read::{
-    BudgetRow, budgets_of, due_time_budgets, is_usage_awaited, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
+    BudgetRow, budgets_of, due_time_budgets, has_budgets, is_usage_awaited, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
 };
-pub use usage::{ModelTotals, gate_usage_of, has_grown, is_usage_stated};
+pub use usage::{ModelTotals, announce_usage_stated, gate_usage_of, has_grown, is_usage_stated};
 
 use super::{Run, StoreError, Tx, append_event};
 use crate::store::db::params;

@@ -45,7 +45,7 @@ impl Tx<'_> {
             }
             self.set_account(stored, raised)?;
             let is_warned = Account { limit: raised.limit, ..row.account }.is_nearly_used();
-            self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = max(is_hard, ?4) WHERE run = ?1 AND kind = ?2")?.run(params![
+            self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = larger(is_hard, ?4) WHERE run = ?1 AND kind = ?2")?.run(params![
                 row.run.to_string(),
                 kind.word(),
                 is_warned,

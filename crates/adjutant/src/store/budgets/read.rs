@@ -5,6 +5,7 @@ use crate::store::db::{self, Connection, Row, params};
 use crate::store::ids::run_id;
 use adjutant_core::budget::{AMOUNT_MAX, Account, WARN_PERCENT};
 use adjutant_core::{Budget, BudgetKind, RunId, SteadyTime, StopReason};
+use std::collections::BTreeSet;
 
 /// One budget of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,13 +70,21 @@ pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetK
     Ok(found)
 }
 
+/// Returns whether any run has a budget. Most stores have none.
+///
+/// # Errors
+/// A failure of the store.
+pub fn has_budgets(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get(0))?)
+}
+
 /// Reads the budgets on which a run draws: of each kind, its own or the nearest above it. Includes the time that live runs have used
 /// so far.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Vec<BudgetRow>, StoreError> {
-    if !connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get::<bool>(0))? {
+    if !has_budgets(connection)? {
         return Ok(Vec::new());
     }
     let chain = run_and_ancestors(connection, run)?;
@@ -99,9 +108,9 @@ const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r
 /// Returns the active time of the unfinished runs that draw on a budget, and the number of active ones.
 pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind, now: SteadyTime) -> Result<(i64, i64), StoreError> {
     let sql = format!(
-        "{DRAWING} SELECT coalesce(sum(active_ms + max(0, ?3 - coalesce(active_since, ?3))), 0),
+        "{DRAWING} SELECT coalesce(sum(active_ms + larger(0, ?3 - coalesce(active_since, ?3))), 0),
          count(*) FILTER (WHERE active_since IS NOT NULL AND state IN ('starting', 'running'))
-         FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished'"
+         FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'"
     );
     let (sum, active): (i64, i64) =
         connection.prepare_cached(&sql)?.query_row(params![run.to_string(), kind.word(), now.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -119,7 +128,7 @@ pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind
     ids.iter().map(|id| run_id(id)).collect()
 }
 
-/// The run `?1` and all runs below it.
+/// The run `?1` and all runs below it. `CROSS JOIN` after it, so that SQLite looks these few up, and does not read all unfinished runs of the store.
 const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id)";
 
 /// Counts the unfinished runs among a run and the runs below it.
@@ -127,7 +136,7 @@ const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.i
 /// # Errors
 /// A failure of the store.
 pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, StoreError> {
-    let sql = format!("{BELOW} SELECT count(*) FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished'");
+    let sql = format!("{BELOW} SELECT count(*) FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'");
     let count: i64 = connection.prepare_cached(&sql)?.query_row([run.to_string()], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
@@ -137,14 +146,15 @@ pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, Stor
 /// # Errors
 /// A failure of the store.
 pub fn unfinished_runs_below(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let sql = format!("{BELOW} SELECT r.id FROM down JOIN runs r ON r.id = down.id WHERE r.state <> 'finished' ORDER BY r.no");
+    let sql = format!("{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished' ORDER BY r.no");
     let ids: Vec<String> = connection.prepare_cached(&sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Returns the runs of a tree that a used up budget has stopped.
 pub(super) fn stopped_for_budget(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let sql = format!("{BELOW} SELECT r.id FROM down JOIN runs r ON r.id = down.id WHERE r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no");
+    let sql =
+        format!("{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no");
     let ids: Vec<String> = connection
         .prepare_cached(&sql)?
         .query_map(params![run.to_string(), StopReason::Budget.word()], |row| row.get(0))?
@@ -179,25 +189,42 @@ pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> 
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_time_budget(connection: &Connection, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+pub fn next_time_budget(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Option<SteadyTime>, StoreError> {
     let mut next = None;
-    for run in active_runs(connection)? {
+    for (run, _) in judged_runs(connection, now, unreported)? {
         next = [next, time_due(connection, run, now)?].into_iter().flatten().min();
     }
     Ok(next)
+}
+
+/// Returns the holder of the time budget on which a run draws.
+fn time_holder(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Option<RunId>, StoreError> {
+    Ok(budgets_of(connection, run, now)?.iter().find(|row| row.kind == BudgetKind::Time).map(|row| row.run))
+}
+
+/// Returns the active runs that draw on time budgets, with the holders, except budgets on which a run of `unreported` draws: only its
+/// supervisor knows how long it was active.
+fn judged_runs(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Vec<(RunId, RunId)>, StoreError> {
+    let mut unknown = BTreeSet::new();
+    for run in unreported {
+        unknown.extend(time_holder(connection, *run, now)?);
+    }
+    let mut judged = Vec::new();
+    for run in active_runs(connection)? {
+        judged.extend(time_holder(connection, run, now)?.filter(|holder| !unknown.contains(holder)).map(|holder| (run, holder)));
+    }
+    Ok(judged)
 }
 
 /// Returns the holders of time budgets that have reached their next threshold.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn due_time_budgets(connection: &Connection, now: SteadyTime) -> Result<Vec<RunId>, StoreError> {
+pub fn due_time_budgets(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Vec<RunId>, StoreError> {
     let mut holders = Vec::new();
-    for run in active_runs(connection)? {
-        if time_due(connection, run, now)?.is_some_and(|due| due <= now) {
-            let rows = budgets_of(connection, run, now)?;
-            let holder = rows.iter().find(|row| row.kind == BudgetKind::Time).map(|row| row.run);
-            holders.extend(holder.filter(|holder| !holders.contains(holder)));
+    for (run, holder) in judged_runs(connection, now, unreported)? {
+        if !holders.contains(&holder) && time_due(connection, run, now)?.is_some_and(|due| due <= now) {
+            holders.push(holder);
         }
     }
     Ok(holders)

@@ -1,6 +1,6 @@
 //! Usage that is not reported. It is charged a minimum and counted; under a hard budget, the run is stopped.
 
-use super::read::{budgets_of, own_budgets, run_and_ancestors};
+use super::read::{budgets_of, has_budgets, own_budgets, run_and_ancestors};
 use super::unmetered_text;
 use crate::store::db::params;
 use crate::store::{Run, StoreError, Tx};
@@ -20,7 +20,7 @@ impl Tx<'_> {
 
     pub(super) fn add_unknown(&self, holder: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
         self.prepare(
-            "UPDATE budgets SET unstated = unstated + ?3, unpriced = max(0, unpriced + ?4) WHERE run = ?1 AND kind = ?2 AND is_returned = 0",
+            "UPDATE budgets SET unstated = unstated + ?3, unpriced = larger(0, unpriced + ?4) WHERE run = ?1 AND kind = ?2 AND is_returned = 0",
         )?
         .run(params![holder.to_string(), kind.word(), unstated, unpriced])?;
         Ok(())
@@ -38,6 +38,9 @@ impl Tx<'_> {
         except: Option<RunId>,
         retention: Retention,
     ) -> Result<(), StoreError> {
+        if !has_budgets(self.connection())? {
+            return Ok(());
+        }
         let floor = Tokens { input: count.saturating_mul(UNSTATED_TOKENS), ..Tokens::default() };
         let cost = price.map_or(0, |price| price.cost_micros(&floor));
         for (kind, amount) in [(BudgetKind::Tokens, floor.charged()), (BudgetKind::Cost, cost)] {

@@ -127,6 +127,12 @@ pub fn is_usage_stated(connection: &Connection, run: &Run) -> Result<bool, Store
     Ok(totals.is_some_and(|totals| totals.attempt == run.attempt.0))
 }
 
+/// Announces the reads of [`is_usage_stated`].
+pub fn announce_usage_stated(connection: &Connection, run: RunId, n: AttemptNo) {
+    connection.announce(|connection| gate_usage_of(connection, run, n));
+    connection.announce(|connection| totals_of(connection, run));
+}
+
 fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, StoreError> {
     let text: Option<String> =
         connection.prepare_cached("SELECT usage_totals FROM runs WHERE id = ?1")?.query_row([run.to_string()], |row| row.get(0))?;
@@ -286,10 +292,10 @@ impl Tx<'_> {
         let Growth { tokens, shown_input, cost_micros, is_priced, unpriced, is_cost_stated, unstated, floor_cost_micros } = growth;
         let is_cost_known = *is_cost_stated || *is_priced;
         self.prepare(
-            "UPDATE runs SET input_tokens = min(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = min(coalesce(cached_tokens, 0) + ?3, ?8),
-             output_tokens = min(coalesce(output_tokens, 0) + ?4, ?8),
-             cost_micros = CASE WHEN ?5 = 1 THEN min(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
-             unpriced_tokens = max(0, min(unpriced_tokens + ?7, ?8)), is_priced = max(is_priced, ?9) WHERE id = ?1",
+            "UPDATE runs SET input_tokens = smaller(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = smaller(coalesce(cached_tokens, 0) + ?3, ?8),
+             output_tokens = smaller(coalesce(output_tokens, 0) + ?4, ?8),
+             cost_micros = CASE WHEN ?5 = 1 THEN smaller(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
+             unpriced_tokens = larger(0, smaller(unpriced_tokens + ?7, ?8)), is_priced = larger(is_priced, ?9) WHERE id = ?1",
         )?
         .run(params![
             run.to_string(),

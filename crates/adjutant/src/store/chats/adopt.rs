@@ -56,12 +56,12 @@ impl Tx<'_> {
                  ON CONFLICT (chat, who) DO UPDATE SET joined_at = coalesce(chat_members.joined_at, excluded.joined_at)",
             )?
             .run(params![chat, from, to, name, self.now().0])?;
-            self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?
+            self.prepare("UPDATE chat_members SET joined_at = NULL, mention_seq = smaller(mention_seq, read_seq) WHERE chat = ?1 AND who = ?2")?
                 .run(params![chat, from])?;
             self.notify(Topic::Chat(ChatId(chat)));
         }
         self.prepare(
-            "UPDATE chat_members SET joined_at = NULL, mention_seq = min(mention_seq, read_seq)
+            "UPDATE chat_members SET joined_at = NULL, mention_seq = smaller(mention_seq, read_seq)
              WHERE who IN (SELECT 'run:' || id FROM runs WHERE root = ?1) AND chat IN (SELECT id FROM chats WHERE owner <> ?2)",
         )?
         .run([&root, &to])?;

@@ -80,7 +80,7 @@ impl Tx<'_> {
         let moved = self
             .prepare(
                 "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 = 1 THEN ?2 ELSE summary_seq END
-                 WHERE id = ?1 AND importing IS NOT NULL AND last_seq = ?2 - 1",
+                 WHERE id = ?1 AND importing >= 0 AND last_seq < ?2",
             )?
             .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == adjutant_core::chat::EntryKind::Summary])?;
         if moved != 1 {
@@ -123,7 +123,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing IS NOT NULL")?.run(params![chat.0, self.steady().0])?;
+        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing >= 0")?.run(params![chat.0, self.steady().0])?;
         Ok(())
     }
 
@@ -156,8 +156,8 @@ impl Tx<'_> {
             self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.run([id])?;
         }
         match newest.last() {
-            // The import cannot continue after the removed entries.
-            Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
+            // A negative time: the import cannot continue after the removed entries.
+            Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2, importing = -1 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
             None => {
                 self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.run([chat])?;
                 self.prepare("DELETE FROM chats WHERE id = ?1")?.execute([chat])?

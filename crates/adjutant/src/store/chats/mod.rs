@@ -7,7 +7,7 @@ mod mentions;
 mod read;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod turns;
 mod write;
 
@@ -20,7 +20,7 @@ pub use read::{
     entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries, reply_of,
     revisions_of, unread, unread_before,
 };
-pub use stats::{Stats, stats_of};
+pub use stats::{ParticipantRow, Stats, Turns, stats_of};
 pub use turns::{
     NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
     turns_to_answer,

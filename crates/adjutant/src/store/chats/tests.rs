@@ -24,7 +24,7 @@ fn client() -> Principal {
     Principal::Client(ClientName::parse("alice").expect("a name"))
 }
 
-fn new_chat() -> NewChat {
+pub(in crate::store) fn new_chat() -> NewChat {
     NewChat {
         kind: ChatKind::Chat,
         title: "t".to_owned(),
@@ -41,7 +41,7 @@ fn new_chat() -> NewChat {
     }
 }
 
-fn new_entry(text: &str) -> NewEntry {
+pub(in crate::store) fn new_entry(text: &str) -> NewEntry {
     NewEntry {
         kind: EntryKind::Message,
         author: Participant::Principal(client()),

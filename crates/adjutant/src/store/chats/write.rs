@@ -255,7 +255,7 @@ impl Tx<'_> {
         }
         self.prepare(
             "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (chat, who) DO UPDATE SET read_seq = max(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
+             ON CONFLICT (chat, who) DO UPDATE SET read_seq = larger(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
         )?
         .run(params![chat.0, who.to_string(), name, seq, self.now().0])?;
         Ok(())

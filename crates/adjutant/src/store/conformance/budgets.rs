@@ -7,6 +7,7 @@ use adjutant_core::budget::{Price, Tokens, check_left};
 use adjutant_core::signal::{Delegation, Independence, Priority};
 use adjutant_core::tree::TreeLimits;
 use adjutant_core::{Budget, BudgetKind, Decision, Denied, Outcome, Principal, RequestEvent, RunEvent, RunId, RunState, StopReason, Subject};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -507,10 +508,15 @@ async fn time_of_all_active_runs_is_counted() {
     let rows = f.store.read(|connection| budgets_of(connection, low.id, later)).expect("budgets");
     let used = rows[0].account.used;
     assert!((2 * 30 * 60 * 1000 - 5_000..=2 * 30 * 60 * 1000 + 5_000).contains(&used), "two runs: {used}");
-    let next = f.store.read(|connection| next_time_budget(connection, clock::steady())).expect("a time").expect("a deadline");
+    let next = f.store.read(|connection| next_time_budget(connection, clock::steady(), &BTreeSet::new())).expect("a time").expect("a deadline");
     let in_ms = next.ms_since(clock::steady());
     assert!((23 * 60 * 1000..=24 * 60 * 1000 + 1_000).contains(&in_ms), "the warning, at half of 80 %: {in_ms}");
-    assert_eq!(f.store.read(|connection| due_time_budgets(connection, later)).expect("due"), [top.id]);
+    assert_eq!(f.store.read(|connection| due_time_budgets(connection, later, &BTreeSet::new())).expect("due"), [top.id]);
+    let unreported = BTreeSet::from([low.id]);
+    let judged = f.store.read(|connection| {
+        Ok::<_, StoreError>((due_time_budgets(connection, later, &unreported)?, next_time_budget(connection, later, &unreported)?))
+    });
+    assert_eq!(judged.expect("read"), (Vec::new(), None), "only its supervisor knows how long the one below was active");
     f.advance(low.id, ended(0)).await.expect("ended");
     let after = f.account(top.id, BudgetKind::Time).2;
     assert!((0..5_000).contains(&after), "{after}");

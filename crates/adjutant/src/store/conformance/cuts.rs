@@ -82,7 +82,7 @@ async fn call_has_one_effect_wherever_the_connection_is_cut() {
     let behind = crate::config::PostgresAddress { host: dir.path().to_str().expect("a path").to_owned(), ..address.clone() };
     let store = Store::open_at(&home, Place::Postgres(behind)).expect("a store");
     // Its messages are not cut.
-    let direct = Place::Postgres(address).read_only().expect("a connection");
+    let direct = Place::Postgres(address).read_only(None).expect("a connection");
     let runs = || {
         direct.begin_read().expect("begun");
         let runs = runs_newest(&direct, None, true, 1_000).expect("runs").runs.len();

@@ -10,7 +10,7 @@ use adjutant_core::{
 };
 use std::collections::BTreeMap;
 
-pub(super) const KEEP: Retention = Retention { stopped_ms: 60_000 };
+pub(crate) const KEEP: Retention = Retention { stopped_ms: 60_000 };
 
 pub(crate) struct Fixture {
     pub(crate) store: Store,
@@ -33,7 +33,7 @@ pub(super) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
+pub(crate) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     let agent = AgentSpec {
         name: AgentName::parse("echo").expect("a name"),
         harness: HarnessKind::Vendor,
@@ -53,6 +53,8 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         stall_ms: None,
         memory_bytes_max: Some(7),
         grace_ms: 8_000,
+        report_grace_ms: Some(60_000),
+        ends_after_report: true,
         auto_resume: false,
         fence: Fence::Workspace,
         fence_write: vec!["~/.cache".to_owned()],
@@ -90,7 +92,7 @@ pub(super) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     }
 }
 
-pub(super) fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
+pub(crate) fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
     NewRequest {
         id: RequestId::new(clock::now(), random()),
         subject: Subject::Question,
@@ -122,6 +124,17 @@ impl Fixture {
             })
             .await
             .expect("running")
+    }
+
+    /// Starts a run on a runner. The lease of its attempt is over.
+    pub(crate) async fn hosted(&self, new: NewRun, host: &str) -> Run {
+        let host = host.to_owned();
+        let started = self.store.write(move |tx| {
+            let run = tx.dispatch(&new)?;
+            let run = tx.claim(&run, b"hash", Some(HostLease { host: &host, lease_ms: 0 }), KEEP)?;
+            tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
+        });
+        started.await.expect("running")
     }
 
     pub(super) async fn ask(&self, run: RunId, new: NewRequest) -> Result<Request, StoreError> {
@@ -160,11 +173,11 @@ impl Fixture {
             .await
     }
 
-    pub(super) fn run(&self, id: RunId) -> Run {
+    pub(crate) fn run(&self, id: RunId) -> Run {
         self.store.read(|connection| run_by_id(connection, id)).expect("a store").expect("a run")
     }
 
-    pub(super) fn kinds(&self, id: RunId) -> Vec<&'static str> {
+    pub(crate) fn kinds(&self, id: RunId) -> Vec<&'static str> {
         let events = self.store.read(|connection| events_after(connection, &Principal::Person, Some(id), EventSeq(0), 1_000)).expect("events");
         assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq));
         events.iter().map(|event| event.kind.word()).collect()
@@ -184,7 +197,9 @@ pub(super) fn ended(code: i32) -> RunEvent {
         failure_reported: false,
         blocking_request_open: false,
         checkpoint_left: false,
+        unreadable: None,
         can_resume: false,
+        by_itself: false,
     })
 }
 

@@ -2,8 +2,10 @@
 
 use super::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::clock;
+use crate::store::queue::statements_of_head;
+use crate::store::runs::statements_of_queued;
 use crate::store::*;
-use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolPlace, queue_place};
+use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolPlace, QueuePlace};
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
@@ -52,6 +54,15 @@ impl Fixture {
         self.run(run)
     }
 
+    fn place(&self, run: &Run) -> Option<QueuePlace> {
+        self.store.read(|connection| QueueHead::read(connection, &run.pool)).expect("read").place(run)
+    }
+
+    /// Queues many runs and returns them.
+    async fn queue_all(&self, all: Vec<NewRun>) -> Vec<Run> {
+        self.store.write(move |tx| all.iter().map(|new| tx.dispatch(new)).collect()).await.expect("queued")
+    }
+
     async fn queue_after(&self, after: &[(RunId, AfterEnd)], after_failed: AfterFailed) -> Result<Run, StoreError> {
         self.queue(NewRun { after: after.to_vec(), after_failed, ..new_run(&Principal::Person, None) }).await
     }
@@ -71,7 +82,7 @@ async fn runs_start_by_priority_then_owner_then_dispatch() {
         all.push(f.queue(queued(owner, "default", priority)).await.expect("queued").id);
     }
     let last = f.run(all[2]);
-    assert_eq!(queue_place(&f.store.read(|connection| ahead_of(connection, &last)).expect("read")), 5);
+    assert_eq!(f.place(&last), Some(QueuePlace::At(5)));
     let mut order = Vec::new();
     while let Some(run) = f.claim(&[("default", 9)], 9).await {
         order.push(all.iter().position(|id| *id == run.id).expect("one of them"));
@@ -79,6 +90,108 @@ async fn runs_start_by_priority_then_owner_then_dispatch() {
     // The urgent run of b counts as live, so a starts first, then both take turns.
     assert_eq!(order, [4, 0, 3, 1, 2, 5]);
     assert!(f.claim(&[("default", 9)], 9).await.is_none());
+}
+
+#[tokio::test]
+async fn places_behind_a_thousand_runs_are_not_counted() {
+    let f = fixture();
+    let (a, b) = (client("/a"), client("/b"));
+    let normal = |owner: &Principal| queued(owner, "default", Priority::P1);
+    let many = f.queue_all((0..1_001).map(|_| normal(&a)).collect()).await;
+    let others = f.queue_all(vec![normal(&b), normal(&b), queued(&a, "default", Priority::P0), queued(&b, "gpu", Priority::P1)]).await;
+    let places = |runs: &[&Run]| runs.iter().map(|run| f.place(run).expect("a place")).collect::<Vec<_>>();
+    // One urgent run starts before, then owners take turns.
+    assert_eq!(places(&[&others[2], &many[0], &others[0], &others[1], &many[1], &many[4]]), [1, 2, 2, 4, 4, 8].map(QueuePlace::At));
+    assert_eq!(places(&[&others[3], &many[999], &many[1_000]]), [QueuePlace::At(1), QueuePlace::At(1_003), QueuePlace::Behind(1_000)]);
+    let agent = many[0].agent.clone();
+    let counts = |max| f.store.read(|connection| queued_up_to(connection, "default", max)).expect("counted");
+    assert_eq!((counts(7), counts(9_999), agent.is_empty()), (7, 1_004, false));
+}
+
+#[tokio::test]
+async fn live_runs_are_underway_before_newer_queued_ones() {
+    let f = fixture();
+    let live = f.running(&Principal::Person).await;
+    let waiting = f.queue_all((0..5).map(|_| new_run(&Principal::Person, None)).collect()).await;
+    f.advance(waiting[0].id, RunEvent::StopAsked(StopReason::Paused)).await.expect("stopped");
+    for who in [Principal::Person, client("/a")] {
+        let underway = f.store.read(|connection| underway_runs(connection, &who, 3)).expect("read");
+        let expected = if who == Principal::Person { vec![waiting[4].id, waiting[3].id, live.id] } else { Vec::new() };
+        assert_eq!(underway.iter().map(|run| run.id).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn pages_before_a_run_have_every_run_once() {
+    let f = fixture();
+    let (a, b) = (client("/a"), client("/b"));
+    let all = f.queue_all((0..25).map(|number| new_run(if number % 5 == 0 { &b } else { &a }, None)).collect()).await;
+    f.advance(all[3].id, RunEvent::StopAsked(StopReason::Cancelled)).await.expect("cancelled");
+    f.advance(all[4].id, RunEvent::StopAsked(StopReason::Paused)).await.expect("stopped");
+    for (owner, is_all, expected) in [(None, false, 24), (None, true, 25), (Some(&a), false, 19), (Some(&b), true, 5)] {
+        let (mut seen, mut before): (Vec<i64>, Option<Run>) = (Vec::new(), None);
+        loop {
+            let page = f.store.read(|connection| runs_before(connection, owner, is_all, before.as_ref(), 7)).expect("a page");
+            seen.extend(page.runs.iter().map(|run| run.no));
+            assert_eq!(seen.len() as u64 + page.more, expected);
+            before = page.runs.into_iter().last();
+            if page.more == 0 {
+                break;
+            }
+        }
+        assert!(seen.is_sorted_by(|a, b| a > b) && seen.len() as u64 == expected, "{seen:?}");
+    }
+}
+
+/// Returns the number of rows that a server has read in the transaction, or of the steps that SQLite has taken for these statements.
+fn cost(connection: &Connection, statements: &[String]) -> i64 {
+    if statements.is_empty() {
+        let sql = "SELECT CAST(coalesce(sum(coalesce(idx_tup_fetch, 0) + coalesce(seq_tup_read, 0)), 0) AS BIGINT) FROM pg_stat_xact_user_tables";
+        return connection.prepare_cached(sql).expect("a statement").query_row([], |row| row.get(0)).expect("a number");
+    }
+    statements.iter().map(|sql| i64::from(connection.prepare_cached(sql).expect("a statement").steps())).sum()
+}
+
+#[tokio::test]
+async fn views_of_the_queue_cost_the_same_however_many_are_queued() {
+    const PAGE: u32 = 10;
+    const QUEUED: i64 = 1_300;
+    let f = fixture();
+    let a = client("/a");
+    let many = || (0..QUEUED).map(|number| queued(&a, if number % 8 == 0 { "gpu" } else { "default" }, Priority::P1)).collect::<Vec<_>>();
+    let is_on_server = f.store.is_on_server();
+    let statements = if is_on_server { Vec::new() } else { [statements_of_head(), statements_of_queued()].concat() };
+    let fill = async || {
+        f.queue_all(many()).await;
+        if is_on_server {
+            // A server does the same after a while. Its planner estimates from it whether few runs are queued.
+            f.store.write(|tx| Ok(tx.connection().execute_batch("ANALYZE runs")?)).await.expect("analyzed");
+        }
+    };
+    let cost_of = |work: &dyn Fn(&Connection)| {
+        let read = f.store.read(|connection| {
+            let before = cost(connection, &statements);
+            work(connection);
+            Ok(cost(connection, &statements) - before)
+        });
+        read.expect("read")
+    };
+    let page = |owner: Option<&Principal>, connection: &Connection| {
+        assert_eq!(runs_newest(connection, owner, false, PAGE).expect("read").runs.len(), PAGE as usize);
+    };
+    let costs = |queued: i64| {
+        // A page counts the further runs up to a larger number, in a statement of its own.
+        let counted = if is_on_server { queued.min(i64::from(PAGE + MORE_COUNTED_MAX)) } else { 0 };
+        let head = cost_of(&|connection| drop(QueueHead::read(connection, "default").expect("read")));
+        [head, cost_of(&|connection| page(None, connection)) - counted, cost_of(&|connection| page(Some(&a), connection)) - counted]
+    };
+    fill().await;
+    let short = costs(QUEUED);
+    fill().await;
+    let long = costs(2 * QUEUED);
+    for (short, long) in short.into_iter().zip(long) {
+        assert!(short > 0 && long <= short + short / 4 + 100, "{short}, then {long}");
+    }
 }
 
 #[tokio::test]

@@ -88,9 +88,9 @@ async fn finished_run_closes_its_questions_and_never_changes() {
     assert_eq!(run.state, RunState::Finished(Outcome::Cancelled));
     assert_eq!((run.pending, run.blocking_pending), (0, 0));
     assert_eq!(denied(fixture.advance_request(asked.id, answer("x")).await.expect_err("withdrawn")), Denied::Withdrawn);
-    assert!(matches!(denied(fixture.ask(run.id, question(true, 60_000, None)).await.expect_err("refused")), Denied::RunFinished(_)));
+    assert!(matches!(denied(fixture.ask(run.id, question(true, 60_000, None)).await.expect_err("refused")), Denied::RunFinished { .. }));
     for event in [RunEvent::Claimed, RunEvent::Resumed, RunEvent::SupervisorLost, ended(0)] {
-        assert!(matches!(denied(fixture.advance(run.id, event).await.expect_err("refused")), Denied::RunFinished(_)));
+        assert!(matches!(denied(fixture.advance(run.id, event).await.expect_err("refused")), Denied::RunFinished { .. }));
     }
 }
 
@@ -287,4 +287,84 @@ async fn undo_that_does_not_end_is_known_as_interrupted() {
     assert_eq!(undo.completing_command(&run.name), "adj undo brave-otter 1 --force");
     f.store.write(move |tx| tx.finish_undo(run.id)).await.expect("ended");
     assert_eq!(interrupted(), None);
+}
+
+/// Dispatches runs and cancels them at once.
+async fn finished(fixture: &super::fixture::Fixture, count: usize) -> Vec<RunId> {
+    let runs = fixture.store.write(move |tx| {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            let run = tx.dispatch(&new_run(&Principal::Person, None))?;
+            tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), KEEP, "person", "")?;
+            ids.push(run.id);
+        }
+        Ok(ids)
+    });
+    runs.await.expect("finished")
+}
+
+#[tokio::test]
+async fn unfinished_runs_come_before_a_thousand_newer_ended_ones() {
+    let fixture = fixture();
+    let queued = fixture.dispatch(&Principal::Person, Some("queued")).await.id;
+    let stopped = fixture.dispatch(&Principal::Person, Some("stopped")).await;
+    fixture.advance(stopped.id, RunEvent::StopAsked(StopReason::Paused)).await.expect("stopped");
+    let live = fixture.dispatch(&Principal::Person, Some("live")).await;
+    fixture.store.write(move |tx| tx.claim(&live, b"hash", None, KEEP)).await.expect("claimed");
+    finished(&fixture, 1_060).await;
+    for owner in [None, Some(&Principal::Person)] {
+        let page = fixture.store.read(|connection| runs_newest(connection, owner, true, 1_000)).expect("runs");
+        let first: Vec<&str> = page.runs.iter().take(3).map(|run| run.name.as_str()).collect();
+        assert_eq!((first, page.runs.len(), page.more), (vec!["live", "stopped", "queued"], 1_000, 63));
+        let few = fixture.store.read(|connection| runs_newest(connection, owner, true, 2)).expect("runs");
+        assert_eq!((few.runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>(), few.more), (vec!["live", "stopped"], 1_000));
+        let unfinished = fixture.store.read(|connection| runs_newest(connection, owner, false, 1_000)).expect("runs");
+        assert_eq!((unfinished.runs.len(), unfinished.more), (3, 0));
+    }
+    assert!(fixture.store.read(|connection| run_by_id(connection, queued)).expect("read").is_some());
+}
+
+#[tokio::test]
+async fn each_old_run_is_read_once_while_others_are_removed() {
+    let fixture = fixture();
+    let all = finished(&fixture, 250).await;
+    let before = clock::steady().plus_ms(60_000);
+    for removes in [false, true] {
+        let (mut seen, mut position) = (Vec::new(), None);
+        loop {
+            let (runs, next) = fixture.store.read(|connection| old_finished(connection, before, position, 100)).expect("runs");
+            if runs.is_empty() {
+                break;
+            }
+            assert!(runs.len() <= 100 && next != position);
+            position = next;
+            seen.extend(runs.iter().map(|run| run.id));
+            if removes {
+                // Every second one stays.
+                let gone: Vec<_> = runs.into_iter().step_by(2).collect();
+                fixture.store.write(move |tx| gone.iter().try_for_each(|run| tx.remove(run))).await.expect("removed");
+            }
+        }
+        seen.sort_unstable();
+        let mut expected = all.clone();
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "removes: {removes}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_removed_runs_are_forgotten() {
+    let fixture = fixture();
+    let ids = finished(&fixture, 2).await;
+    for id in &ids {
+        let (who, key) = (Principal::Run(*id), Key::new("k", "ask", b""));
+        fixture.store.write(move |tx| tx.once(&who, Some(&key), |_| Ok(1_u32))).await.expect("stored");
+    }
+    let person = Key::new("k", "run", b"");
+    fixture.store.write(move |tx| tx.once(&Principal::Person, Some(&person), |_| Ok(2_u32))).await.expect("stored");
+    let gone = fixture.run(ids[0]);
+    fixture.store.write(move |tx| tx.remove(&gone)).await.expect("removed");
+    fixture.store.write(|tx| tx.forget_keys_of_removed_runs()).await.expect("forgotten");
+    let is_kept = |who: Principal| fixture.store.read(|connection| is_key_stored(connection, &who, "k")).expect("read");
+    assert_eq!([is_kept(Principal::Run(ids[0])), is_kept(Principal::Run(ids[1])), is_kept(Principal::Person)], [false, true, true]);
 }

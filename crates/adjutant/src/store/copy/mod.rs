@@ -5,16 +5,19 @@ mod insert;
 mod tally;
 
 use super::db::{self, Connection, Value};
-use super::{Place, StoreError, Tx};
+use super::search::text_for_index;
+use super::{ConfirmedNote, Place, StoreError, Tx};
 use crate::clock;
 use crate::failpoint::failpoint;
 use insert::Inserter;
 use tally::Tally;
 
-/// Tables that the target makes itself: its session, the hubs that share it, its counters, and its index of chat entries.
-const OWN: &[&str] = &["hub", "hubs", "sqlite_sequence", "chat_fts", "chat_seen"];
+/// Tables that the target makes itself: its session, the hubs that use it, its counters, and its index of chat entries.
+const OWN: &[&str] = &["hub", "hubs", "leads", "sqlite_sequence", "chat_fts", "chat_seen"];
 /// Tables that have rows in a store without runs and chats. They are replaced.
 const STANDING: &[&str] = &["clock", "search_seen"];
+/// The index of documents, whose text each engine has in a form of its own.
+const INDEX: &str = "search_fts";
 /// How many rows are copied between two reports of the progress.
 const REPORT_EVERY: u64 = 1_000;
 
@@ -78,8 +81,9 @@ pub fn copy(from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> R
     if !from.has_store()? {
         return Err(CopyError::NoSource);
     }
-    let source = from.writable(None)?;
-    let target = to.writable(None)?;
+    let note = ConfirmedNote::in_memory();
+    let source = from.writable(None, &ConfirmedNote::in_memory())?;
+    let target = to.writable(None, &note)?;
     source.begin_read()?;
     target.begin_write()?;
     let copied = copy_all(&source, &target, report)?;
@@ -90,7 +94,7 @@ pub fn copy(from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> R
         Err(db::Error::Lost(problem)) => {
             // The server may have committed before the connection was lost. A new session knows.
             let lost = target.replaced();
-            let is_committed = to.writable(lost)?.last_transaction() == lost.map(|lost| lost.transaction);
+            let is_committed = to.writable(lost.as_ref(), &note)?.last_transaction() == lost.map(|lost| lost.transaction);
             if is_committed { Ok(copied) } else { Err(StoreError::Lost(problem).into()) }
         }
         Err(error) => Err(error.into()),
@@ -124,6 +128,9 @@ fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Pro
         source
             .scan(&select, |row| {
                 let mut values = (0..names.len()).map(|column| row.get(column)).collect::<db::Result<Vec<Value>>>()?;
+                if table == INDEX {
+                    convert_indexed(&mut values, &names, target);
+                }
                 copied.replaced_texts += values.iter_mut().map(|value| u64::from(target.replace_nul(value))).sum::<u64>();
                 tally.add(&values);
                 if tally.rows().is_multiple_of(REPORT_EVERY) {
@@ -174,10 +181,19 @@ fn count(connection: &Connection, table: &str) -> Result<u64, CopyError> {
     Ok(rows.unsigned_abs())
 }
 
+/// Converts the text of a document to the form in which the target's index has it.
+fn convert_indexed(values: &mut [Value], names: &[&str], target: &Connection) {
+    for (value, name) in values.iter_mut().zip(names) {
+        if let (Value::Text(text), "text") = (value, *name) {
+            *text = text_for_index(target, std::mem::take(text));
+        }
+    }
+}
+
 /// The columns of a table that are copied.
 fn columns(connection: &Connection, table: &str) -> Result<Vec<db::Column>, CopyError> {
     let mut columns = connection.columns(table)?;
-    if table == "search_fts" {
+    if table == INDEX {
         // A virtual table on SQLite.
         columns.retain(|column| ["tags", "text"].contains(&column.name.as_str()));
         columns.insert(0, db::Column { name: "rowid".to_owned(), type_name: connection.columns("search_docs")?.swap_remove(0).type_name });

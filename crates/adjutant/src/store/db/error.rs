@@ -27,6 +27,9 @@ pub enum Error {
     /// The connection to the server is lost, or cannot be made.
     #[error("PostgreSQL: {0}")]
     Lost(String),
+    /// The database lacks transactions that were confirmed.
+    #[error("the database was set back: it lacks transactions that were confirmed")]
+    SetBack,
     /// The statement reached its deadline.
     #[error("interrupted")]
     Interrupted,

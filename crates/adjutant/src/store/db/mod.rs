@@ -13,6 +13,7 @@ use values::Bind;
 pub(super) use values::params;
 pub use values::{FromValue, Params, ToValue, Value, ValueRef, params_from_iter};
 
+use adjutant_core::confirmed::{Confirmed, History};
 use std::time::Instant;
 
 /// Runs statements on a server, in a database that needs no schema.
@@ -149,6 +150,36 @@ impl Connection {
         self.prepare_cached(sql)?.query_row(values, read)
     }
 
+    /// Reads the history of a store on a server, and its secret.
+    ///
+    /// # Errors
+    /// The database is a file, or a failure of it.
+    pub(super) fn history(&self) -> Result<(History, String)> {
+        match &self.0 {
+            Engine::Sqlite(_) => Err(Error::Other("a file has no history of leads".to_owned())),
+            Engine::Postgres(connection) => postgres::open::history_of(connection),
+        }
+    }
+
+    /// Reads what other hubs of the store know to be confirmed.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub(super) fn known_to_others(&self) -> Result<Vec<Confirmed>> {
+        match &self.0 {
+            Engine::Sqlite(_) => Ok(Vec::new()),
+            Engine::Postgres(connection) => postgres::lead::known_to_others(connection),
+        }
+    }
+
+    /// Returns the id of the lead as which this connection writes.
+    pub(super) fn lead(&self) -> Option<&str> {
+        match &self.0 {
+            Engine::Sqlite(_) => None,
+            Engine::Postgres(connection) => connection.lead(),
+        }
+    }
+
     /// Begins a transaction that writes. It waits for no other writer later.
     ///
     /// # Errors
@@ -171,6 +202,18 @@ impl Connection {
         }
     }
 
+    /// Returns whether the deadline of reads has not passed. On a server, which counts the time of each statement, the next one gets what is left.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    pub fn has_time_left(&self) -> Result<bool> {
+        match &self.0 {
+            // The deadline interrupts each statement.
+            Engine::Sqlite(_) => Ok(true),
+            Engine::Postgres(connection) => connection.has_time_left(),
+        }
+    }
+
     /// Commits the transaction.
     ///
     /// # Errors
@@ -179,6 +222,13 @@ impl Connection {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("COMMIT"),
             Engine::Postgres(connection) => connection.commit(),
+        }
+    }
+
+    /// Notes that the last transaction of a lost session is confirmed, which this one has found.
+    pub(super) fn note_confirmed(&self) {
+        if let Engine::Postgres(connection) = &self.0 {
+            connection.note_confirmed();
         }
     }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// `adjt`, which identifies a database of Adjutant.
 const APPLICATION_ID: i64 = 0x6164_6a74;
 /// One entry for each schema version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 19] = [
+const MIGRATIONS: [&str; 24] = [
     include_str!("../db/sqlite/migrations/0001.sql"),
     include_str!("../db/sqlite/migrations/0002.sql"),
     include_str!("../db/sqlite/migrations/0003.sql"),
@@ -31,12 +31,21 @@ const MIGRATIONS: [&str; 19] = [
     include_str!("../db/sqlite/migrations/0017.sql"),
     include_str!("../db/sqlite/migrations/0018.sql"),
     include_str!("../db/sqlite/migrations/0019.sql"),
+    include_str!("../db/sqlite/migrations/0020.sql"),
+    include_str!("../db/sqlite/migrations/0021.sql"),
+    include_str!("../db/sqlite/migrations/0022.sql"),
+    include_str!("../db/sqlite/migrations/0023.sql"),
+    include_str!("../db/sqlite/migrations/0024.sql"),
 ];
 /// The schema version that removed credentials from the database.
 const CREDENTIALS_MOVED: usize = 5;
 /// Number of prepared statements that the connection for writes keeps, and a connection for reads.
 const STATEMENTS_MAX: usize = 256;
 const STATEMENTS_MAX_READER: usize = 128;
+/// Free pages that the database keeps for its next rows.
+const FREE_PAGES_KEPT: u32 = 256;
+/// Pages that one transaction returns to the file system: about 20 ms.
+const RELEASED_PAGES_MAX: u32 = 500;
 /// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a run cannot be
 /// stopped.
 const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
@@ -94,6 +103,10 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
     if version > known {
         return Err(StoreError::Newer { path, found: version, known });
     }
+    if empty {
+        // Takes effect before the first table only.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(opening)?;
+    }
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(opening)?;
     connection
         .execute_batch(
@@ -127,6 +140,24 @@ fn wipe(connection: &Connection) -> Result<(), StoreError> {
         Ok(()) => tracing::info!("keys stored by an earlier version were wiped from the database"),
     }
     Ok(())
+}
+
+/// Returns some free pages of the database to the file system. Returns whether there are more.
+pub(super) fn release_free_pages(connection: &Connection) -> Result<bool, StoreError> {
+    let count = |pragma: &str| -> Result<u32, StoreError> {
+        Ok(connection.prepare_cached(&format!("SELECT * FROM pragma_{pragma}"))?.query_row([], |row| row.get::<u32>(0))?)
+    };
+    let free = count("freelist_count")?;
+    // The database of an earlier version cannot release them.
+    if count("auto_vacuum")? == 0 || free <= FREE_PAGES_KEPT {
+        return Ok(false);
+    }
+    let released = (free - FREE_PAGES_KEPT).min(RELEASED_PAGES_MAX);
+    let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({released})"))?;
+    let mut steps = statement.query([])?;
+    // Each step releases a page.
+    while steps.next()?.is_some() {}
+    Ok(free - FREE_PAGES_KEPT > released)
 }
 
 /// Opens a read-only connection.

@@ -283,3 +283,31 @@ fn database_stays_locked_for_other_programs() {
         store.close();
     }
 }
+
+#[test]
+fn database_shrinks_after_rows_were_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = Home::at(&dir.path().join("home")).expect("a home");
+    home.ensure().expect("a home");
+    let connection = writable(&home).expect("it opens");
+    let bytes = || std::fs::metadata(home.database()).expect("a file").len();
+    let checkpoint = || connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("a checkpoint");
+    let empty = bytes();
+    let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+        INSERT INTO keys (key, principal, body_hash, reply, at) SELECT 'k' || i, 'person', x'00', printf('%.500c', 'x'), i FROM n";
+    connection.execute_batch(fill).expect("filled");
+    checkpoint();
+    let full = bytes();
+    assert!(full > empty + 8_000_000, "{empty} {full}");
+    connection.execute_batch("DELETE FROM keys").expect("removed");
+    let mut steps = 0;
+    while release_free_pages(&connection).expect("released") {
+        steps += 1;
+    }
+    checkpoint();
+    assert!(steps >= 3, "in bounded steps: {steps}");
+    assert!(bytes() < empty + 2_000_000, "from {full} to {}", bytes());
+    assert!(!release_free_pages(&connection).expect("nothing more to do"));
+    let intact: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
+    assert_eq!(intact, "ok");
+}

@@ -3,7 +3,7 @@
 
 use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use crate::store::{NewEntry, StoreError, Topic, Tx, entry_by_seq};
-use adjutant_core::chat::{ChatId, EntryKind, Participant};
+use adjutant_core::chat::{ChatId, EntryKind, Participant, follows};
 use adjutant_core::peer::{PeerParticipant, Speaker};
 use adjutant_core::{Denied, PeerName, Time};
 
@@ -140,10 +140,16 @@ impl Tx<'_> {
         if !self.prepare(is_current)?.exists(params![chat.0, after, followed.changes])? {
             return Ok(false);
         }
-        for (entry, seq) in page.entries.iter().zip(after + 1..) {
-            if entry.seq != seq {
-                return Err(Denied::invalid("entries", format!("entry {} is not the next one, {seq}", entry.seq)).into());
+        let mut last = after;
+        for entry in &page.entries {
+            if !follows(last, entry.seq) {
+                return Err(Denied::invalid("entries", format!("entry {} is not the next one, {}", entry.seq, last + 1)).into());
             }
+            if entry.seq > last + 1 {
+                // The other hub left numbers out, because its database was set back.
+                self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.run(params![chat.0, entry.seq - 1])?;
+            }
+            last = entry.seq;
             self.copy_entry(followed, entry)?;
         }
         for entry in &page.changed {

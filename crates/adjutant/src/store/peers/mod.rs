@@ -30,7 +30,7 @@ pub struct Peer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteHub {
     pub url: String,
-    /// The SHA-256 of its certificate, in hexadecimal. `None`: the certificate is verified with the installed authorities.
+    /// The fingerprints of the trusted public keys, with commas between them. `None`: the certificate is verified with the installed authorities.
     pub fingerprint: Option<String>,
     /// The name of the file with the token that this hub presents.
     pub secret: String,

@@ -112,8 +112,7 @@ impl Tx<'_> {
             self.prepare(ADD_AFTER)?.run(params![run.id.to_string(), other.id.to_string(), on.word(), state.word()])?;
         }
         self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), failed.word()])?;
-        self.count_open_after(run.id)?;
-        self.run(run.id)
+        self.count_open_after(run.id)
     }
 
     /// Lets a queued run start only after a live run has released its ports. Returns whether there is one.
@@ -157,8 +156,10 @@ impl Tx<'_> {
         Ok(self.prepare(sql)?.query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
     }
 
-    /// Counts what a run waits for, and records whether it is held: since its newest event, if it was not held before.
-    fn count_open_after(&mut self, run: RunId) -> Result<(), StoreError> {
+    /// Counts what a run waits for, and records whether it is held: since its newest event, if it was not held before. Returns the run.
+    fn count_open_after(&mut self, run: RunId) -> Result<Run, StoreError> {
+        let before = self.run(run)?;
+        self.note_queued(&before, before.state, -1);
         self.prepare(
             "UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met'),
              end_seq = CASE WHEN state <> 'queued' THEN end_seq
@@ -166,7 +167,9 @@ impl Tx<'_> {
              WHERE id = ?1",
         )?
         .run([run.to_string()])?;
-        Ok(())
+        let run = self.run(run)?;
+        self.note_queued(&run, run.state, 1);
+        Ok(run)
     }
 
     /// Resolves the dependencies on an ended run: its dependents may start, are held, or are cancelled.
@@ -201,9 +204,7 @@ impl Tx<'_> {
             .query_map([holder.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
         for run in waiting {
-            let run = run_id(&run)?;
-            self.count_open_after(run)?;
-            let run = self.run(run)?;
+            let run = self.count_open_after(run_id(&run)?)?;
             if !run.state.is_finished() {
                 self.note_queue_change(&run, "hub", &format!("{} no longer needs its ports", holder.name))?;
             }
@@ -230,8 +231,7 @@ impl Tx<'_> {
                 state.word(),
             ])?;
             let was_held = self.run(run_id(&run)?)?.is_held();
-            self.count_open_after(run_id(&run)?)?;
-            let run = self.run(run_id(&run)?)?;
+            let run = self.count_open_after(run_id(&run)?)?;
             if run.state.is_finished() {
                 continue;
             }
@@ -295,9 +295,7 @@ impl Tx<'_> {
                 &of.id.to_string(),
                 &retry.to_string(),
             ])?;
-            let run = run_id(&run)?;
-            self.count_open_after(run)?;
-            let run = self.run(run)?;
+            let run = self.count_open_after(run_id(&run)?)?;
             self.note_queue_change(&run, "hub", &format!("waits for the retry of {}", of.name))?;
         }
         Ok(())

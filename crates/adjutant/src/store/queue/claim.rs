@@ -102,7 +102,7 @@ pub fn announce_next(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
 
 /// Returns the pools of which runs may start in a place.
 fn served<'p>(pools: &'p Pools, place: &StartPlace) -> impl Iterator<Item = (&'p str, &'p PoolLimits)> {
-    let pools = pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits));
+    let pools = pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits.place));
     pools.map(|(pool, limits)| (pool.as_str(), limits))
 }
 

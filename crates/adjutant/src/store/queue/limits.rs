@@ -73,7 +73,7 @@ impl Tx<'_> {
         let limit = UsageLimit::new(until);
         self.prepare(
             "INSERT INTO usage_limits (agent, until_at, spread, reported_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (agent) DO UPDATE SET until_at = max(usage_limits.until_at, ?2), spread = ?3, reported_at = ?4",
+             ON CONFLICT (agent) DO UPDATE SET until_at = larger(usage_limits.until_at, ?2), spread = ?3, reported_at = ?4",
         )?
         .run(params![agent, limit.until.0, limit.spread, self.happened_at().0])?;
         // The next end of a limit may have changed.

@@ -41,7 +41,7 @@ impl MemoryNeeds {
             return Ok(needs);
         }
         // Live runs may still grow to their expected size.
-        let sql = "SELECT agent, coalesce(CAST(resources ->> '$.newest.memory_bytes' AS BIGINT), 0),
+        let sql = "SELECT agent, coalesce(CAST(json_text_at(resources, '$.newest.memory_bytes') AS BIGINT), 0),
                (SELECT host FROM attempts WHERE attempts.run = runs.id AND attempts.n = runs.attempt)
              FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping')";
         let mut statement = connection.prepare_cached(sql)?;

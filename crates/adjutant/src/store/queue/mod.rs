@@ -2,6 +2,7 @@
 
 mod after;
 mod claim;
+mod counts;
 mod limits;
 mod memory;
 mod place;
@@ -9,7 +10,11 @@ mod pools;
 
 pub use after::{AfterRow, WaitedRun, after_for_retry, after_of, newest_follower, waited_runs};
 pub use claim::{SlotsUsed, announce_next, launch_candidates, next_to_start, slots_used};
+pub use counts::PoolCounts;
+pub(in crate::store) use counts::{QueueChanges, QueueCounts};
 pub use limits::{QuotaWindowRow, UsageLimitRow, next_limit_end, quota_windows, usage_limits};
 pub use memory::{Held, MemoryNeeds};
-pub use place::{ahead_of, live_times, measured_times};
-pub use pools::{ConfiguredPool, PoolCounts, PoolRow, Pools, StartPlace, pool_counts, pool_rows};
+#[cfg(test)]
+pub(in crate::store) use place::statements_of_head;
+pub use place::{QueueHead, live_times, measured_times};
+pub use pools::{ConfiguredPool, PoolRow, Pools, StartPlace, pool_rows, queued_up_to};

@@ -48,10 +48,10 @@ impl StartPlace {
 
     /// Returns whether runs of a pool start there.
     #[must_use]
-    pub fn serves(&self, pool: &str, limits: &PoolLimits) -> bool {
+    pub fn serves(&self, pool: &str, place: PoolPlace) -> bool {
         match self {
-            Self::Here => !limits.place.is_on_runners(),
-            Self::Runner { pools, .. } => limits.place.is_on_runners() && pools.contains(pool),
+            Self::Here => !place.is_on_runners(),
+            Self::Runner { pools, .. } => place.is_on_runners() && pools.contains(pool),
         }
     }
 }
@@ -123,29 +123,15 @@ pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
     Ok(rows)
 }
 
-/// The queued and live runs of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PoolCounts {
-    pub queued: u64,
-    /// Queued runs that wait for other runs.
-    pub after: u64,
-}
-
-/// Counts the queued runs of each pool.
+/// Counts the queued runs of a pool that wait for no other run, up to a number.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn pool_counts(connection: &Connection) -> Result<BTreeMap<String, PoolCounts>, StoreError> {
+pub fn queued_up_to(connection: &Connection, pool: &str, max: u64) -> Result<u64, StoreError> {
     let sql =
-        "SELECT pool, count(*), sum(CASE WHEN after_open > 0 THEN 1 ELSE 0 END) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY pool";
-    let mut counts = BTreeMap::new();
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let number = |index| row.get::<i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
-        counts.insert(row.get(0)?, PoolCounts { queued: number(1)?, after: number(2)? });
-    }
-    Ok(counts)
+        "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2) AS counted";
+    let count: i64 = connection.prepare_cached(sql)?.query_row(params![pool, i64::try_from(max).unwrap_or(i64::MAX)], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
 }
 
 impl Tx<'_> {

@@ -44,12 +44,13 @@ impl Tx<'_> {
     pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
         match run.state {
             state if state.is_live() => {}
-            adjutant_core::RunState::Finished(outcome) => return Err(Denied::RunFinished(outcome).into()),
-            state => return Err(Denied::WrongState { state: state.word(), wanted: "asking" }.into()),
+            adjutant_core::RunState::Finished(outcome) => return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into()),
+            state => return Err(Denied::WrongState { run: run.name.clone(), state: state.word(), wanted: "asking" }.into()),
         }
         if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
             return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
         }
+        self.supersede_report(run)?;
         self.wake_by(new.expires_at);
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
@@ -89,7 +90,7 @@ impl Tx<'_> {
         )?;
         self.prepare(
             "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
-             active_ms = active_ms + CASE WHEN ?2 = 1 THEN max(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
+             active_ms = active_ms + CASE WHEN ?2 = 1 THEN larger(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
              active_since = CASE WHEN ?2 = 1 THEN NULL ELSE active_since END WHERE id = ?1",
         )?
         .run(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;

@@ -105,11 +105,12 @@ impl Tx<'_> {
         self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.run([&id, to])?;
         // The environment of the run stays, with its current credentials.
         self.prepare(
-            "UPDATE run_inputs SET spec = json_set((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', json(spec -> '$.dispatch_env'))
+            "UPDATE run_inputs SET spec = json_with_part((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', json_part_at(spec, '$.dispatch_env'))
              WHERE run = ?1",
         )?
         .run([&id, to])?;
         let agent = super::spec::run_input(self.connection(), run.id)?.agent;
+        self.note_queued(run, run.state, -1);
         self.prepare(
             "UPDATE runs SET agent = ?2, pool = (SELECT pool FROM run_agents WHERE run = ?1 AND agent = ?2), patience_ms = ?3, prompt_via = ?4,
              agent_why = ?5, session = NULL, fence = NULL WHERE id = ?1",
@@ -121,6 +122,7 @@ impl Tx<'_> {
             self.set_fence(run.id, &fence)?;
         }
         let run = self.run(run.id)?;
+        self.note_queued(&run, run.state, 1);
         self.note_queue_change(&run, by, why)?;
         self.run(run.id)
     }

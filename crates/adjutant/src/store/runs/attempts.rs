@@ -58,6 +58,8 @@ pub struct EndRow {
     pub swept: u32,
     pub output_left_open: bool,
     pub active_ms: i64,
+    /// The agent exited before a stop of it began.
+    pub by_itself: bool,
     pub result: String,
     pub result_bytes: u64,
 }
@@ -156,6 +158,20 @@ pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, St
     Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
 }
 
+/// The beginning of the text of the event that queues a run again whose runner cannot write to its home.
+pub const RUNNER_UNWRITABLE: &str = "its runner cannot write to its home";
+
+/// Counts the attempts of a run whose agent did not start, without those whose runner could not write to its home.
+///
+/// # Errors
+/// A failure of the store.
+pub fn failed_starts(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
+    let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text LIKE ?3";
+    let words = params![run.to_string(), EventKind::RunQueued.word(), format!("{RUNNER_UNWRITABLE}%")];
+    let unwritable: u32 = connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?;
+    Ok(fruitless_attempts(connection, run)?.saturating_sub(unwritable))
+}
+
 /// Returns whether the agent of any attempt between two attempts of a run started.
 ///
 /// # Errors
@@ -165,14 +181,15 @@ pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo,
     Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
 }
 
-/// Counts how often a rate limit stopped a run since it was dispatched or last resumed by a caller.
+/// Counts how often its model's service, limited or overloaded, stopped a run since it was dispatched or last resumed by a caller.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn times_limited(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
-    let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text = ?3
-        AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND kind = ?4 AND by <> 'hub'), 0)";
-    let words = params![run.to_string(), EventKind::RunStopped.word(), StopReason::RateLimited.word(), EventKind::RunQueued.word()];
+    let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text IN (?3, ?4)
+        AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND kind = ?5 AND by <> 'hub'), 0)";
+    let (limited, overloaded) = (StopReason::RateLimited.word(), StopReason::Overloaded.word());
+    let words = params![run.to_string(), EventKind::RunStopped.word(), limited, overloaded, EventKind::RunQueued.word()];
     Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
 }
 
@@ -199,7 +216,7 @@ impl Tx<'_> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare(
             "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL, retrying = NULL,
-             retrying_seq = NULL WHERE id = ?1",
+             retrying_seq = NULL, reported_at = NULL, report_seq = NULL WHERE id = ?1",
         )?
         .run(params![run.id.to_string(), n.0])?;
         self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
@@ -234,22 +251,22 @@ impl Tx<'_> {
     }
 
     /// Records the exit of an attempt's process, and its leftover processes. The stated active time replaces the counted one,
-    /// but is not less for a run that a used up budget stops: the budget would have a few milliseconds left again.
+    /// but is not less for a run that a used up budget has stopped: the budget would have a few milliseconds left again.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn set_end(&mut self, run: RunId, n: AttemptNo, end: &EndRow) -> Result<(), StoreError> {
-        let EndRow { exit, swept, output_left_open, active_ms, result, result_bytes } = end;
+        let EndRow { exit, swept, output_left_open, active_ms, by_itself, result, result_bytes } = end;
         let (code, signal) = match exit {
             Exit::Code(code) => (Some(*code), None),
             Exit::Signal(signal) => (None, Some(*signal)),
         };
         self.prepare(
             "UPDATE runs SET exit_code = ?2, exit_signal = ?3, swept = ?4, output_left_open = ?5,
-             active_ms = CASE WHEN state = 'stopping' AND stop_reason = 'budget' THEN max(active_ms, ?6) ELSE ?6 END, active_since = NULL, result = ?7,
+             active_ms = CASE WHEN state = 'stopping' AND stop_reason = 'budget' AND ?9 = 0 THEN larger(active_ms, ?6) ELSE ?6 END, active_since = NULL, result = ?7,
              result_bytes = ?8 WHERE id = ?1",
         )?
-        .run(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed()])?;
+        .run(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed(), by_itself])?;
         self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
@@ -281,13 +298,25 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records a note for the user on how a run's attempt was started.
+    /// Records a note for the user on a run's attempt.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), StoreError> {
         self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?.run(params![run.to_string(), note])?;
         Ok(())
+    }
+
+    /// Adds to the note about a run, unless it has this text.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn add_note(&mut self, run: &Run, note: &str) -> Result<(), StoreError> {
+        match &run.note {
+            Some(earlier) if earlier.contains(note) => Ok(()),
+            Some(earlier) => self.set_note(run.id, Some(&format!("{earlier}; {note}"))),
+            None => self.set_note(run.id, Some(note)),
+        }
     }
 
     /// Records for how long a live run has been silent, or (`None`) that it is no longer silent.
@@ -299,6 +328,9 @@ impl Tx<'_> {
             return Ok(());
         }
         let (kind, text) = match silent_ms {
+            Some(ms) if run.standing_report().is_some() => {
+                (EventKind::RunStalled, format!("still alive, silent for {} s after its report", ms / 1000))
+            }
             Some(ms) => (EventKind::RunStalled, format!("no output and no call for {} s", ms / 1000)),
             None => (EventKind::RunActiveAgain, "active again".to_owned()),
         };

@@ -7,15 +7,38 @@ use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
 use adjutant_core::RunId;
 
-/// Reads the names of other live runs in the directory of a run.
+/// Maximum number of other live runs that are named.
+const NAMED_MAX: u32 = 20;
+/// Maximum number of live runs of a directory that are read. The others are newer.
+const LIVE_READ_MAX: u32 = 200;
+
+/// The live runs of one directory, without those on runners, which have it on other machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveInDir(Vec<(String, String)>);
+
+impl LiveInDir {
+    /// Returns the names of the runs other than this one, the oldest first, and whether there are more.
+    #[must_use]
+    pub fn others(&self, run: RunId) -> (Vec<String>, bool) {
+        let run = run.to_string();
+        let mut others = self.0.iter().filter(|(id, _)| *id != run).map(|(_, name)| name.clone());
+        let named = others.by_ref().take(NAMED_MAX as usize).collect();
+        (named, others.next().is_some())
+    }
+}
+
+/// Reads the live runs in the directory of a run that is not on a runner.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn live_in_dir(connection: &Connection, run: RunId) -> Result<Vec<String>, StoreError> {
+pub fn live_in_dir(connection: &Connection, run: RunId) -> Result<LiveInDir, StoreError> {
     // With the directory as a parameter, a call could not announce the read before it has the run.
-    let sql = "SELECT name FROM runs WHERE cwd = (SELECT cwd FROM runs WHERE id = ?1) AND id <> ?1 AND state IN ('starting', 'running', 'stopping')
-        ORDER BY no LIMIT 20";
-    Ok(connection.prepare_cached(sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    let sql = "SELECT id, name FROM (SELECT id, name, attempt, no FROM runs INDEXED BY runs_dir WHERE cwd = (SELECT cwd FROM runs WHERE id = ?1)
+          AND state IN ('starting', 'running', 'stopping') ORDER BY no LIMIT ?2) AS live
+        WHERE NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run = live.id AND a.n = live.attempt AND a.host IS NOT NULL) ORDER BY no LIMIT ?3";
+    // Enough for the run itself and one that is not named.
+    let values = params![run.to_string(), LIVE_READ_MAX, NAMED_MAX + 2];
+    Ok(LiveInDir(connection.prepare_cached(sql)?.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?))
 }
 
 /// Reads the names of other live runs in a directory, its parents or its subdirectories.
@@ -27,6 +50,22 @@ pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<
         .prepare_cached(
             "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
              AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/' OR substr(?1, 1, length(cwd) + 1) = cwd || '/') ORDER BY no LIMIT 20",
+        )?
+        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
+}
+
+/// Reads the names of other live runs in a directory, its parents or its subdirectories that work: a run with an open blocking request
+/// waits for its answer.
+///
+/// # Errors
+/// A failure of the store.
+pub fn working_around(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
+             AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/' OR substr(?1, 1, length(cwd) + 1) = cwd || '/')
+             AND NOT EXISTS (SELECT 1 FROM requests q WHERE q.run = runs.id AND q.blocking = 1 AND q.status = 'pending') ORDER BY no LIMIT 20",
         )?
         .query_map(params![cwd, except.to_string()], |row| row.get(0))?
         .collect::<Result<_, _>>()?)
@@ -55,7 +94,8 @@ pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreEr
     Ok(runs_beside(connection, run)?.into_iter().map(|run| run.name).collect())
 }
 
-/// Lists runs that had an attempt in or around a run's directory at the same time.
+/// Lists runs that worked in or around a run's directory at the same time. A run that waited for an answer during the whole attempt did
+/// not.
 ///
 /// # Errors
 /// A failure of the store.
@@ -63,7 +103,9 @@ pub fn runs_beside(connection: &Connection, run: &Run) -> Result<Vec<Run>, Store
     let sql = "WHERE id <> ?1
                AND (cwd = ?2 OR substr(cwd, 1, length(?2) + 1) = ?2 || '/' OR substr(?2, 1, length(cwd) + 1) = cwd || '/')
                AND EXISTS (SELECT 1 FROM attempts a, attempts m WHERE a.run = runs.id AND m.run = ?1 AND a.started_at IS NOT NULL AND m.started_at IS NOT NULL
-                           AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at))
+                           AND (m.ended_at IS NULL OR a.started_at <= m.ended_at) AND (a.ended_at IS NULL OR a.ended_at >= m.started_at)
+                           AND NOT EXISTS (SELECT 1 FROM requests q WHERE q.run = runs.id AND q.blocking = 1 AND q.asked_at <= m.started_at
+                                           AND (q.status = 'pending' OR q.answered_at >= m.ended_at)))
                ORDER BY no LIMIT 20";
     list(connection, sql, params![run.id.to_string(), run.cwd])
 }

@@ -14,9 +14,11 @@ use adjutant_core::{RunId, SteadyTime, StopReason};
 pub fn has_scheduled_work(connection: &Connection) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
-        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2))
+        OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2, ?3))
         OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
-    Ok(connection.prepare_cached(sql)?.query_row([StopReason::RateLimited.word(), StopReason::MemoryPressure.word()], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([StopReason::RateLimited, StopReason::Overloaded, StopReason::MemoryPressure].map(StopReason::word), |row| row.get(0))?)
 }
 
 /// Reads the runs that were paused because the machine was short of memory, the oldest first.

@@ -3,7 +3,8 @@
 use super::row::list;
 use super::run::Run;
 use crate::store::StoreError;
-use crate::store::db::{Connection, params};
+use crate::store::db::{Connection, Row, params};
+use adjutant_core::name::LAST_RUN;
 use adjutant_core::{Denied, Principal, RunId};
 
 /// Reads one run.
@@ -12,6 +13,22 @@ use adjutant_core::{Denied, Principal, RunId};
 /// A failure of the store.
 pub fn run_by_id(connection: &Connection, id: RunId) -> Result<Option<Run>, StoreError> {
     Ok(list(connection, "WHERE id = ?1", [id.to_string()])?.pop())
+}
+
+/// Returns the newest names, of the runs of `owner` or of all.
+///
+/// # Errors
+/// A failure of the store.
+pub fn newest_run_names(connection: &Connection, owner: Option<&Principal>, count: i64) -> Result<Vec<String>, StoreError> {
+    let mut statement = match owner {
+        Some(_) => connection.prepare_cached("SELECT name FROM runs WHERE owner = ?2 ORDER BY no DESC LIMIT ?1")?,
+        None => connection.prepare_cached("SELECT name FROM runs ORDER BY no DESC LIMIT ?1")?,
+    };
+    let read = |row: &Row<'_>| row.get(0);
+    Ok(match owner {
+        Some(owner) => statement.query_map(params![count, owner.to_string()], read)?.collect::<Result<_, _>>()?,
+        None => statement.query_map(params![count], read)?.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Finds a run by id, name, unique prefix of either, or `@last`, among the runs of `owner` (`None`: among all
@@ -25,7 +42,7 @@ pub fn run_by_ref(connection: &Connection, given: &str, owner: Option<&Principal
     if let Ok(id) = RunId::parse(given) {
         return run_by_id(connection, id)?.filter(visible).ok_or_else(not_found);
     }
-    if given == "@last" {
+    if given == LAST_RUN {
         let newest = match owner {
             Some(owner) => list(connection, "WHERE owner = ?1 ORDER BY no DESC LIMIT 1", [owner.to_string()])?,
             None => list(connection, "ORDER BY no DESC LIMIT 1", [])?,

@@ -5,7 +5,7 @@ use crate::store::db::{Connection, OptionalExtension, params};
 use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
-use adjutant_core::{EventKind, Principal, RunId};
+use adjutant_core::{EventKind, EventSeq, Principal, RunId};
 use serde::{Deserialize, Serialize};
 
 /// A serialized report.
@@ -64,11 +64,36 @@ impl Tx<'_> {
             claim.word(),
             summary
         ])?;
+        self.set_reported(run.id, seq)?;
         let text = serde_json::to_string(&ReportRow::of(report)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO reports (run, report) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET report = excluded.report")?
             .run(params![run.id.to_string(), text])?;
         self.touch(run.id, seq)?;
         self.run(run.id)
+    }
+
+    /// Records that a run has reported its result with this event, so that its end is expected.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn set_reported(&self, run: RunId, seq: EventSeq) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET reported_at = ?2, report_seq = ?3 WHERE id = ?1")?.run(params![
+            run.to_string(),
+            self.happened_at().0,
+            seq.0
+        ])?;
+        Ok(())
+    }
+
+    /// Records that a run which has reported makes another statement: it works on, so the report is no reason to expect its end.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub(in crate::store) fn supersede_report(&self, run: &Run) -> Result<(), StoreError> {
+        if run.reported.is_some() {
+            self.prepare("UPDATE runs SET reported_at = NULL, report_seq = NULL WHERE id = ?1")?.run([run.id.to_string()])?;
+        }
+        Ok(())
     }
 
     /// Stores the evidence that a supervisor collected after the end of an attempt.

@@ -2,7 +2,7 @@
 
 use super::conditions::RetryingRow;
 use super::fence::FenceState;
-use super::run::{Run, Usage};
+use super::run::{Reported, Run, Usage};
 use super::spec::CheckpointRow;
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, Row};
@@ -17,7 +17,8 @@ const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, r
   choice, eta, session, input_tokens, cached_tokens, output_tokens, cost_micros, holding, rank, ignored, ignored_why, stalled_at, stall_seq, note,
   active_since, estimate_ms, overdue_at, overdue_seq, shortfall, end_seq IS NULL OR end_seq <= notified_seq,
   retrying, retrying_seq, subagents, result_bytes, result_gap, reconstructed, fence, snapshot_problem, snapshot_seq, conflict_seq,
-  pool, after_open, after_failed, agent_why, resources, overlap_seq, unpriced_tokens, is_priced, budget_seq FROM runs";
+  pool, after_open, after_failed, agent_why, resources, overlap_seq, unpriced_tokens, is_priced, budget_seq,
+  reported_at, report_seq, report_seq IS NULL OR report_seq <= notified_seq, no FROM runs";
 
 /// The columns for a run's state.
 pub(super) struct StateRow {
@@ -143,6 +144,7 @@ fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
     };
     Ok(Ok(Run {
         id: run,
+        no: row.get(84)?,
         name: row.get(1)?,
         agent: row.get(2)?,
         task: row.get(3)?,
@@ -216,11 +218,20 @@ fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
         unpriced_tokens: row.get(78)?,
         is_priced: row.get(79)?,
         budget_seq: row.get::<Option<i64>>(80)?.map(EventSeq),
+        reported: match (time(81)?, row.get::<Option<i64>>(82)?) {
+            (Some(at), Some(seq)) => Some(Reported { at, seq: EventSeq(seq), is_owner_notified: row.get(83)? }),
+            _ => None,
+        },
     }))
 }
 
+/// Returns the statement of [`list`].
+pub(super) fn list_statement(rest: &str) -> String {
+    format!("{COLUMNS} {rest}")
+}
+
 pub(in crate::store) fn list(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Run>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+    connection.prepare_cached(&list_statement(rest))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
 }
 
 #[cfg(test)]

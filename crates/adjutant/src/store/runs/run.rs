@@ -17,6 +17,8 @@ use adjutant_core::{AttemptNo, Budget, Cause, EventSeq, Exit, PoolName, Principa
 #[derive(Debug, Clone)]
 pub struct Run {
     pub id: RunId,
+    /// The number of the run in the order of dispatch.
+    pub no: i64,
     pub name: String,
     pub agent: String,
     /// Why it has this agent, if the agent was chosen from several.
@@ -47,6 +49,8 @@ pub struct Run {
     pub summary: Option<String>,
     /// The result that the run claims.
     pub claim: Option<Claim>,
+    /// The report of the newest attempt, unless the run has made a statement since.
+    pub reported: Option<Reported>,
     /// The end of the agent's last message.
     pub result: Option<String>,
     /// Length of the whole message. `None`: an older version has not stored it.
@@ -138,6 +142,12 @@ impl Run {
         self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
     }
 
+    /// Returns the report of a running run, whose process has not ended yet.
+    #[must_use]
+    pub fn standing_report(&self) -> Option<&Reported> {
+        self.reported.as_ref().filter(|_| self.state == RunState::Running)
+    }
+
     /// Returns the retry condition of a running run's CLI.
     #[must_use]
     pub fn is_retrying(&self) -> Option<&RetryingSince> {
@@ -193,6 +203,7 @@ impl Run {
             state: self.state,
             awaits_requests: self.awaits_requests(),
             is_held: self.is_held(),
+            is_silent_after_report: self.standing_report().is_some() && self.silent_since().is_some(),
             shortfall: self.shortfall,
             is_owner_notified: self.is_owner_notified,
         })
@@ -203,6 +214,15 @@ impl Run {
     pub fn open_requests(&self) -> OpenRequests {
         OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
     }
+}
+
+/// A report whose attempt has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reported {
+    pub at: Time,
+    /// The event that recorded it.
+    pub seq: EventSeq,
+    pub is_owner_notified: bool,
 }
 
 /// A run's CLI repeats a call that keeps failing.

@@ -45,7 +45,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_credentials(&mut self, run: RunId, kept: Option<&str>) -> Result<(), StoreError> {
         if let Some(id) = kept {
-            self.prepare("UPDATE run_inputs SET spec = json_set(spec, '$.dispatch_env.ADJ_CREDENTIALS', ?2) WHERE run = ?1")?
+            self.prepare("UPDATE run_inputs SET spec = json_with_text(spec, '$.dispatch_env.ADJ_CREDENTIALS', ?2) WHERE run = ?1")?
                 .run([&run.to_string(), id])?;
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Tx<'_> {
 /// # Errors
 /// A failure of the store.
 pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Permissions, bool)>, StoreError> {
-    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness' FROM run_inputs WHERE run = ?1";
+    let sql = "SELECT json_text_at(spec, '$.permissions'), json_text_at(spec, '$.harness') FROM run_inputs WHERE run = ?1";
     let (word, harness): (Option<String>, Option<String>) =
         connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(permissions(word.as_deref(), harness.as_deref()))
@@ -78,7 +78,7 @@ pub struct RunTerms {
 /// # Errors
 /// A failure of the store.
 pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreError> {
-    let sql = "SELECT spec ->> '$.permissions', spec ->> '$.harness', criteria, accept, spec -> '$.overrides' FROM run_inputs WHERE run = ?1";
+    let sql = "SELECT json_text_at(spec, '$.permissions'), json_text_at(spec, '$.harness'), criteria, accept, json_part_at(spec, '$.overrides') FROM run_inputs WHERE run = ?1";
     type Terms = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
     let (word, harness, criteria, accept, overrides): Terms =
         connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
@@ -97,8 +97,8 @@ fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions
 /// # Errors
 /// A failure of the store.
 pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
-    let sql = "SELECT CAST(preset ->> '$.stream.usage_of_last_call' AS TEXT) IN ('1', 'true') FROM
-               (SELECT spec ->> '$.preset' AS preset FROM run_inputs WHERE run = ?1) AS input WHERE json_valid(preset)";
+    let sql = "SELECT json_text_at(preset, '$.stream.usage_of_last_call') = 'true' FROM
+               (SELECT json_text_at(spec, '$.preset') AS preset FROM run_inputs WHERE run = ?1) AS input WHERE is_valid_json(preset)";
     let found: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
 }
@@ -253,6 +253,11 @@ pub(super) struct SpecRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
     grace_ms: i64,
+    /// `None`: never, or a run dispatched before this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    report_grace_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    ends_after_report: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     no_auto_resume: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,6 +292,8 @@ impl SpecRow {
             stall_ms,
             memory_bytes_max,
             grace_ms,
+            report_grace_ms,
+            ends_after_report,
             auto_resume,
             fence,
             fence_write,
@@ -313,6 +320,8 @@ impl SpecRow {
             stall_ms: *stall_ms,
             memory_bytes_max: *memory_bytes_max,
             grace_ms: *grace_ms,
+            report_grace_ms: *report_grace_ms,
+            ends_after_report: *ends_after_report,
             no_auto_resume: !*auto_resume,
             fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
             fence_write: fence_write.clone(),
@@ -342,6 +351,8 @@ impl SpecRow {
             stall_ms,
             memory_bytes_max,
             grace_ms,
+            report_grace_ms,
+            ends_after_report,
             no_auto_resume,
             fence,
             fence_write,
@@ -373,6 +384,8 @@ impl SpecRow {
             stall_ms,
             memory_bytes_max,
             grace_ms,
+            report_grace_ms,
+            ends_after_report,
             auto_resume: !no_auto_resume,
             fence,
             fence_write,

@@ -7,12 +7,13 @@ use super::row::StateRow;
 use super::run::{NewRun, Run};
 use super::spec::{CheckpointRow, SpecRow};
 use crate::clock;
-use crate::store::db::params;
+use crate::store::db::{Connection, params};
 use crate::store::events::first_line;
 use crate::store::requests::has_settled_since_stop;
 use crate::store::{StoreError, Topic, Tx, append_event, tree_size};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::estimate::duration_ms;
+use adjutant_core::pool::AfterEnd;
 use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
 use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime};
@@ -26,6 +27,34 @@ fn duration_text(ms: i64) -> String {
         seconds if seconds >= 600 => format!("{} min", seconds / 60),
         seconds => format!("{seconds} s"),
     }
+}
+
+/// The change of a run's state by an event, which the history already has.
+#[derive(Debug, Clone, Copy)]
+struct Change<'r> {
+    /// The run before.
+    run: &'r Run,
+    event: RunEvent,
+    next: RunState,
+    seq: EventSeq,
+}
+
+impl Change<'_> {
+    /// Returns whether the run ends: a run that awaits its requests has not ended, because it resumes by itself.
+    fn ends(&self, blocking: Option<Blocking>) -> bool {
+        self.next.is_finished() || blocking.is_some_and(|blocking| !awaits_requests(self.next, blocking))
+    }
+
+    /// Returns whether the run has no attempt any more.
+    fn frees_slot(&self) -> bool {
+        self.run.state.is_live() && !self.next.is_live()
+    }
+}
+
+/// Returns whether a run waits for the ports of another one. Costs a server less than a write without effect, which has to be waited for.
+fn has_port_waiters(connection: &Connection, holder: RunId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?1 AND on_end = ?2 AND state = 'open')";
+    Ok(connection.prepare_cached(sql)?.query_row([holder.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -114,6 +143,7 @@ impl Tx<'_> {
         self.touch(new.id, seq)?;
         self.notify(Topic::Queue);
         let run = self.run(new.id)?;
+        self.note_queued(&run, run.state, 1);
         if new.after.is_empty() { Ok(run) } else { self.start_after(&run, &new.after, new.after_failed) }
     }
 
@@ -140,12 +170,58 @@ impl Tx<'_> {
     /// # Errors
     /// The core rejects the event.
     pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
-        let next = apply(run.state, event, self.steady(), retention)?;
+        let Some(change) = self.record_change(run, event, retention, by, text)? else { return Ok(run.clone()) };
+        let blocking = if matches!(change.next, RunState::Stopped { .. }) { self.blocking_at_stop(&change, &self.run(run.id)?)? } else { None };
+        self.announce_consequences(&change);
+        self.connection().announce(|connection| run_by_id(connection, run.id));
+        self.write_state(&change, blocking)?;
+        self.apply_consequences(&change, blocking, retention)?;
+        self.run(run.id)
+    }
+
+    /// Applies an event to each of several runs, with fewer round trips than [`Tx::advance`] for each.
+    ///
+    /// # Errors
+    /// The core rejects one of the events.
+    pub fn advance_all(&mut self, events: &[(RunId, RunEvent)], retention: Retention, by: &str) -> Result<(), StoreError> {
+        for (run, _) in events {
+            self.connection().announce(|connection| run_by_id(connection, *run));
+        }
+        let runs = events.iter().map(|(run, _)| self.run(*run)).collect::<Result<Vec<_>, _>>()?;
+        let mut changes = Vec::with_capacity(runs.len());
+        for (run, (_, event)) in runs.iter().zip(events) {
+            if let Some(change) = self.record_change(run, *event, retention, by, "")? {
+                changes.push((change, self.blocking_at_stop(&change, run)?));
+            }
+        }
+        for (change, blocking) in &changes {
+            self.write_state(change, *blocking)?;
+        }
+        for (change, _) in &changes {
+            self.announce_consequences(change);
+            self.connection().announce(|connection| run_by_id(connection, change.run.id));
+        }
+        for (change, blocking) in &changes {
+            self.apply_consequences(change, *blocking, retention)?;
+        }
+        Ok(())
+    }
+
+    /// Decides what an event makes of a run, and appends it to the history. `None`: nothing changes.
+    fn record_change<'r>(
+        &mut self,
+        run: &'r Run,
+        event: RunEvent,
+        retention: Retention,
+        by: &str,
+        text: &str,
+    ) -> Result<Option<Change<'r>>, StoreError> {
+        let next = apply(run.state, event, self.steady(), retention).map_err(|refused| refused.of_run(&run.name))?;
         if next == run.state {
-            return Ok(run.clone());
+            return Ok(None);
         }
         let kind = match next {
-            RunState::Queued if matches!(event, RunEvent::NotStarted | RunEvent::FellBack) => EventKind::RunRequeued,
+            RunState::Queued if matches!(event, RunEvent::NotStarted | RunEvent::FellBack | RunEvent::Ended(_)) => EventKind::RunRequeued,
             RunState::Queued => EventKind::RunQueued,
             RunState::Starting => EventKind::RunStarting,
             RunState::Running => EventKind::RunStarted,
@@ -159,37 +235,55 @@ impl Tx<'_> {
             _ => text.to_owned(),
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
-        let row = StateRow::of(next);
+        Ok(Some(Change { run, event, next, seq }))
+    }
+
+    /// Stores the state of a run after a change. `blocking`: its blocking requests, if it has stopped.
+    fn write_state(&mut self, change: &Change<'_>, blocking: Option<Blocking>) -> Result<(), StoreError> {
+        let Change { run, next, seq, .. } = change;
+        let row = StateRow::of(*next);
         let ended_at = next.is_finished().then_some(self.happened_at().0);
         let settled_at = next.is_finished().then_some(self.steady().0);
-        let stopped = if matches!(next, RunState::Stopped { .. }) { Some(self.blocking_at_stop(run)?) } else { None };
-        // A run that awaits its requests has not ended, because it resumes by itself.
-        let ends = next.is_finished() || stopped.is_some_and(|blocking| !awaits_requests(next, blocking));
-        let started_at = (next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
-        self.announce_estimate_check(run.id);
-        self.connection().announce(|connection| run_by_id(connection, run.id));
+        let started_at = (*next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
         self.prepare(
-                "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
-                 updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
-                 active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
-                 WHERE id = ?1 AND state = ?12",
-            )?
-            .run_on_one(params![
-                run.id.to_string(),
-                row.state,
-                row.stop_reason,
-                row.until_at,
-                row.outcome,
-                row.failure,
-                ended_at,
-                started_at,
-                self.now().0,
-                seq.0,
-                ends.then_some(seq.0),
-                run.state.word(),
-                (next == RunState::Running).then_some(self.steady_at(self.happened_at()).0),
-                settled_at
-            ])?;
+            "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
+             updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
+             active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
+             WHERE id = ?1 AND state = ?12",
+        )?
+        .run_on_one(params![
+            run.id.to_string(),
+            row.state,
+            row.stop_reason,
+            row.until_at,
+            row.outcome,
+            row.failure,
+            ended_at,
+            started_at,
+            self.now().0,
+            seq.0,
+            change.ends(blocking).then_some(seq.0),
+            run.state.word(),
+            (*next == RunState::Running).then_some(self.steady_at(self.happened_at()).0),
+            settled_at
+        ])?;
+        self.note_queued(run, run.state, -1);
+        self.note_queued(run, *next, 1);
+        Ok(())
+    }
+
+    /// Announces the reads of [`Tx::apply_consequences`] that most changes need.
+    fn announce_consequences(&self, change: &Change<'_>) {
+        self.announce_estimate_check(change.run.id);
+        if change.frees_slot() {
+            self.connection().announce(|connection| has_port_waiters(connection, change.run.id));
+        }
+    }
+
+    /// Applies what follows from a stored change, for the run and for others.
+    fn apply_consequences(&mut self, change: &Change<'_>, blocking: Option<Blocking>, retention: Retention) -> Result<(), StoreError> {
+        let Change { run, event, next, seq } = *change;
+        let ends = change.ends(blocking);
         if next == RunState::Starting {
             self.note_start(run, seq)?;
             self.spread_starts(run)?;
@@ -204,13 +298,13 @@ impl Tx<'_> {
                 self.child_ended(&ended, retention)?;
             }
         }
-        if let Some(Blocking { settled, .. }) = stopped {
+        if let Some(Blocking { settled, .. }) = blocking {
             self.resume_settled(run.id, settled)?;
         }
-        if run.state.is_live() && !next.is_live() {
+        if change.frees_slot() && has_port_waiters(self.connection(), run.id)? {
             self.wake_port_waiters(run)?;
         }
-        if run.state.is_live() && !next.is_live() || next == RunState::Queued {
+        if change.frees_slot() || next == RunState::Queued {
             self.notify(Topic::Queue);
         }
         if let RunState::Stopped { until, .. } = next {
@@ -228,7 +322,7 @@ impl Tx<'_> {
         if next.is_finished() && !matches!(event, RunEvent::Ended(_)) {
             self.resolve_dependents(run.id, retention)?;
         }
-        self.run(run.id)
+        Ok(())
     }
 
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
@@ -257,11 +351,14 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Reads the blocking requests of a run that is stopping. `before` is the run before the stop.
-    fn blocking_at_stop(&self, before: &Run) -> Result<Blocking, StoreError> {
-        let was_announced = matches!(before.state, RunState::Stopping(reason) if reason.is_announced());
-        let settled = was_announced && has_settled_since_stop(self.connection(), before.id)?;
-        Ok(Blocking { open: self.run(before.id)?.is_waiting(), settled })
+    /// Reads the blocking requests of a run that stops. `now`: the run as it is stored.
+    fn blocking_at_stop(&self, change: &Change<'_>, now: &Run) -> Result<Option<Blocking>, StoreError> {
+        if !matches!(change.next, RunState::Stopped { .. }) {
+            return Ok(None);
+        }
+        let was_announced = matches!(change.run.state, RunState::Stopping(reason) if reason.is_announced());
+        let settled = was_announced && has_settled_since_stop(self.connection(), now.id)?;
+        Ok(Some(Blocking { open: now.is_waiting(), settled }))
     }
 
     /// Stores the checkpoint of a run's attempt.
@@ -270,9 +367,10 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_checkpoint(&mut self, run: &Run, checkpoint: &Checkpoint, by: &str) -> Result<(), StoreError> {
         let text = serde_json::to_string(&CheckpointRow::of(checkpoint, run.attempt)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET checkpoint = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), text])?;
         let seq = append_event(self, EventKind::RunCheckpoint, run.id, &run.owner.to_string(), None, by, &first_line(&checkpoint.details))?;
-        self.touch(run.id, seq)
+        let sql = "UPDATE runs SET checkpoint = ?2, last_seq = ?3, updated_at = ?4 WHERE id = ?1";
+        self.prepare(sql)?.run(params![run.id.to_string(), text, seq.0, self.now().0])?;
+        Ok(())
     }
 
     /// Stores the resolution for a resumed run.
@@ -346,10 +444,19 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn add_active_time(&mut self, run: RunId, until: SteadyTime) -> Result<(), StoreError> {
         self.prepare(
-            "UPDATE runs SET active_ms = active_ms + max(0, min(?2, ?3) - active_since), active_since = NULL
+            "UPDATE runs SET active_ms = active_ms + larger(0, smaller(?2, ?3) - active_since), active_since = NULL
              WHERE id = ?1 AND active_since IS NOT NULL",
         )?
         .run(params![run.to_string(), until.0, self.steady().0])?;
+        Ok(())
+    }
+
+    /// Records the active time of a run that its supervisor states at the exit of the agent. None is counted from then on.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn state_active_time(&mut self, run: RunId, active_ms: i64) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET active_ms = ?2, active_since = NULL WHERE id = ?1")?.run(params![run.to_string(), active_ms])?;
         Ok(())
     }
 
@@ -368,6 +475,7 @@ impl Tx<'_> {
             note,
             eta
         ])?;
+        self.supersede_report(run)?;
         self.touch(run.id, seq)?;
         let left_ms =
             eta.and_then(|eta| duration_ms(eta).or_else(|| Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)));
@@ -411,7 +519,7 @@ impl Tx<'_> {
     /// The run has not finished.
     pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
         if !run.state.is_finished() {
-            return Err(Denied::WrongState { state: run.state.word(), wanted: "removed" }.into());
+            return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "removed" }.into());
         }
         self.remove_from_boards(run)?;
         self.prepare("DELETE FROM runs WHERE id = ?1")?.run([run.id.to_string()])?;

@@ -14,9 +14,11 @@ use adjutant_core::signal::Clarification;
 use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
 
 /// Maximum number of events that one step examines.
-const EVENTS_MAX: i64 = 1_000;
+const EVENTS_MAX: i64 = 20_000;
 /// Maximum number of documents that one transaction indexes, so that other writers do not wait long.
 const MADE_MAX: usize = 50;
+/// Of how many documents the sources are read together, because a server then answers in few round trips.
+const READ_TOGETHER_MAX: usize = 12;
 
 /// The next part to index.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +47,16 @@ enum Job {
     Tree(RunId),
 }
 
+/// The kinds of events after which something is indexed.
+const INDEXED: [EventKind; 6] = [
+    EventKind::RequestAsked,
+    EventKind::RequestAnswered,
+    EventKind::RequestRevoked,
+    EventKind::RunReported,
+    EventKind::RunFinished,
+    EventKind::RunAdopted,
+];
+
 /// Finds what must be indexed for the events after `after`.
 ///
 /// # Errors
@@ -52,10 +64,13 @@ enum Job {
 pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, StoreError> {
     let seen: i64 = connection.prepare_cached("SELECT seq FROM search_seen")?.query_row([], |row| row.get(0))?;
     let after = after.max(seen);
-    let mut statement = connection.prepare_cached("SELECT seq, kind, run, request FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
-    let mut rows = statement.query(params![after, EVENTS_MAX])?;
+    let last: i64 = connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?;
+    let end = last.min(after + EVENTS_MAX).max(after);
     let mut backlog = Backlog { seq: after, put_down: seen, ..Backlog::default() };
-    let mut looked = 0;
+    let kinds = INDEXED.map(|kind| format!("'{}'", kind.word())).join(", ");
+    let sql = format!("SELECT seq, kind, run, request FROM events WHERE seq > ?1 AND seq <= ?2 AND kind IN ({kinds}) ORDER BY seq");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([after, end])?;
     while let Some(row) = rows.next()? {
         let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
         let run = || run_id(&row.get::<String>(2)?);
@@ -75,9 +90,9 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
             backlog.jobs.push(job);
         }
         backlog.seq = seq;
-        looked += 1;
     }
-    backlog.more = looked == EVENTS_MAX;
+    backlog.seq = end;
+    backlog.more = end < last;
     Ok(backlog)
 }
 
@@ -91,28 +106,66 @@ struct Document {
     text: String,
 }
 
+fn known_document(connection: &Connection, reference: &str) -> Result<Option<i64>, StoreError> {
+    Ok(connection.prepare_cached("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?)
+}
+
+fn document_of_request(request: &Request) -> Document {
+    let mut text = request.question.clone();
+    let mut tags = vec![tag('o', &request.owner.to_string()), tag('a', &Principal::Run(request.run).to_string()), "k1".to_owned()];
+    if request.subject.kind() == RequestKind::Question || text.contains('?') {
+        tags.push("q".to_owned());
+    }
+    // The clarification of a group is indexed with its first question.
+    let is_first = request.group.is_none_or(|group| group.first == request.no);
+    let clarification = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
+    let Clarification { reason, blocked_at, resume_with, state } = &clarification;
+    let along = [reason, blocked_at, resume_with, state].into_iter().flatten();
+    for more in request.context.iter().chain(along).chain(&request.options) {
+        text.push('\n');
+        text.push_str(more);
+    }
+    if let Some(answer) = request.state.answer() {
+        text.push_str("\n→ ");
+        text.push_str(&answer.decision.to_text());
+        tags.push(tag('a', &answer.by.to_string()));
+    }
+    Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text }
+}
+
 impl Tx<'_> {
     /// Updates the index to the end of a backlog.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn index(&mut self, backlog: &Backlog) -> Result<(), StoreError> {
-        for job in &backlog.jobs {
-            match job {
-                Job::Request(id) => {
-                    if let Some(request) = request_by_id(self.connection(), *id)? {
-                        self.index_request(&request)?;
-                    }
+        for jobs in backlog.jobs.chunks(READ_TOGETHER_MAX) {
+            jobs.iter().for_each(|job| self.announce_sources(*job));
+            // All of them are read before the first one is stored.
+            let mut documents = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                let document = match job {
+                    Job::Request(id) => request_by_id(self.connection(), *id)?.map(|request| document_of_request(&request)),
+                    Job::Report(id) => match run_by_id(self.connection(), *id)? {
+                        Some(run) => self.document_of_report(&run)?,
+                        None => None,
+                    },
+                    Job::Tree(_) => None,
+                };
+                if let Some(document) = document {
+                    documents.push((known_document(self.connection(), &document.reference)?, document));
                 }
-                Job::Report(id) => {
-                    if let Some(run) = run_by_id(self.connection(), *id)? {
-                        self.index_report(&run)?;
-                    }
+            }
+            for (known, document) in &documents {
+                self.store_document(*known, document)?;
+            }
+            for job in jobs {
+                if let Job::Tree(id) = job {
+                    self.index_tree(*id)?;
                 }
-                Job::Tree(id) => self.index_tree(*id)?,
             }
         }
-        self.prepare("UPDATE search_seen SET seq = max(seq, ?1)")?.run([backlog.seq])?;
+        self.prepare("UPDATE search_seen SET seq = larger(seq, ?1)")?.run([backlog.seq])?;
         Ok(())
     }
 
@@ -125,12 +178,13 @@ impl Tx<'_> {
             match kind.as_str() {
                 "request" => {
                     if let Some(request) = request_by_id(self.connection(), request_id(&reference)?)? {
-                        self.index_request(&request)?;
+                        self.store_again(&document_of_request(&request))?;
                     }
                 }
                 _ => {
-                    if let Some(run) = run_by_id(self.connection(), run_id(&reference)?)? {
-                        self.index_report(&run)?;
+                    let document = run_by_id(self.connection(), run_id(&reference)?)?.map(|run| self.document_of_report(&run)).transpose()?.flatten();
+                    if let Some(document) = document {
+                        self.store_again(&document)?;
                     }
                 }
             }
@@ -138,33 +192,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn index_request(&mut self, request: &Request) -> Result<(), StoreError> {
-        let mut text = request.question.clone();
-        let mut tags = vec![tag('o', &request.owner.to_string()), tag('a', &Principal::Run(request.run).to_string()), "k1".to_owned()];
-        if request.subject.kind() == RequestKind::Question || text.contains('?') {
-            tags.push("q".to_owned());
-        }
-        // The clarification of a group is indexed with its first question.
-        let is_first = request.group.is_none_or(|group| group.first == request.no);
-        let clarification = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
-        let Clarification { reason, blocked_at, resume_with, state } = &clarification;
-        let along = [reason, blocked_at, resume_with, state].into_iter().flatten();
-        for more in request.context.iter().chain(along).chain(&request.options) {
-            text.push('\n');
-            text.push_str(more);
-        }
-        if let Some(answer) = request.state.answer() {
-            text.push_str("\n→ ");
-            text.push_str(&answer.decision.to_text());
-            tags.push(tag('a', &answer.by.to_string()));
-        }
-        self.store_document(&Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text })
-    }
-
-    fn index_report(&mut self, run: &Run) -> Result<(), StoreError> {
+    /// `None`: there is nothing to index.
+    fn document_of_report(&self, run: &Run) -> Result<Option<Document>, StoreError> {
         // An answer in a chat is already indexed as an entry.
         if turn_of_run(self.connection(), run.id)?.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         let (report, _) = report_of(self.connection(), run.id)?;
         let mut parts: Vec<&str> = run.summary.iter().map(String::as_str).collect();
@@ -181,7 +213,7 @@ impl Tx<'_> {
             }
         }
         if unique.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let text = unique.join("\n");
         let mut tags = vec![tag('o', &run.owner.to_string()), tag('a', &Principal::Run(run.id).to_string()), "k2".to_owned()];
@@ -189,19 +221,35 @@ impl Tx<'_> {
         if text.contains('?') {
             tags.push("q".to_owned());
         }
-        self.store_document(&Document {
-            kind: "report",
-            reference: run.id.to_string(),
-            run: run.id,
-            at: run.ended_at.unwrap_or(self.now()),
-            tags,
-            text,
-        })
+        Ok(Some(Document { kind: "report", reference: run.id.to_string(), run: run.id, at: run.ended_at.unwrap_or(self.now()), tags, text }))
     }
 
-    fn store_document(&mut self, document: &Document) -> Result<(), StoreError> {
+    /// Announces the reads for a document.
+    fn announce_sources(&self, job: Job) {
+        let connection = self.connection();
+        match job {
+            Job::Request(id) => {
+                connection.announce(|connection| request_by_id(connection, id));
+                connection.announce(|connection| known_document(connection, &id.to_string()));
+            }
+            Job::Report(id) => {
+                connection.announce(|connection| run_by_id(connection, id));
+                connection.announce(|connection| turn_of_run(connection, id));
+                connection.announce(|connection| report_of(connection, id));
+                connection.announce(|connection| known_document(connection, &id.to_string()));
+            }
+            Job::Tree(_) => {}
+        }
+    }
+
+    fn store_again(&mut self, document: &Document) -> Result<(), StoreError> {
+        let known = known_document(self.connection(), &document.reference)?;
+        self.store_document(known, document)
+    }
+
+    /// Stores a document. `known`: its number, if it is stored already.
+    fn store_document(&mut self, known: Option<i64>, document: &Document) -> Result<(), StoreError> {
         let Document { kind, reference, run, at, tags, text } = document;
-        let known: Option<i64> = self.prepare("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?;
         let id = match known {
             Some(id) => {
                 self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?.run([id])?;

@@ -35,7 +35,7 @@ impl Tx<'_> {
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)",
             [],
         )?;
-        self.prepare("UPDATE chat_seen SET entry = max(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.run([])?;
+        self.prepare("UPDATE chat_seen SET entry = larger(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.run([])?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ mod documents;
 mod entries;
 mod plain;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod unspaced;
 
 pub(super) use unspaced::TEXT_FUNCTIONS;
@@ -130,6 +130,12 @@ fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
         Err(StoreError::Interrupted) => Ok((Vec::new(), true)),
         part => part,
     }
+}
+
+/// Converts the text of a document from the index of any engine to the form in which the index of this one has it.
+pub(in crate::store) fn text_for_index(connection: &Connection, text: String) -> String {
+    let plain = unspaced::joined(text);
+    if connection.has_fts5() { unspaced::indexed(&plain).into_owned() } else { plain }
 }
 
 /// Splits a query into its words.

@@ -1,6 +1,6 @@
-//! Search without an index, for engines that have none: every word of the query must appear, in any case. The newest matches
-//! come first; there are no scores. Text is compared in its indexed form, without the separators, so that composed and
-//! decomposed characters match.
+//! Search on a server: every word of the query must appear, in any case. The newest matches come first; there are no scores. The server
+//! indexes the words of each text, and each character of scripts without spaces as a word (`words_apart` in its schema). The index says
+//! which texts have all of them, in any order, and the text decides. Composed and decomposed characters match.
 
 use super::unspaced::{indexed, joined};
 use super::{Found, Hit, MARK_BEGIN, MARK_END, Part, Query, Source};
@@ -16,6 +16,12 @@ const BEFORE_CHARS: usize = 60;
 const SNIPPET_CHARS: usize = 240;
 /// Maximum number of chats of other owners that a search includes, newest first.
 const FOREIGN_MAX: u32 = 64;
+
+/// Among how many of the newest texts a search begins. Words that are in many texts are found there; others are in few texts, which the index
+/// finds.
+const NEWEST: i64 = 2_000;
+/// The server ignores longer words.
+const WORD_BYTES_MAX: usize = 2_000;
 
 /// The conditions of a search and their values.
 #[derive(Default)]
@@ -34,8 +40,20 @@ impl Conditions {
 
     fn words(&mut self, column: &str, words: &[String]) {
         for word in words {
-            self.add(&format!("strpos(lower(normalize({column}, NFC)), ?) > 0"), word.clone());
+            if is_indexed(word) {
+                self.add(&format!("to_tsvector('simple', words_apart({column})) @@ plainto_tsquery('simple', words_apart(?))"), word.clone());
+            }
+            self.add(&format!("strpos(folded({column}), folded(?)) > 0"), word.clone());
         }
+    }
+
+    /// Returns the table to search, or its newest rows only. The planner does not look into the subquery, so it reads no others.
+    fn source(&mut self, table: &str, number: &str, only_newest: bool) -> String {
+        if !only_newest {
+            return table.to_owned();
+        }
+        self.values.push(Value::Integer(NEWEST));
+        format!("(SELECT * FROM {table} ORDER BY {number} DESC LIMIT ?{})", self.values.len())
     }
 
     fn limit(mut self, limit: u32) -> (String, Vec<Value>) {
@@ -46,11 +64,39 @@ impl Conditions {
 
 /// Splits a query into the words to look for. Empty: there are none.
 pub(super) fn words(text: &str) -> Vec<String> {
-    super::query_words(text).map(|word| joined(indexed(word).into_owned()).to_lowercase()).collect()
+    super::query_words(text).map(|word| joined(indexed(word).into_owned())).collect()
+}
+
+/// Returns whether the server indexes a word: it has letters or ASCII digits.
+fn is_indexed(word: &str) -> bool {
+    word.len() <= WORD_BYTES_MAX && word.chars().any(|c| c.is_alphabetic() || c.is_ascii_digit())
+}
+
+/// Searches the newest texts, and all if these have too few matches. `find`: whether only among the newest.
+fn newest_first(connection: &Connection, limit: u32, find: impl Fn(bool) -> Result<Part, StoreError>) -> Result<Part, StoreError> {
+    if !connection.has_time_left()? {
+        return Ok((Vec::new(), true));
+    }
+    let (newest, is_broken_off) = find(true)?;
+    if is_broken_off || newest.len() >= limit as usize {
+        return Ok((newest, is_broken_off));
+    }
+    if !connection.has_time_left()? {
+        return Ok((newest, true));
+    }
+    match find(false) {
+        Err(StoreError::Interrupted) => Ok((newest, true)),
+        Ok((all, true)) if all.len() < newest.len() => Ok((newest, true)),
+        found => found,
+    }
 }
 
 /// Searches chat entries that the viewer may see.
 pub(super) fn find_entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String]) -> Result<Part, StoreError> {
+    newest_first(connection, query.limit, |only_newest| entries(connection, viewer, query, words, only_newest))
+}
+
+fn entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String], only_newest: bool) -> Result<Part, StoreError> {
     const TAKES_PART: &str = "EXISTS (SELECT 1 FROM chat_members p WHERE p.chat = c.id AND p.joined_at IS NOT NULL AND p.who = ?)";
     let mut wanted = Conditions::default();
     let who = viewer.who.to_string();
@@ -81,10 +127,11 @@ pub(super) fn find_entries(connection: &Connection, viewer: &Viewer, query: &Que
         }
     }
     wanted.words("m.text", words);
+    let source = wanted.source("chat_messages", "id", only_newest);
     let (conditions, values) = wanted.limit(query.limit);
     let sql = format!(
         "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title
-         FROM chat_messages m JOIN chats c ON c.id = m.chat WHERE c.importing IS NULL AND {conditions}"
+         FROM {source} m JOIN chats c ON c.id = m.chat WHERE c.importing IS NULL AND {conditions}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     super::collect(statement.query(params_from_iter(values))?, |row| {
@@ -95,6 +142,10 @@ pub(super) fn find_entries(connection: &Connection, viewer: &Viewer, query: &Que
 
 /// Searches requests and reports that the viewer may see.
 pub(super) fn find_documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String]) -> Result<Part, StoreError> {
+    newest_first(connection, query.limit, |only_newest| documents(connection, viewer, query, words, only_newest))
+}
+
+fn documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String], only_newest: bool) -> Result<Part, StoreError> {
     let wants = |source| query.within.is_empty() || query.within.contains(&source);
     let mut wanted = Conditions::default();
     match (wants(Source::Questions), wants(Source::Reports)) {
@@ -122,9 +173,10 @@ pub(super) fn find_documents(connection: &Connection, viewer: &Viewer, query: &Q
         }
     }
     wanted.words("f.text", words);
+    let source = wanted.source("search_fts", "rowid", only_newest);
     let (conditions, values) = wanted.limit(query.limit);
     let sql = format!(
-        "SELECT d.id, d.kind, d.ref, d.at, f.text FROM search_fts f JOIN search_docs d ON d.id = f.rowid JOIN runs r ON r.id = d.run WHERE {conditions}"
+        "SELECT d.id, d.kind, d.ref, d.at, f.text FROM {source} f JOIN search_docs d ON d.id = f.rowid JOIN runs r ON r.id = d.run WHERE {conditions}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     super::collect(statement.query(params_from_iter(values))?, |row| {
@@ -144,7 +196,7 @@ fn snippet(text: &str, words: &[String]) -> String {
     let chars: Vec<char> = text.chars().collect();
     // One lower-case character for each character, so that positions stay the same.
     let lower: Vec<char> = chars.iter().map(|c| c.to_lowercase().next().unwrap_or(*c)).collect();
-    let words: Vec<Vec<char>> = words.iter().map(|word| word.chars().collect()).collect();
+    let words: Vec<Vec<char>> = words.iter().map(|word| word.to_lowercase().chars().collect()).collect();
     let match_at = |at: usize| words.iter().filter(|word| lower[at..].starts_with(word)).map(Vec::len).max();
     let first = (0..chars.len()).find(|at| match_at(*at).is_some()).unwrap_or(0);
     let begin = first.saturating_sub(BEFORE_CHARS);

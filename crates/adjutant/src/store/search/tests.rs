@@ -2,17 +2,18 @@
 
 use super::*;
 use crate::config::Home;
+use crate::store::conformance::fixture::{Fixture, fixture};
 use crate::store::{NewChat, NewEntry, Store};
 use adjutant_core::Principal;
 use adjutant_core::chat::{Budget, ChatKind, EntryKind, Participant, Scope};
 use proptest::prelude::*;
 use std::time::Instant;
 
-fn person() -> Viewer {
+pub(in crate::store) fn person() -> Viewer {
     Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } }
 }
 
-async fn chat_of(store: &Store, texts: Vec<String>) -> ChatId {
+pub(in crate::store) async fn chat_of(store: &Store, texts: Vec<String>) -> ChatId {
     let write = store.write(move |tx| {
         let person = Participant::Principal(Principal::Person);
         let chat = tx.start_chat(&NewChat {
@@ -42,11 +43,9 @@ async fn chat_of(store: &Store, texts: Vec<String>) -> ChatId {
     write.await.expect("a chat")
 }
 
-fn store() -> (Store, tempfile::TempDir) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let home = Home::at(&dir.path().join("home")).expect("a home");
-    home.ensure().expect("a home");
-    (Store::open(&home).expect("a store"), dir)
+fn store() -> (Store, Fixture) {
+    let fixture = fixture();
+    (fixture.store.clone(), fixture)
 }
 
 #[test]
@@ -201,11 +200,11 @@ fn entries_of_an_older_store_are_found() {
     assert_eq!((found(7_200_000), found(7_200_002)), (1, 0));
 }
 
-/// Measures a search among a million entries. Ignored by default because it takes a minute.
+/// Measures a search among a million entries, on SQLite or on the server of the conformance tests. Ignored by default because it takes a minute.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn search_of_a_million_entries_is_measured() {
-    let (store, dir) = store();
+    let (store, fixture) = store();
     let began = Instant::now();
     let mut seed = 1_u64;
     let mut draw = move |below: u64| {
@@ -219,7 +218,7 @@ async fn search_of_a_million_entries_is_measured() {
         });
         chat_of(&store, texts.collect()).await;
     }
-    let bytes = std::fs::metadata(dir.path().join("home/adj.db")).map_or(0, |meta| meta.len());
+    let bytes = std::fs::metadata(fixture.home.database()).map_or(0, |meta| meta.len());
     println!("1,000,000 entries in {:?}, {} MB", began.elapsed(), bytes / 1_000_000);
     let times = |text: &str, best: bool, from: Option<&str>| {
         let query = Query { text: text.to_owned(), best, from: from.map(str::to_owned), limit: 20, ..Query::default() };

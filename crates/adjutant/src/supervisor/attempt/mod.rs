@@ -10,9 +10,10 @@ mod statements;
 mod stop;
 
 use crate::client::{AgentActivity, Client};
+use crate::clock;
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::Dialogue;
-use crate::link::{AttemptDir, FactKind, Order, Orders, VerdictText};
+use crate::link::{AttemptDir, CommandEvidence, FactKind, Order, Orders, VerdictText};
 use crate::supervisor::clock::ActiveClock;
 use crate::supervisor::closing::{AcceptTime, Closer, HUB_MAX};
 use crate::supervisor::end::{self, Ending};
@@ -21,11 +22,12 @@ use crate::supervisor::journal::Journal;
 use crate::supervisor::logfile::{self, LogFile};
 use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{Outcome, Permits};
-use crate::supervisor::stall::Stall;
+use crate::supervisor::side_command::StopCause;
+use crate::supervisor::stall::{SilenceLimits, Stall};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
 use adjutant_core::condition::Retries;
-use adjutant_core::limits;
+use adjutant_core::{Time, limits};
 use finish::{FINISH_KILL, Finish};
 use resources::Measuring;
 use std::collections::BTreeSet;
@@ -63,6 +65,8 @@ pub struct Attempt {
     report_after: Instant,
     /// The number of signals so far.
     signals: u32,
+    /// The number of lines with a marker that are no signals.
+    mentions: u32,
     client: Client,
     dialogue: Option<Dialogue>,
     permissions: String,
@@ -76,6 +80,9 @@ pub struct Attempt {
     ending: Ending,
     activity: Arc<AgentActivity>,
     stall: Stall,
+    /// Whether its configuration has the agent ended when it stays silent after its report, and whether that has begun.
+    ends_after_report: bool,
+    is_ended_after_report: bool,
     retries: Retries,
     measuring: Measuring,
     /// The unrecorded fact about the CLI's own sub-agents, and when it may be recorded.
@@ -112,6 +119,16 @@ pub struct AttemptParts {
     pub activity: Arc<AgentActivity>,
     /// The gate to its model, if it has one.
     pub gate: Option<AttemptGate>,
+}
+
+/// The agent's exit as the supervisor saw it. What follows (the sweep, the evidence, an unreachable hub) takes none of the run's time.
+#[derive(Debug)]
+struct AgentExit {
+    at: Time,
+    active_ms: i64,
+    time_left: Option<Duration>,
+    /// No stop had begun.
+    by_itself: bool,
 }
 
 /// An event of an attempt.
@@ -154,6 +171,7 @@ impl Attempt {
             reported_bytes: 0,
             report_after: Instant::now(),
             signals: 0,
+            mentions: 0,
             client,
             dialogue,
             permissions: order.permissions.clone(),
@@ -164,7 +182,9 @@ impl Attempt {
             finish: Finish::Working,
             ending: Ending::of(order),
             activity,
-            stall: Stall::watch(order.stall_ms, Instant::now()),
+            stall: Stall::watch(SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms), Instant::now()),
+            ends_after_report: order.ends_after_report,
+            is_ended_after_report: false,
             retries: Retries::default(),
             measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
             subagents: None,
@@ -196,7 +216,12 @@ impl Attempt {
                 break;
             }
         }
-        let active_ms = self.clock.active_ms(Instant::now());
+        let exit = AgentExit {
+            at: clock::now(),
+            active_ms: self.clock.active_ms(Instant::now()),
+            time_left: self.clock.left(Instant::now()),
+            by_itself: !self.stop.is_asked(),
+        };
         // If the agent exited by itself, processes that still hold the output get a moment to finish it.
         let left_open = !self.stop.is_asked() && !self.drain(&mut bytes, &mut signals).await;
         let swept = self.worker.sweep().await;
@@ -235,47 +260,59 @@ impl Attempt {
             tracing::warn!("the hub has not received that a request was withdrawn");
         }
         failpoint!("supervisor.before_ended");
-        let exit = self.worker.seen.borrow().exit;
-        let mut last = end::end_fact(exit, swept, left_open, active_ms, output, self.failed.take(), &self.ending);
+        let ended = end::ProcessEnd {
+            exit: self.worker.seen.borrow().exit,
+            swept,
+            left_open,
+            active_ms: exit.active_ms,
+            by_itself: exit.by_itself,
+            is_ended_after_report: self.is_ended_after_report && matches!(self.finish, Finish::Asked { .. }),
+            lacks_tools: closer.lacks_tools(),
+        };
+        let mut last = end::end_fact(ended, output, self.failed.take(), &self.ending);
         self.report_model_use(&mut last).await;
-        if self.collect_evidence(closer, &last).await
-            && let FactKind::Ended { active_ms, .. } = &mut last
+        let mut ended_at = exit.at;
+        if let Some(acceptance) = self.collect_evidence(closer, &last, &exit).await
+            && let FactKind::Ended { active_ms, by_itself, .. } = &mut last
         {
-            // The acceptance command uses the run's time.
-            *active_ms = self.clock.active_ms(Instant::now());
+            // The acceptance command uses the run's time, and a stop during it is a stop of the attempt.
+            *active_ms = active_ms.saturating_add(i64::try_from(acceptance.took_ms).unwrap_or(i64::MAX));
+            *by_itself &= acceptance.stopped.as_deref() != Some(StopCause::ByOrder.text());
+            ended_at = clock::now();
         }
         // A stopped run releases its slot at once; its next attempt syncs.
         if self.stop == Stop::Not {
             closer.wait_for_sync().await;
         }
-        self.journal.state(last);
+        self.journal.state_at(ended_at, last);
         failpoint!("supervisor.after_ended");
         (self.journal, logs)
     }
 
-    /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end.
-    async fn collect_evidence(&mut self, closer: &Closer<'_>, end: &FactKind) -> bool {
+    /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end. Returns the result of the
+    /// acceptance command, if it was run.
+    async fn collect_evidence(&mut self, closer: &Closer<'_>, end: &FactKind, exit: &AgentExit) -> Option<CommandEvidence> {
         if !closer.may_inspect(self.stop != Stop::Not, self.signals) {
-            return false;
+            return None;
         }
         // From here on the agent's end counts, even if the supervisor dies.
-        self.journal.state(FactKind::AgentEnded { end: Box::new(end.clone()) });
+        self.journal.state_at(exit.at, FactKind::AgentEnded { end: Box::new(end.clone()) });
         self.worker.stop_reaping();
         let taken = self.journal.received_by_hub();
         let asked = async {
             taken.await;
-            closer.fetch_closing().await
+            closer.fetch_closing(exit.by_itself).await
         };
         // The snapshot is taken even if no hub is running.
         let (asked, (changes, facts)) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
         facts.into_iter().for_each(|fact| self.journal.state(fact));
-        let Ok(Some(closing)) = asked else { return false };
-        let left = self.clock.limit_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let Ok(Some(closing)) = asked else { return None };
         let has_succeeded = matches!(end, FactKind::Ended { exit_code: Some(0), verdict: Some(VerdictText { cause: None, .. }), .. });
-        let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(left));
+        let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(exit.time_left));
         let evidence = closer.inspect(&closing, changes, accept, &mut self.orders).await;
+        let acceptance = evidence.acceptance.clone();
         self.journal.state(FactKind::EvidenceCollected(evidence));
-        true
+        acceptance
     }
 
     /// Waits for the next event. Cancel safe.

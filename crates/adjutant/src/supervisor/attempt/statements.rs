@@ -9,6 +9,7 @@ use crate::supervisor::output::OutputEvent;
 use crate::supervisor::stop::Stop;
 use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
+use adjutant_core::signal::SignalKind;
 use adjutant_core::subagent::Subagent;
 use adjutant_stream::reader::StreamUpdate;
 use adjutant_stream::rules::Usage;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of signals of one attempt that have an effect.
 pub(super) const SIGNALS_MAX: u32 = 2_000;
+/// Maximum number of lines of one attempt that contain a marker and are no signals, and are recorded.
+const MENTIONS_MAX: u32 = 20;
 /// Minimum interval between facts about the CLI's own sub-agents.
 const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 /// Delay of facts about usage.
@@ -64,6 +67,13 @@ impl Attempt {
 
     /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
     pub(super) fn report_signal(&mut self, found: Found) {
+        if matches!(found, Found::Mention { .. }) {
+            self.mentions += 1;
+            if self.mentions <= MENTIONS_MAX {
+                self.journal.state(FactKind::Signal { found: text_of(found) });
+            }
+            return;
+        }
         self.signals += 1;
         if self.signals <= SIGNALS_MAX {
             self.journal.state(FactKind::Signal { found: text_of(found) });
@@ -81,7 +91,11 @@ impl Attempt {
                 let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
                 self.perform_step(Step::Failed(why));
             }
-            tracing::info!(?silent, "the agent is silent");
+            tracing::info!(?silent, has_reported = self.stall.has_reported(), "the agent is silent");
+            if self.ends_after_report && self.stall.has_reported() {
+                self.end_after_report(silent);
+                return;
+            }
             self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
         }
     }
@@ -138,9 +152,11 @@ impl Attempt {
 }
 
 fn text_of(found: Found) -> FoundText {
+    let tag = |kind: SignalKind| kind.tag().to_owned();
     match found {
-        Found::Block { kind, text } => FoundText::Block { tag: kind.tag().to_owned(), text },
+        Found::Block { kind, text, is_closed } => FoundText::Block { tag: tag(kind), text, unclosed: !is_closed },
         Found::Json { text } => FoundText::Json { text },
-        Found::Broken { kind, text, why } => FoundText::Broken { tag: kind.tag().to_owned(), text, why: why.to_string() },
+        Found::Oversized { kind, text } => FoundText::Oversized { tag: tag(kind), text },
+        Found::Mention { kind, line } => FoundText::Mention { tag: tag(kind), line },
     }
 }

@@ -15,6 +15,7 @@ impl Attempt {
             // From here on the agent is expected to act again.
             self.activity.record();
         }
+        self.stall.set_reported(orders.reported, self.activity.silent_since(), now);
         self.deliver(&orders.messages);
         let Some(reason) = orders.stop else { return };
         let known = StopReason::from_word(&reason);

@@ -1,6 +1,7 @@
 //! Starts an attempt's processes inside a fence.
 
 mod plan;
+mod secrets;
 mod state;
 
 use crate::link::{FenceOrder, FenceText, Order};

@@ -1,5 +1,6 @@
 //! Computes the plan of a fence: the directories that an attempt can write, and hidden ones.
 
+use super::secrets::{browser_profiles, is_socket, sockets};
 use super::state::{check_links, resolve, state_path};
 use crate::config::Home;
 use crate::files;
@@ -98,9 +99,14 @@ pub(super) fn plan(order: &Order, fence: &FenceOrder, program: &Path, start_dir:
     let services = SERVICES.map(PathBuf::from).into_iter().filter(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
     let (hidden_dirs, hidden_files): (Vec<_>, Vec<_>) =
         fence.hidden.iter().filter_map(|path| path.canonicalize().ok()).partition(|path| path.is_dir());
-    let hidden: Vec<PathBuf> = services.chain([home.clone()]).chain(hidden_dirs).filter(|path| path.is_dir()).collect();
+    // A directory in which the run works is not hidden from it.
+    let is_worked_in = |path: &PathBuf| writable.iter().any(|dir| dir.starts_with(path) || path.starts_with(dir));
+    let profiles = user_home.iter().flat_map(|user_home| browser_profiles(user_home)).filter(|path| !is_worked_in(path));
+    let hidden: Vec<PathBuf> = services.chain([home.clone()]).chain(hidden_dirs).chain(profiles).filter(|path| path.is_dir()).collect();
     let is_covered = |path: &PathBuf| hidden.iter().any(|dir| path.starts_with(dir));
-    let hidden_files = hidden_files.into_iter().filter(|path| !is_covered(path)).collect();
+    let services_at_home = user_home.iter().map(|user_home| sockets(user_home)).collect::<io::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+    let services_at_home = services_at_home.into_iter().flatten().filter(|path| !is_worked_in(path));
+    let hidden_files = hidden_files.into_iter().chain(services_at_home).filter(|path| !is_covered(path)).collect();
 
     let repository = order.workspace.as_ref().and_then(|own| own.repository.canonicalize().ok());
     let mut seen: BTreeSet<PathBuf> = SERVICES_SEEN.iter().map(PathBuf::from).collect();
@@ -170,6 +176,8 @@ pub(super) fn landlock_plan(mut plan: FencePlan) -> FencePlan {
     hidden.push(PathBuf::from(SHARED_MEMORY_DIR));
     plan.denied.extend(hidden.iter().filter(|dir| dir.is_dir()).cloned());
     plan.hidden.extend(hidden);
+    // Landlock has no rules for connecting to a socket.
+    plan.hidden_files.retain(|path| !is_socket(path));
     plan
 }
 

@@ -47,6 +47,9 @@ pub struct ChatPage {
     pub changes: i64,
     /// The number of entries after `cursor`.
     pub more: i64,
+    /// The reader knew of entries that the chat does not have, because the database of the hub was set back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
     /// The number of unread entries before these, counted up to 1,000. While there are any, later entries do not
     /// count as read.
     #[serde(default)]
@@ -118,6 +121,9 @@ pub struct PostedMessage {
     /// The runs to which the message was addressed, and how far it has come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<ReceiptView>,
+    /// No agent takes part in the chat, and the message names nobody, so no agent answers it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_agent: bool,
 }
 
 /// How far a message to a run has come.

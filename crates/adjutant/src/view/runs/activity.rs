@@ -2,6 +2,7 @@
 
 use crate::view::Word;
 use adjutant_core::Cause;
+use adjutant_core::report::ReportStatus;
 use adjutant_core::resources::ResourceUse;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,26 @@ pub struct IgnoredView {
     pub count: u64,
     /// Why the last signal was ignored.
     pub last: String,
+}
+
+/// A report of a run whose process has not ended yet. The outcome is decided at its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReportedView {
+    pub at: String,
+    /// The result that the run claims.
+    pub status: Word<ReportStatus>,
+    /// The owner has not been notified of it yet.
+    #[serde(default)]
+    pub is_new: bool,
+}
+
+impl ReportedView {
+    /// Formats the claim: `reports success`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("reports {}", self.status.as_str().replace('_', " "))
+    }
 }
 
 /// A sub-agent that a run's CLI started by itself. Unknown fields are absent.

@@ -82,7 +82,8 @@ pub struct Dispatch {
 }
 call!(Dispatch = "dispatch", writes true -> RunView);
 
-/// Lists runs that the caller may see, newest first.
+/// Lists runs that the caller may see: live ones, then stopped, queued and finished ones, each newest first. With `before`, in the order of
+/// their dispatch, newest first, to read all of them in pages.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -92,6 +93,9 @@ pub struct ListRuns {
     pub all: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Lists only runs that were dispatched before this one. Empty: from the newest run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 call!(ListRuns = "runs", writes false -> RunList);
 
@@ -99,9 +103,12 @@ call!(ListRuns = "runs", writes false -> RunList);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunList {
     pub runs: Vec<RunView>,
-    /// The number of runs beyond `limit`.
+    /// The number of runs beyond `limit`, counted up to 1000.
     #[serde(default)]
     pub more: u64,
+    /// There are at least `more`: they were not counted further.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more_at_least: bool,
     /// A note if the machine's clock was recently changed, and by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,

@@ -1,6 +1,6 @@
 //! Everything about a run that an interface shows.
 
-use super::activity::{FenceView, IgnoredView, ResourcesView, RetryingView, SubagentView, UsageView};
+use super::activity::{FenceView, IgnoredView, ReportedView, ResourcesView, RetryingView, SubagentView, UsageView};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{CommandView, ReportView};
@@ -41,10 +41,14 @@ pub struct RunView {
     /// The run is stopped and resumes by itself: when it is answered, when a child run ends, or at `resumes_at`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes_by_itself: bool,
-    /// When a run resumes that its model's rate limit stopped.
+    /// When a run resumes that a rate limit or an overload of its model's service stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumes_at: Option<String>,
-    /// When a running run last wrote output or made a call, if that is longer ago than its agent's `stall`.
+    /// The report of a running run, unless it has made a statement since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<ReportedView>,
+    /// When a running run last wrote output or made a call, if that is longer ago than its agent's `stall`, or `report_grace` after its
+    /// report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<String>,
     /// Present if the CLI is retrying a model call that has failed for 10 s or longer.
@@ -56,8 +60,8 @@ pub struct RunView {
     /// The number of sub-agents beyond those.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub subagents_more: u64,
-    /// A note on the start of the newest attempt: which agent configuration in the directory is honoured, with its
-    /// hash, or could not be excluded.
+    /// A note on the newest attempt: which agent configuration in the directory is honoured, with its hash, or could not be
+    /// excluded; that the agent ignores its gate; that it succeeded without ever connecting to Adjutant's tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,8 +185,8 @@ pub struct RunView {
     /// Says that the repository or the directory of the run was moved or deleted: its snapshots are not known. Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets.
-    /// Only with `snapshots`.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets, so its commits are kept and
+    /// merged without them. Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
     /// The choices for `resume` if an error or a limit stopped the run.
@@ -264,17 +268,23 @@ pub struct RunView {
     /// Why the run is queued and has not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueView>,
-    /// Position in the queue of its pool, from 1. Absent while it waits for other runs.
+    /// Position in the queue of its pool, from 1. Absent while it waits for other runs, and with `queue_ahead_min`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
+    /// At least this many runs of its pool start before it. Present if its position was not counted further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ahead_min: Option<u64>,
     /// The name of the parent run, then the names of child runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<String>,
-    /// Other live runs in the same directory.
+    /// Other live runs in the same directory of the hub's machine, the oldest first. Empty for runs on runners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
+    /// There are more than listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shares_directory_more: bool,
     /// The log of the newest attempt. Empty: it is not on the hub's machine.
     pub log_path: String,
     /// The logs of all attempts, oldest first, as far as they are on the hub's machine.
@@ -301,10 +311,42 @@ impl RunView {
         self.outcome.as_ref().is_some_and(|found| *found == outcome)
     }
 
+    /// Begins the reason of a failed program that is its last line of standard error.
+    pub const STDERR: &str = "stderr: ";
+
+    /// Returns the last line of standard error, with its label, if it is the reason of a failure.
+    #[must_use]
+    pub fn stderr_reason(&self) -> Option<&str> {
+        let reason = self.reason.as_deref().filter(|_| self.outcome.is_some() && self.cause.is_none())?;
+        let at = reason.find(&format!(": {}", Self::STDERR))?;
+        reason.get(at + 2..)
+    }
+
+    /// Returns the reason without the line of standard error.
+    #[must_use]
+    pub fn reason_without_stderr(&self) -> Option<&str> {
+        let reason = self.reason.as_deref()?;
+        match self.stderr_reason() {
+            Some(line) => reason.strip_suffix(line).map(|first| first.trim_end_matches(": ")),
+            None => Some(reason),
+        }
+    }
+
     /// Returns whether the run is queued, and held because a run that it starts after has failed.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.attention.as_ref().is_some_and(|attention| attention.why == Need::Release)
+    }
+
+    /// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes.
+    #[must_use]
+    pub fn has_condition(&self) -> bool {
+        self.silent_since.is_some()
+            || self.retrying.is_some()
+            || self.overdue_since.is_some()
+            || self.resumes_at.is_some()
+            || self.outcome.is_none() && self.budgets.iter().any(|budget| budget.nearly_used)
+            || self.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())
     }
 
     /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that could not run

@@ -66,6 +66,18 @@ fn agents_of_the_registry_are_offered_and_known_by_name() {
 }
 
 #[test]
+fn program_with_a_preset_is_added_with_a_note() {
+    let Some(rig) = Rig::new("") else { return };
+    for (name, program, preset) in [("g", "gemini", Some("gemini")), ("o", "opencode", Some("opencode")), ("v", "vibe-acp", None)] {
+        rig.program(program, "exec my-agent");
+        let added = rig.adj(&["agents", "add", name, "--", program, "--acp"]);
+        let note = preset.map(|preset| format!("note: {preset} has a preset"));
+        let is_noted = note.as_ref().map_or_else(|| !added.err.contains("has a preset"), |note| added.err.contains(note.as_str()));
+        assert!(added.code == 0 && is_noted, "{program}: {added:?}");
+    }
+}
+
+#[test]
 fn agent_that_does_not_answer_is_not_written() {
     let Some(rig) = Rig::new("") else { return };
     rig.program("silent", "setsid sleep 3600 & exec sleep 3600");

@@ -204,7 +204,7 @@ fn agents_on_both_sdks_pass_their_test() {
         let Some(rig) = Rig::new(&line("mine", program, args)) else { return };
         let ran = rig.adj(&["--json", "agents", "test", "mine"]);
         let checks = ran.data()["checks"].as_array().expect("checks").clone();
-        for name in ["our tools", "question", "resume", "report", "approvals", "cancel"] {
+        for name in ["our tools", "question", "resume", "report", "command", "approvals", "cancel"] {
             let found = checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no check {name}: {ran:?}"));
             assert_eq!(found["verdict"], "pass", "{program} {name}: {ran:?}");
         }
@@ -212,4 +212,18 @@ fn agents_on_both_sdks_pass_their_test() {
         assert!(reason("resume").contains("in its own session") && reason("cancel").contains("in its own session"), "{program}: {checks:?}");
         assert_eq!(ran.code, 0, "{program}: {ran:?}");
     }
+}
+
+#[test]
+fn agent_whose_command_does_not_run_fails_its_test() {
+    let Some(rig) = Rig::new(&line("mine", "my-agent", &["--follow", "--load", "--no-shell"])) else { return };
+    let ran = rig.adj(&["--json", "agents", "test", "mine"]);
+    let checks = ran.data()["checks"].as_array().expect("checks").clone();
+    let failed: Vec<&str> = checks.iter().filter(|check| check["verdict"] == "fail").filter_map(|check| check["check"].as_str()).collect();
+    assert_eq!((failed.as_slice(), ran.code), (&["command"][..], 1), "{ran:?}");
+    // In profile `read`, an agent need not have commands.
+    let config = line("mine", "my-agent", &["--follow", "--load", "--no-shell"]) + "permissions = \"read\"\n";
+    std::fs::write(rig.home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    let ran = rig.adj(&["--json", "agents", "test", "mine"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
 }

@@ -51,7 +51,10 @@ fn every_end_has_a_cause() {
         ("silent-end", vec![r#"do: ["exit",0]"#], "failed", "exit code 0"),
         ("half", vec![r#"do: ["raw","{\"jsonrpc\":\"2.0\",\"id\":5,\"resu"]"#, r#"do: ["exit",0]"#], "failed", "exit code 0"),
         ("error", vec![r#"do: ["no such thing"]"#], "failed", "Invalid params"),
-        ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "refusal"),
+        ("refusal", vec![r#"do: ["reply",{"stopReason":"refusal"}]"#, r#"do: ["hang"]"#], "failed", "the model refused to continue"),
+        ("full", vec![r#"do: ["reply",{"stopReason":"max_tokens"}]"#, r#"do: ["hang"]"#], "failed", "maximum number of tokens"),
+        ("many-calls", vec![r#"do: ["reply",{"stopReason":"max_turn_requests"}]"#, r#"do: ["hang"]"#], "failed", "limit of model calls"),
+        ("cancels", vec![r#"do: ["reply",{"stopReason":"cancelled"}]"#, r#"do: ["hang"]"#], "failed", "cancelled its turn"),
         ("nothing", vec![r#"do: ["sleep",10]"#], "failed", "without reporting a result"),
         // Two responses, and messages after the end.
         ("doubled", vec![END, END, r#"do: ["say","after the end"]"#, r#"do: ["hang"]"#], "succeeded", ""),
@@ -101,15 +104,14 @@ fn approval_of_an_earlier_state_allows_nothing() {
     let Some(rig) = Rig::with(&[]) else { return };
     let step = json!(["ask-and-change", call("c1", "make all"), {"rawInput": {"command": "rm -rf ."}}, 300]);
     rig.start("mine", "job", &[&format!("do: {step}")], &[]);
-    let shown = |text: &str| {
-        rig.home.until(&format!("{text} is asked for"), || {
-            let asked = rig.home.inbox(&[]).get(0).cloned()?;
-            asked["preview"].as_str().is_some_and(|preview| preview.contains(text)).then_some(asked)
-        })
-    };
-    let first = shown("make all");
+    let asks_for = |asked: &Value, text: &str| asked["preview"].as_str().is_some_and(|preview| preview.contains(text));
     // The call changes: its request is withdrawn, and approving that has no effect.
-    let second = shown("rm -rf .");
+    let second = rig.home.until("it asks for the other command", || {
+        let asked = rig.home.inbox(&[]).get(0).cloned()?;
+        asks_for(&asked, "rm -rf .").then_some(asked)
+    });
+    let all = rig.home.inbox(&["--all"]);
+    let first = all.as_array().expect("a list").iter().find(|asked| asks_for(asked, "make all")).expect("it was asked for");
     assert_ne!(first["message_id"], second["message_id"]);
     let late = rig.home.adj(&["approve", first["number"].as_str().expect("a number")]);
     assert_eq!(late.code, 7, "{late:?}");

@@ -5,6 +5,7 @@ mod add;
 mod driven;
 mod elicit;
 mod misbehave;
+mod tools;
 
 use crate::support::{Ran, TestHome, skip};
 use serde_json::Value;

@@ -173,6 +173,57 @@ fn token_window_holds_whole_messages_and_is_summarised() {
 }
 
 #[test]
+fn failed_answer_quotes_the_error_and_names_the_log() {
+    let long = "for n in $(seq 2000); do printf 'noise %s ' $n >&2; done; echo >&2; ";
+    let home = home_with(
+        &[
+            ("quiet", "cat > /dev/null; echo 'warming up' >&2; echo 'oops: model <b>x</b> not found' >&2; exit 7"),
+            ("loud", &format!("cat > /dev/null; {long}exit 7")),
+            ("silent", "cat > /dev/null; exit 7"),
+        ],
+        "",
+    );
+    let mut alice = client(&home, "alice", &[]);
+    for (agent, why) in [("quiet", "oops: model <b>x</b> not found"), ("loud", "noise 5"), ("silent", "exit 7")] {
+        let chat = start(&mut alice, "t", &[agent]);
+        let sent = alice.tool("send_message", json!({"chat_id": chat, "message": "hello", "wait_s": 30}));
+        let failure = said(&home, chat)[1].1.clone();
+        assert!(failure.contains(why) && failure.contains("exit 7") && failure.contains("adj logs "), "{agent}: {failure}");
+        assert!(failure.len() < 3_000 && text(&sent).contains("get_subagent_logs"), "{agent}: {} bytes", failure.len());
+        let run = failure.split("adj logs ").nth(1).and_then(|rest| rest.split(',').next()).expect("its run");
+        assert_eq!(home.adj(&["logs", run]).code, 0, "{run}");
+    }
+}
+
+#[test]
+fn original_message_is_answered_without_a_setting() {
+    let home = home_with(&[("gemini", "cat > /dev/null; echo hello from gemini"), ("other", "cat > /dev/null; echo hello from other")], "");
+    let mut alice = client(&home, "alice", &["--compat", "--max-wait", "30"]);
+    let chat = alice.done("start-chat", json!({"title": "t"}))["chatId"].as_i64().expect("a number");
+    let sent = alice.tool("send-message", json!({"chatId": chat, "agentName": "backend-agent", "message": "hi"}));
+    assert!(sent["structuredContent"]["response"] == "hello from gemini" && text(&sent).contains("hello from gemini"), "{sent}");
+    // Who is addressed answers, and other clients keep their own rules.
+    let other = start(&mut alice, "u", &["other"]);
+    assert_eq!(alice.done("send-message", json!({"chatId": other, "agentName": "x", "message": "hi", "wait_s": 30}))["response"], "hello from other");
+    let mut bob = client(&home, "bob", &[]);
+    let quiet = start(&mut bob, "v", &[]);
+    let sent = bob.tool("send_message", json!({"chat_id": quiet, "message": "hi"}));
+    assert!(sent["structuredContent"]["status"] == "sent" && text(&sent).contains("no agent is in this chat"), "{sent}");
+    let named = bob.done("send_message", json!({"chat_id": quiet, "message": "hi", "to": ["other"], "wait_s": 30}));
+    assert_eq!(named["response"], "hello from other", "{named}");
+}
+
+#[test]
+fn unanswered_original_message_says_what_to_set() {
+    let home = home_with(&[("other", "cat > /dev/null; echo hello")], "");
+    let mut alice = client(&home, "alice", &["--compat"]);
+    let chat = alice.done("start-chat", json!({"title": "t"}))["chatId"].as_i64().expect("a number");
+    let sent = alice.tool("send-message", json!({"chatId": chat, "agentName": "x", "message": "hi"}));
+    assert_eq!(sent["structuredContent"]["status"], "sent", "Gemini is neither declared nor installed: {sent}");
+    assert!(text(&sent).contains("no agent is in this chat") && text(&sent).contains("chats.default_responder"), "{sent}");
+}
+
+#[test]
 fn default_responder_answers_under_compat() {
     let home = home_with(&[("gemini", "cat > /dev/null; echo hello from gemini")], "[chats]\ndefault_responder = \"gemini\"\n");
     let mut alice = client(&home, "alice", &["--compat"]);

@@ -146,6 +146,21 @@ fn stats_count_messages_answers_and_calls() {
     assert_eq!((&stats["messages"], &stats["participants"], &stats["answered"], &stats["failed"]), (&json!(3), &json!(3), &json!(1), &json!(1)));
     assert!(stats["answer_ms_p50"].as_i64().is_some_and(|ms| ms > 0) && stats["calls_refused"] == 1 && stats["calls_failed"] == 0, "{stats}");
     assert_eq!(home.json(&["chat", "stats"])["chats"], 1);
+    // Each participant with its outcome, the times of the calls and the hub's memory.
+    let of = |name: &str| stats["by_participant"].as_array().into_iter().flatten().find(|one| one["name"] == name).cloned().unwrap_or_default();
+    assert_eq!((&of("alice")["messages"], &of("alice")["turns"]), (&json!(2), &Value::Null), "{stats}");
+    assert_eq!(
+        (&of("good")["messages"], &of("good")["turns"]["answered"], &of("good")["turns"]["failed"]),
+        (&json!(1), &json!(1), &json!(0)),
+        "{stats}"
+    );
+    assert_eq!((&of("bad")["turns"]["answered"], &of("bad")["turns"]["failed"]), (&json!(0), &json!(1)), "{stats}");
+    let number = |name: &str| stats[name].as_u64().unwrap_or(0);
+    assert!(number("call_us_p50") > 0 && number("call_us_p50") <= number("call_us_p95") && number("call_us_p95") <= number("call_us_max"), "{stats}");
+    assert!(number("call_us_max") < 20_000_000, "the waits for the answers are left out: {stats}");
+    assert!((1_000_000..1_000_000_000).contains(&number("hub_memory_bytes")), "{stats}");
+    let text = home.ok(&["chat", "stats", &chat.to_string()]);
+    assert!(text.contains("memory ") && text.contains("good: 1 message; 1 answered") && text.contains("0 answered, 1 failed"), "{text}");
 }
 
 #[test]

@@ -71,8 +71,10 @@ fn long_history_is_cut_for_the_agent_and_kept() {
     let home = home_with(&[("gemini", GEMINI)], "");
     let mut orchestrator = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
     let chat = start(&mut orchestrator, "Long");
+    // Without --compat, no agent answers these.
+    let mut quiet = client(&home, "orchestrator", &[]);
     for n in 0..35 {
-        send(&mut orchestrator, chat, "Orchestrator", &format!("{n:02} {}", "ä".repeat(997)));
+        send(&mut quiet, chat, "Orchestrator", &format!("{n:02} {}", "ä".repeat(997)));
     }
     let asked = orchestrator.done("send-message", json!({"chatId": chat, "agentName": "Orchestrator", "message": "Go on", "to": "gemini"}));
     assert_eq!(asked["response"], "after 30: [client orchestrator as \"Orchestrator\"]: Go on", "30 messages of 1,000 characters");
@@ -131,4 +133,50 @@ fn wrong_ids_and_messages_are_refused_with_hints() {
     assert_eq!(failed["status"], "failed");
     let all = said(&home, chat);
     assert!(all.len() == 2 && all[0].1 == "hello" && all[1].1.contains("exit 7"), "the message is kept when Gemini fails: {all:?}");
+}
+
+#[test]
+fn agents_that_share_a_connection_read_by_themselves() {
+    let home = home_with(&[], "");
+    let mut shared = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let chat = start(&mut shared, "Release");
+    send(&mut shared, chat, "Orchestrator", "@Backend please start");
+    let seen = |session: &mut Session, agent: Value| {
+        let list = session.done("list-chats", json!({"agentName": agent}));
+        (list["chats"][0]["unread"].as_i64(), list["chats"][0]["mentioned"].as_bool())
+    };
+    assert_eq!(seen(&mut shared, json!("Orchestrator")), (Some(0), Some(false)), "its own entry is read");
+    assert_eq!(seen(&mut shared, json!("Backend")), (Some(1), Some(true)));
+    assert_eq!(seen(&mut shared, json!("Frontend")), (Some(1), Some(false)));
+    let shown = shared.done("show-chat", json!({"chatId": chat, "agentName": "backend"}));
+    assert_eq!((&shown["unread"], &shown["messages"][0]["message"]), (&json!(0), &json!("@Backend please start")));
+    assert_eq!(seen(&mut shared, json!("Backend")), (Some(0), Some(false)));
+    assert_eq!(seen(&mut shared, json!("Frontend")), (Some(1), Some(false)), "what one has read is new for the other");
+    send(&mut shared, chat, "Backend", "done, @Frontend");
+    assert_eq!(seen(&mut shared, json!("Frontend")), (Some(2), Some(true)));
+    assert_eq!(seen(&mut shared, json!("Orchestrator")), (Some(1), Some(false)));
+    // Without a name, the connection reads, as before.
+    let list = shared.done("list-chats", json!({}));
+    assert_eq!(list["chats"][0]["unread"], 0, "{list}");
+    // Names grant nothing: another client's Backend does not see the chat, and its cursors are its own.
+    let mut other = client(&home, "other", &["--compat", "--max-wait", "30"]);
+    assert_eq!(other.done("list-chats", json!({"agentName": "Backend"}))["chats"], json!([]));
+    let refused = other.tool("show-chat", json!({"chatId": chat, "agentName": "Orchestrator"}));
+    assert_eq!(refused["isError"], true, "{refused}");
+}
+
+#[test]
+fn chat_is_shown_whole() {
+    let home = home_with(&[], "");
+    let mut shared = client(&home, "orchestrator", &["--compat", "--max-wait", "30"]);
+    let chat = start(&mut shared, "Long");
+    for n in 1..=36 {
+        send(&mut shared, chat, "Orchestrator", &format!("message {n}"));
+    }
+    let shown = shared.done("show-chat", json!({"chatId": chat}));
+    assert_eq!(shown["messages"].as_array().map(Vec::len), Some(36));
+    let listed = &shared.done("list-chats", json!({}))["chats"][0];
+    assert!(listed["chatId"] == chat && listed["createdAt"].is_string(), "{listed}");
+    let mut plain = client(&home, "orchestrator", &[]);
+    assert_eq!(plain.done("show_chat", json!({"chat_id": chat}))["messages"].as_array().map(Vec::len), Some(20));
 }

@@ -63,7 +63,7 @@ fn denied_write_ends_the_wait_of_a_person() {
     let gate = gate(&home);
     std::fs::write(&gate, "go\n").expect("it reads");
     // From the beginning, since the write may be denied before the wait begins.
-    let wait = Wait { runs: vec!["kept".to_owned()], until: WaitUntil::Attention, after: Some(0), wait_ms: 60_000 };
+    let wait = Wait { runs: vec!["kept".to_owned()], until: WaitUntil::Attention, after: Some(0), new_reports: false, wait_ms: 60_000 };
     let woken = home.call(&wait, "").expect("it wakes");
     assert_eq!((woken.outcome.as_str(), woken.ended.len(), woken.needs.len()), ("event", 0, 0), "{woken:?}");
     assert_eq!(woken.working[0].fence.as_ref().and_then(|fence| fence.denied_writes), Some(1), "{woken:?}");

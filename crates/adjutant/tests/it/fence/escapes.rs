@@ -2,6 +2,7 @@
 
 use super::{SHELL, assert_said, attempt, fenced, text};
 use crate::support::TestHome;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -27,6 +28,48 @@ fn mounts_cannot_be_undone() {
     assert_said(&log, &denied.map(|what| (what, false)));
     assert_said(&log, &[("nested works", true)]);
     assert!(!home.work().with_file_name("new").exists());
+}
+
+#[test]
+fn services_and_browsers_of_the_user_are_hidden() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    if !Path::new("/usr/bin/python3").exists() {
+        return crate::support::skip("python3 is not installed");
+    }
+    let home = TestHome::with_config(SHELL);
+    let user_home = home.work().parent().expect("the home of the user").to_owned();
+    let profile = user_home.join(".config/chromium/Default");
+    std::fs::create_dir_all(&profile).expect("made");
+    std::fs::write(profile.join("Cookies"), "secret").expect("written");
+    std::fs::create_dir_all(user_home.join("services")).expect("made");
+    let at = user_home.join("services/agent.sock");
+    let _service = UnixListener::bind(&at).expect("bound");
+    let name = format!("adj-test-{}", std::process::id());
+    let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("bound");
+    let connect = |to: &str| format!("/usr/bin/python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect({to})\"");
+    let own = "import socket; a = socket.socket(socket.AF_UNIX); a.bind(chr(0) + str(1)); a.listen(); socket.socket(socket.AF_UNIX).connect(chr(0) + str(1))";
+    let script = [
+        attempt("profile", &format!("grep -q secret {}/Cookies", profile.display())),
+        attempt("profile is listed", &format!("ls {} | grep -q .", profile.display())),
+        attempt("service", &connect(&format!("'{}'", at.display()))),
+        attempt("abstract service", &connect(&format!("chr(0) + '{name}'"))),
+        attempt("its own service", &format!("/usr/bin/python3 -c '{own}'")),
+        attempt("beside", "ls $HOME/services"),
+    ];
+    let (_, log) = fenced(&home, "reaches", &script.concat());
+    assert_said(&log, &[("profile", false), ("profile is listed", false), ("service", false), ("its own service", true), ("beside", true)]);
+    // Since Linux 6.12.
+    if landlock_version() >= 6 {
+        assert_said(&log, &[("abstract service", false)]);
+    }
+}
+
+/// Returns the kernel's version of Landlock, or 0.
+fn landlock_version() -> i64 {
+    let code = "import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))";
+    let told = Command::new("/usr/bin/python3").args(["-c", code]).output().expect("python starts");
+    String::from_utf8_lossy(&told.stdout).trim().parse().unwrap_or(0)
 }
 
 #[test]

@@ -118,16 +118,31 @@ fn landlock_refuses_a_link_that_the_run_can_make() {
     assert!(!home.work().join("ran.txt").exists());
 }
 
-#[test]
-fn partly_failed_fence_starts_nothing() {
+/// Covers a part of each procfs that is mounted here, for example that of a chroot: one that is wholly visible would let
+/// the kernel mount another.
+const NO_NEW_PROC: &str = "while read -r _ at kind _; do \
+    if [ \"$kind\" = proc ]; then mount --bind /dev/null \"$at/version\"; fi; done < /proc/self/mounts; ";
+
+fn fence_without_proc_starts_nothing(unshare: &[&str], setup: &str) {
     let home = TestHome::with_config(SHELL);
-    // If a part of /proc is covered, the kernel refuses to mount another: that fails after half of the fence was mounted.
-    let covered = "mount --bind /dev/null /proc/version; exec \"$@\"";
-    started_where(&home, &["--mount"], covered, &["run", "-d", "-a", "sh", "-n", "half", "--fence", "workspace", "do touch ran.txt"]);
+    started_where(&home, unshare, setup, &["run", "-d", "-a", "sh", "-n", "half", "--fence", "workspace", "do touch ran.txt"]);
     let view = home.finished("half");
     assert_eq!((&view["outcome"], &view["fence"]["enforced"]), (&json!("spawn_failed"), &json!(null)), "{view}");
     assert!(view["reason"].as_str().is_some_and(|why| why.contains("mounting /proc")), "{view}");
     assert!(!home.work().join("ran.txt").exists());
     let id = home.run_id("half");
     home.until("no process is left", || home.processes_of(&id).is_empty().then_some(()));
+}
+
+#[test]
+fn partly_failed_fence_starts_nothing() {
+    // If a part of /proc is covered, the kernel refuses to mount another: that fails after half of the fence was mounted.
+    fence_without_proc_starts_nothing(&["--mount"], &format!("{NO_NEW_PROC} exec \"$@\""));
+}
+
+#[test]
+fn partly_failed_fence_starts_nothing_beside_another_proc() {
+    // The second procfs belongs to a PID namespace, which ends with the command: the run has to end before it.
+    let setup = format!("mkdir ../proc; mount -t proc proc ../proc; {NO_NEW_PROC} \"$@\"; \"$1\" wait half || true");
+    fence_without_proc_starts_nothing(&["--mount", "--pid", "--fork", "--mount-proc"], &setup);
 }

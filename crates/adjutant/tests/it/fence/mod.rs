@@ -4,7 +4,7 @@ mod denied;
 mod escapes;
 pub mod landlock;
 mod links;
-mod users;
+pub mod users;
 mod writes;
 
 use crate::support::TestHome;

@@ -11,9 +11,14 @@ const NOBODY: u32 = 65_534;
 
 /// Runs `adj` as an ordinary user: as `nobody` where the test is root.
 fn as_ordinary_user(home: &TestHome, args: &[&str]) -> String {
+    as_user(home, rustix::process::geteuid().is_root(), args)
+}
+
+/// Runs `adj` as this user, or as `nobody`, and returns what it prints.
+pub fn as_user(home: &TestHome, is_nobody: bool, args: &[&str]) -> String {
     let own = home.command(args);
     let mut command = Command::new("setpriv");
-    if rustix::process::geteuid().is_root() {
+    if is_nobody {
         let id = NOBODY.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
     }
@@ -25,7 +30,7 @@ fn as_ordinary_user(home: &TestHome, args: &[&str]) -> String {
     String::from_utf8(ran.stdout).expect("UTF-8")
 }
 
-fn give_to_nobody(dir: &Path) {
+pub fn give_to_nobody(dir: &Path) {
     chown(dir, Some(NOBODY), Some(NOBODY)).expect("root may");
     for entry in std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry")) {
         if entry.file_type().expect("a type").is_dir() {

@@ -143,7 +143,7 @@ fn unsupported_fence_refuses_the_run_unless_best_effort() {
     let shown = home.ok(&["show", "around"]);
     assert!(shown.contains("fence        NONE, although best-effort was requested: "), "{shown}");
     let refused = home.adj(&["run", "-a", "sh", "--fence", "high", "x"]);
-    assert!(refused.code == 2 && refused.err.contains("none, workspace or best-effort"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("none, workspace, best-effort"), "{refused:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Timeout of a condition.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The key that only the API may receive, and the token of the attempt.
 pub const KEY: &str = "sk-canary-0123456789";
@@ -209,8 +209,8 @@ impl Rig {
         tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 match event {
-                    GateEvent::RequestBegins(reply) if is_away.load(Ordering::SeqCst) => keep.send(reply).expect("the rig lives"),
-                    GateEvent::RequestBegins(reply) => {
+                    GateEvent::RequestBegins { reply, .. } if is_away.load(Ordering::SeqCst) => keep.send(reply).expect("the rig lives"),
+                    GateEvent::RequestBegins { reply, .. } => {
                         let left = budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
                         count.fetch_add(usize::from(left.is_err()), Ordering::SeqCst);
                         // A client that has hung up needs no decision.

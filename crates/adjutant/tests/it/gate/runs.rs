@@ -413,3 +413,51 @@ fn hard_budget_stops_an_agent_that_bypasses_its_gate() {
     assert_eq!((&view["state"], runs.api.seen().requests.len()), (&"stopped".into(), 1), "{view}");
     assert!(view["note"].as_str().is_some_and(|note| note.contains("its agent ignores its gate")), "{view}");
 }
+
+/// Calls its model a hundred times at once.
+const CROWD: &str = r#"#!/bin/bash
+cat > /dev/null
+address=${MODEL_URL#http://}
+call() {
+    exec 3<>"/dev/tcp/${address%:*}/${address#*:}"
+    body='{"model":"gpt-x","messages":[]}'
+    printf 'POST /chat/completions HTTP/1.1\r\nhost: %s\r\nauthorization: Bearer %s\r\nconnection: close\r\ncontent-length: %s\r\n\r\n%s' "$address" "$MODEL_KEY" ${#body} "$body" >&3
+    cat <&3 > /dev/null
+}
+for n in {1..100}; do call & done
+wait
+echo "done"
+"#;
+/// A response that reports 1,000 tokens.
+const THOUSAND: &str = r#"{"model":"gpt-x","choices":[],"usage":{"prompt_tokens":900,"completion_tokens":100}}"#;
+
+fn crowd(api: Vec<Act>, budget: &str, size: usize) -> Runs {
+    let runs = Runs::with(api);
+    let file = runs.write("key", KEY, 0o600);
+    runs.configure(&format!("gate = true\nkey = {{ file = {file:?} }}"));
+    let config = runs.home.home.dir.join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("the configuration");
+    std::fs::write(&config, text + "[prices]\ndate = \"2026-11-23\"\n[prices.models.gpt-x]\ninput = 1.0\noutput = 1.0\n").expect("written");
+    runs.write("agent", &CROWD.replace("100}", &format!("{size}}}")), 0o755);
+    runs.home.ok(&["run", "--detach", "--agent", "gated", "--name", "job", "--budget", budget, "--", "call the model"]);
+    runs
+}
+
+#[test]
+fn parallel_requests_exceed_a_hard_budget_by_one_request() {
+    for budget in ["tokens=10k,hard", "cost=0.01,hard"] {
+        let runs = crowd(answer("200 OK", "", THOUSAND), budget, 100);
+        // A budget that is nearly used up would end a wait for attention.
+        let waited = runs.home.adj(&["wait", "job", "--until", "any", "--timeout", "60s"]);
+        let sent = runs.api.seen().requests.len();
+        assert!((10..=11).contains(&sent), "{budget}: {sent} requests of 1,000 tokens: {waited:?} {}", runs.home.show("job"));
+    }
+}
+
+#[test]
+fn parallel_requests_begin_together_while_enough_is_left() {
+    let runs = crowd(vec![Act::Hang], "tokens=10m,hard", 8);
+    let seen = runs.runtime.block_on(runs.api.until("eight at once", |seen| seen.requests.len() == 8));
+    assert_eq!(seen.requests.len(), 8);
+    runs.home.ok(&["cancel", "job"]);
+}

@@ -1,6 +1,7 @@
 //! Checks the allowed dependencies between modules, and what only one module may do.
 
 mod circles;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,20 +34,22 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("leftovers", &["files", "link", "logs"]),
     ("signal", &[]),
     ("process", &["failpoint", "files", "config", "link"]),
+    // Replacing files of the user next to their programs.
+    ("user_files", &["failpoint", "process"]),
     // Which versions the programs of agents have.
     ("versions", &["preset", "files", "config", "link", "process"]),
     // The only user of the git program.
     // The files of MCP clients.
-    ("clients", &["files", "config"]),
-    ("git", &["files", "process", "failpoint"]),
+    ("clients", &["files", "config", "user_files"]),
+    ("git", &["files", "process", "failpoint", "user_files"]),
     ("named_locks", &[]),
     ("tcp", &[]),
     ("connection_tasks", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
-    ("store", &["files", "config", "clock", "failpoint", "tcp", "tls"]),
+    ("store", &["files", "config", "clock", "failpoint", "tcp", "tls", "trace"]),
     // Calls of other hubs.
-    ("peer", &["link", "tls"]),
+    ("peer", &["link", "tcp", "tls"]),
     ("remote", &["link", "spool", "tcp", "tls", "connection_tasks"]),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
@@ -76,6 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "webhook",
             "peer",
             "git",
+            "user_files",
             "named_locks",
             "spool",
             "ports",
@@ -197,7 +201,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const ONLY: &[(&str, &[&str])] = &[
     ("unsafe_code", &["process"]),
     ("unsafe ", &["process"]),
-    ("rusqlite", &["store/db/sqlite/mod.rs"]),
+    ("rusqlite", &["store/db/sqlite"]),
     ("tokio_postgres", &["store/db/postgres"]),
     ("Command::new(", &["process", "echo"]),
     // The echo agent stands for a foreign program and reads what such a program is given; the

@@ -3,6 +3,8 @@
 use super::{Session, names, run_of, text};
 use crate::support::TestHome;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 #[test]
 fn original_protocol_names_work_and_are_listed_on_demand() {
@@ -38,6 +40,108 @@ fn original_protocol_names_work_and_are_listed_on_demand() {
     assert_eq!(ended["messages"][0]["messageStatus"], "acknowledged_by_subagent");
     let noted = session.done("update_status", json!({"runId": run, "status": "error", "summary": "looked wrong to me"}));
     assert_eq!(noted["annotation"], "error: looked wrong to me", "a remark, and no change of its end: {noted}");
+}
+
+/// Writes a script into a home's directory, and returns its path.
+fn script(home: &TestHome, name: &str, text: &str) -> String {
+    let path = home.work().join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{text}")).expect("a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a script");
+    path.display().to_string()
+}
+
+#[test]
+fn original_call_without_permissions_takes_the_only_supported_ones() {
+    let home = TestHome::with_config("");
+    let command = script(&home, "cli.sh", "echo \"it works: $*\"\n");
+    let agents: String = ["q", "aider"].iter().map(|name| format!("[agents.{name}]\ncommand = [\"{command}\"]\n")).collect();
+    std::fs::write(home.home.dir.join("config.toml"), agents).expect("a configuration");
+    let mut compat = Session::open(&home.home.dir, &home.work(), &["--compat"], true);
+    for agent in ["q", "aider"] {
+        let started = compat.tool(&format!("run_subagent_{agent}"), json!({"input": "look", "cwd": home.work(), "name": format!("by-{agent}")}));
+        assert!(text(&started).contains("permissions full") && started["structuredContent"]["permissions"] == "full", "{started}");
+        let ended = home.finished(&format!("by-{agent}"));
+        assert_eq!((&ended["outcome"], &ended["permissions"]), (&json!("succeeded"), &json!("full")), "{ended}");
+        // What a call or another tool states is not widened.
+        let named = compat.tool(&format!("run_subagent_{agent}"), json!({"input": "look", "permissions": "edit"}));
+        assert!(named["isError"] == true && text(&named).contains("does not support edit"), "{named}");
+        let general = compat.tool("run_subagent", json!({"agent": agent, "prompt": "look"}));
+        assert!(general["isError"] == true, "{general}");
+    }
+    let mut plain = Session::open(&home.home.dir, &home.work(), &[], true);
+    let refused = plain.tool("run_subagent_q", json!({"input": "look"}));
+    assert!(refused["isError"] == true, "only with --compat: {refused}");
+    // An agent that supports its configured profile keeps it.
+    let kept = compat.done("run_subagent_echo", json!({"input": "---\ndone ok"}));
+    assert_eq!(home.finished(&run_of(&kept))["permissions"], "edit");
+}
+
+#[test]
+fn line_for_mcp_server_subagent_works_as_its_page_says() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coming-from.md")).expect("the page");
+    let section = page.split("## mcp-server-subagent and Amazon Q").nth(1).expect("its section");
+    let block = section.split("```json").nth(1).and_then(|rest| rest.split("```").next()).expect("its line");
+    let entry: Value = serde_json::from_str(block).expect("JSON");
+    let server = &entry["mcpServers"]["subagent"];
+    let words: Vec<&str> = server["args"].as_array().expect("arguments").iter().filter_map(Value::as_str).collect();
+    assert_eq!((&server["command"], words.first()), (&json!("adj"), Some(&"mcp")));
+
+    let home = TestHome::with_config("[agents.q]\ncommand = [\"/bin/cat\"]\n");
+    let mut parent = Session::open(&home.home.dir, &home.work(), &words[1..], false);
+    let list = parent.request("tools/list", json!({}));
+    for name in ["run_subagent_q", "check_status", "get_logs", "ask_parent", "reply_subagent", "check_message_status"] {
+        let is_of_worker = matches!(name, "ask_parent" | "check_message_status");
+        assert!(section.contains(name) && (is_of_worker || names(&list).contains(&name)), "{name}: {:?}", names(&list));
+    }
+    let started = parent.done("run_subagent_echo", json!({"input": "---\nask \"Which?\"\ndone ok", "cwd": home.work(), "name": "job"}));
+    let run = started["runId"].clone();
+    home.until_status("job", "waiting_parent_reply");
+    let message = parent.done("check_status", json!({"runId": run}))["messages"][0]["messageId"].clone();
+    assert_eq!(parent.done("reply_subagent", json!({"runId": run, "messageId": message, "answer": "this"}))["success"], true);
+    home.finished("job");
+    assert!(parent.done("get_logs", json!({"runId": run}))["text"].as_str().is_some_and(|log| log.contains("this")));
+
+    // The file that the page names is the one that `adj install` writes.
+    assert!(section.contains("`adj install amazon-q`") && section.contains("`~/.aws/amazonq/mcp.json`"));
+    home.ok(&["install", "amazon-q", "--yes"]);
+    let file = home.home.dir.parent().expect("a directory").join(".aws/amazonq/mcp.json");
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&file).expect("Q's file")).expect("JSON");
+    assert_eq!(written["mcpServers"]["adjutant"]["args"][0], "mcp", "{written}");
+}
+
+#[test]
+fn run_finds_its_answers_in_its_own_original_status() {
+    let adj = env!("CARGO_BIN_EXE_adj");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let call =
+        |name: &str, arguments: Value| json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}});
+    let through = |call: &Value, out: &str| {
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        format!("printf '%s\\n' '{hello}' '{begun}' '{call}' | {adj} mcp --compat > {out}\n")
+    };
+    let home = TestHome::with_config("");
+    let (ask, status) = (call("ask_parent", json!({"question": "Which?"})), call("check_status", json!({})));
+    let wait = "while [ ! -e answered ]; do sleep 0.05; done\n";
+    let command = script(
+        &home,
+        "cli.sh",
+        &format!("cat > /dev/null\n{}{wait}{}{}", through(&ask, "asked"), through(&status, "first"), through(&status, "second")),
+    );
+    std::fs::write(home.home.dir.join("config.toml"), format!("[agents.cli]\nharness = \"plain\"\ncommand = [\"{command}\"]\n"))
+        .expect("a configuration");
+    home.start_agent("cli", "job", "look");
+    home.until_status("job", "waiting_parent_reply");
+    home.ok(&["reply", "job", "this"]);
+    std::fs::write(home.work().join("answered"), "").expect("a file");
+    home.finished("job");
+    for file in ["first", "second"] {
+        let lines = std::fs::read_to_string(home.work().join(file)).expect("its output");
+        let replies: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let found = &replies.iter().find(|reply| reply["id"] == 2).unwrap_or_else(|| panic!("{file}: {lines}"))["result"]["structuredContent"];
+        let message = &found["messages"][0];
+        assert_eq!((&message["questionContent"], &message["answerContent"]), (&json!("Which?"), &json!("this")), "{file}: {found}");
+        assert!(found["runId"].is_string() && found["command"] == "cli", "{found}");
+    }
 }
 
 #[test]
@@ -87,4 +191,22 @@ fn status_check_of_a_run_delivers_answers_and_messages() {
     let log = home.log(&run);
     assert_eq!(log.matches("by the way").count(), 1, "read once by looking: {log}");
     assert_eq!(log.matches("look out").count(), 1, "a message is given once: {log}");
+}
+
+#[test]
+fn resume_of_a_run_that_is_stopping_says_what_to_wait_for() {
+    let stubborn =
+        "[agents.stubborn]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"trap '' TERM; echo ready; while :; do sleep 0.1; done\"]\n";
+    let home = TestHome::with_config(stubborn);
+    let mut session = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
+    session.done("run_subagent", json!({"agent": "stubborn", "name": "slow", "prompt": "go"}));
+    home.until("its trap", || home.log("slow").contains("ready").then_some(()));
+    session.done("steer_subagent", json!({"run_id": "slow", "action": "stop"}));
+    let refused = session.tool("steer_subagent", json!({"run_id": "slow", "action": "resume"})).to_string();
+    assert!(refused.contains("is stopping and cannot be resumed") && refused.contains("wait_for_subagents returns when it has stopped"), "{refused}");
+    session.done("wait_for_subagents", json!({"run_ids": ["slow"], "until": "all", "wait_s": 60}));
+    session.done("steer_subagent", json!({"run_id": "slow", "action": "resume"}));
+    let again = session.tool("steer_subagent", json!({"run_id": "slow", "action": "resume"})).to_string();
+    assert!(again.contains("slow is ") && again.contains("send_chat_message to=NAME") && !again.contains("adj send"), "{again}");
+    home.ok(&["cancel", "slow"]);
 }

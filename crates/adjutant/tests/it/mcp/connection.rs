@@ -4,6 +4,7 @@ use super::session::MODERN;
 use super::{PATIENCE, Session, names, text};
 use crate::support::TestHome;
 use crate::terminal::Terminal;
+use adjutant::process::Lock;
 use serde_json::json;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -11,13 +12,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Creates a home whose hub accepts connections and never answers.
-fn silent_home() -> (TempDir, UnixListener) {
+fn silent_home() -> (TempDir, (UnixListener, Lock)) {
     let home = tempfile::tempdir().expect("a directory");
     let hub = UnixListener::bind(home.path().join("adj.sock")).expect("a socket");
-    (home, hub)
+    let lock = Lock::try_take(home.path(), &home.path().join("hub.lock")).expect("a lock").expect("it is free");
+    (home, (hub, lock))
 }
 
-const PARENT_TOOLS: [&str; 14] = [
+const PARENT_TOOLS: [&str; 15] = [
     "run_subagent",
     "wait_for_subagents",
     "check_subagent_status",
@@ -26,6 +28,7 @@ const PARENT_TOOLS: [&str; 14] = [
     "reply_subagent",
     "steer_subagent",
     "review_changes",
+    "merge_changes",
     "update_subagent_status",
     "list_coding_agents",
     "start_chat",
@@ -182,6 +185,39 @@ fn unreadable_message_gets_an_error_with_its_protocols_id() {
             assert_eq!((line.contains("\"id\":null"), line.contains("\"id\"")), (!modern, !modern), "{broken}: {line}");
         }
     }
+}
+
+#[test]
+fn call_with_an_id_is_answered_under_it() {
+    let (home, _hub) = silent_home();
+    for modern in [false, true] {
+        let mut session = Session::open(home.path(), home.path(), &[], modern);
+        session.request("tools/list", json!({}));
+        for (line, code) in [
+            (r#"{"jsonrpc":"2.0","id":701,"method":"tools/list","params":{"a":NaN}}"#, -32700),
+            (r#"{"jsonrpc":"2.0","id":701,"method":"tools/call","params":{"name":"run_subagent","arguments":{"prompt":"a","prompt":"b"}}}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":701,"method":"tools/call","params":{"name":"run_subagent","arguments":"text"}}"#, -32602),
+            (r#"{"jsonrpc":"2.0","id":701,"method":"tools/call","params":{"name":"run_subagent","arguments":{"#, -32700),
+        ] {
+            session.write_raw(format!("{line}\n").as_bytes());
+            assert_eq!(session.reply(701)["error"]["code"], code, "{line}");
+        }
+    }
+}
+
+#[test]
+fn cut_emoji_and_arguments_in_a_string_start_a_run() {
+    let home = TestHome::new();
+    let mut session = Session::open(&home.home.dir, &home.work(), &[], false);
+    let call = |id: u64, arguments: &str| {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"run_subagent\",\"arguments\":{arguments}}}}}\n")
+    };
+    session.write_raw(call(801, r#"{"agent":"echo","name":"half","prompt":"say half \ud83d end"}"#).as_bytes());
+    assert_eq!(session.reply(801)["result"]["isError"], false);
+    session.write_raw(call(802, r#""{\"agent\":\"echo\",\"name\":\"text\",\"prompt\":\"say in a string\"}""#).as_bytes());
+    assert_eq!(session.reply(802)["result"]["isError"], false);
+    assert_eq!(home.finished("half")["result"], "half \u{fffd} end");
+    assert_eq!(home.finished("text")["result"], "in a string");
 }
 
 #[test]

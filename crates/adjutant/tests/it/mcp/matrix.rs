@@ -32,7 +32,8 @@ fn calls(row: &ToolRow, object: &Object) -> Vec<(Action, Value)> {
         }
         "check_subagent_status" => vec![json!({"run_id": run}), json!({})],
         "get_subagent_logs" => vec![json!({"run_id": run})],
-        "review_changes" => ["stat", "merge", "discard"].iter().map(|action| json!({"run_id": run, "action": action})).collect(),
+        "review_changes" => vec![json!({"run_id": run, "action": "stat"})],
+        "merge_changes" => ["merge", "discard"].iter().map(|action| json!({"run_id": run, "action": action})).collect(),
         "get_pending_questions" => vec![json!({"run_id": run}), json!({"message_id": object.question})],
         "reply_subagent" => vec![json!({"message_id": object.question, "answer": "42"})],
         "steer_subagent" => {

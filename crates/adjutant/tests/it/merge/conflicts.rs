@@ -84,6 +84,29 @@ fn agent_resolves_a_conflict_and_both_count_as_merged() {
     assert_eq!(home.json(&["clean", "--older-than", "0s", "--yes"])["runs"], json!(["second"]));
 }
 
+/// Without a change, and with an empty commit, the conflicts are still there.
+#[test]
+fn resolution_without_changes_resolves_nothing() {
+    let home = named_repository();
+    let work = home.work();
+    run(&home, &[("first", "sed -i '5s/.*/first/' lines.txt"), ("second", "sed -i '5s/.*/second/' lines.txt")]);
+    home.ok(&["merge", "first"]);
+    let empty = "git reset -q --hard; git -c user.name=a -c user.email=a@a commit -q --allow-empty -m nothing";
+    for (agent, script) in [("idle", "git reset -q --hard"), ("empty", empty)] {
+        add_resolver(&home, agent, script);
+        let view = home.json(&["merge", "second", "--resolve-with", agent]);
+        let resolving = view["resolving"]["name"].as_str().expect("a name").to_owned();
+        assert_eq!(home.finished(&resolving)["outcome"], "succeeded", "{}", home.log(&resolving));
+        let before = user_state(&work);
+        let ran = home.adj(&["merge", &resolving]);
+        let expected = format!("{resolving} resolved nothing: the conflicts of second are still there");
+        assert!(ran.code == 7 && ran.out.contains(&expected) && ran.err.contains("adj merge second --resolve-with"), "{agent}: {ran:?}");
+        assert_eq!(user_state(&work), before);
+        assert_eq!(home.show("second")["workspace"]["state"], "ready");
+        home.ok(&["merge", &resolving, "--branch", agent]);
+    }
+}
+
 #[test]
 fn resolution_with_conflict_markers_is_refused() {
     let home = named_repository();

@@ -22,25 +22,25 @@ fn parent_reviews_merges_and_discards() {
     assert!(pages > 1, "{pages}");
     let one = parent.done("review_changes", json!({"run_id": "first", "action": "diff", "path": "lines.txt"}));
     assert!(one["text"].as_str().is_some_and(|text| text.contains("+first") && !text.contains("long.txt")), "{one}");
-    let merged = parent.done("review_changes", json!({"run_id": "first", "action": "merge"}));
+    let merged = parent.done("merge_changes", json!({"run_id": "first", "action": "merge"}));
     assert_eq!((&merged["outcome"], &merged["files"]), (&json!("merged"), &json!(["lines.txt", "long.txt"])), "{merged}");
-    let conflicts = parent.done("review_changes", json!({"run_id": "second", "action": "merge"}));
+    let conflicts = parent.done("merge_changes", json!({"run_id": "second", "action": "merge"}));
     assert_eq!(
         (&conflicts["outcome"], &conflicts["conflicts"]),
         (&json!("conflicts"), &json!([{"path": "lines.txt", "kind": "content"}])),
         "{conflicts}"
     );
     assert_eq!(git_output(&work, &["status", "--porcelain"]), "");
-    let told = parent.tool("review_changes", json!({"run_id": "second", "action": "merge"}))["content"][0]["text"].to_string();
+    let told = parent.tool("merge_changes", json!({"run_id": "second", "action": "merge"}))["content"][0]["text"].to_string();
     assert!(told.contains("lines.txt: both sides changed the same lines") && told.contains("| <<<<<<< yours"), "{told}");
-    parent.done("review_changes", json!({"run_id": "second", "action": "discard"}));
+    parent.done("merge_changes", json!({"run_id": "second", "action": "discard"}));
     assert_eq!(home.show("second")["workspace"]["state"], "discarded");
-    let refused = parent.tool("review_changes", json!({"run_id": "second", "action": "discard", "path": "x"})).to_string();
-    assert!(refused.contains("path and page belong to stat and diff"), "{refused}");
+    let refused = parent.tool("merge_changes", json!({"run_id": "second", "action": "discard", "agent": "sh"})).to_string();
+    assert!(refused.contains("agent and mode belong to action=merge"), "{refused}");
     // Another client sees nothing of it.
     let mut other = Session::open(&home.home.dir, &work, &["--client", "bob"], true);
-    for action in ["stat", "diff", "merge", "discard"] {
-        let refused = other.tool("review_changes", json!({"run_id": "first", "action": action})).to_string();
+    for (tool, action) in [("review_changes", "stat"), ("review_changes", "diff"), ("merge_changes", "merge"), ("merge_changes", "discard")] {
+        let refused = other.tool(tool, json!({"run_id": "first", "action": action})).to_string();
         assert!(refused.contains("no such run"), "{action}: {refused}");
     }
 }
@@ -56,7 +56,7 @@ fn parent_is_shown_which_files_are_not_merged() {
     let dir = home.finished("large")["cwd"].as_str().expect("a directory").to_owned();
     let stat = parent.tool("review_changes", json!({"run_id": "large", "action": "stat"})).to_string();
     assert!(stat.contains("not in the snapshot: ") && stat.contains("big.bin"), "{stat}");
-    let told = parent.tool("review_changes", json!({"run_id": "large", "action": "merge"})).to_string();
+    let told = parent.tool("merge_changes", json!({"run_id": "large", "action": "merge"})).to_string();
     assert!(told.contains("NOT merged") && told.contains("big.bin") && told.contains(&dir), "{told}");
 }
 
@@ -89,11 +89,11 @@ fn parent_chooses_a_mode_after_the_base_was_amended() {
     for text in [what, "lines", "adj merge based --rebase (its commits) or --squash (one commit)"] {
         assert!(refused.code == 7 && refused.err.contains(text), "{text}: {refused:?}");
     }
-    let refused = parent.tool("review_changes", json!({"run_id": "based", "action": "merge"})).to_string();
+    let refused = parent.tool("merge_changes", json!({"run_id": "based", "action": "merge"})).to_string();
     assert!(refused.contains(what) && refused.contains("mode=rebase (its commits) or mode=squash (one commit)"), "{refused}");
-    let refused = parent.tool("review_changes", json!({"run_id": "based", "action": "merge", "mode": "branch"})).to_string();
+    let refused = parent.tool("merge_changes", json!({"run_id": "based", "action": "merge", "mode": "branch"})).to_string();
     assert!(refused.contains("one of merge, squash, rebase"), "{refused}");
-    let merged = parent.done("review_changes", json!({"run_id": "based", "action": "merge", "mode": "rebase"}));
+    let merged = parent.done("merge_changes", json!({"run_id": "based", "action": "merge", "mode": "rebase"}));
     assert_eq!((&merged["outcome"], &merged["files"]), (&json!("merged"), &json!(["own.txt"])), "{merged}");
     assert_eq!(git_output(&work, &["log", "--format=%s", "-2"]).lines().nth(1), Some("amended"));
 }

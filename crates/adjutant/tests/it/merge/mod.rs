@@ -6,6 +6,8 @@ mod mcp;
 mod modes;
 mod refused;
 mod review;
+mod saves;
+mod submodules;
 
 use crate::changes::{git, repository};
 use crate::support::{Ran, TestHome};

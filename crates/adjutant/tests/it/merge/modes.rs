@@ -47,6 +47,25 @@ fn first_merge_fast_forwards_and_the_second_joins() {
     assert_eq!(home.json(&["merge", "top"])["outcome"], "merged");
 }
 
+/// Signing would run a program that the configuration names.
+#[test]
+fn unsigned_commits_are_named_where_git_signs() {
+    let home = named_repository();
+    let work = home.work();
+    run(
+        &home,
+        &[("before", "echo 1 > before.txt"), ("merged", "echo 1 > merged.txt"), ("staged", "echo 1 > staged.txt"), ("apart", "echo 1 > apart.txt")],
+    );
+    assert!(home.json(&["merge", "before"])["unsigned"].is_null());
+    git(&work, &["config", "commit.gpgSign", "yes"]);
+    let said = home.adj(&["merge", "merged"]);
+    assert!(said.code == 0 && said.err.contains("commit.gpgsign") && said.err.contains("git rebase --rebase-merges --exec"), "{said:?}");
+    assert_eq!(git_output(&work, &["log", "-1", "--format=%G?"]), "N");
+    assert_eq!(home.json(&["merge", "apart", "--branch", "apart"])["unsigned"], true);
+    let staged = home.adj(&["merge", "staged", "--no-commit"]);
+    assert!(staged.code == 0 && !staged.err.contains("gpgsign"), "{staged:?}");
+}
+
 #[test]
 fn own_commits_of_the_agent_are_kept_or_squashed_or_rebased() {
     let home = named_repository();
@@ -164,6 +183,38 @@ fn discarded_work_can_be_restored_as_a_branch() {
     home.ok(&["merge", "unwanted", "--branch", "after-all"]);
     assert_eq!(git_output(&work, &["show", "after-all:new.txt"]), "new");
     assert!(home.ok(&["events", "unwanted"]).contains("run.discarded"));
+}
+
+/// A suggested command does something: what is merged is not merged again, and needs no branch.
+#[test]
+fn merged_changes_are_not_suggested_again() {
+    let home = named_repository();
+    run(&home, &[("wanted", "echo new > new.txt"), ("unwanted", "echo other > other.txt")]);
+    let said = |args: &[&str]| {
+        let ran = home.adj(args);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out + &ran.err
+    };
+    assert!(said(&["diff", "wanted"]).contains("adj merge wanted "), "not merged yet");
+    home.ok(&["merge", "wanted"]);
+    let diff = said(&["diff", "wanted"]);
+    assert!(diff.contains("all of this is merged already") && !diff.contains("adj merge wanted"), "{diff}");
+    let discarded = said(&["discard", "wanted"]);
+    assert!(discarded.contains("workspace removed") && !discarded.contains("adj merge"), "{discarded}");
+    assert!(said(&["discard", "unwanted"]).contains("adj merge unwanted --branch NAME"), "its changes are nowhere else");
+}
+
+#[test]
+fn undo_of_a_run_without_changes_says_so() {
+    let home = named_repository();
+    for (name, script) in [("idle", "true"), ("writes", "echo new > new.txt")] {
+        home.ok(&["run", "-d", "-a", "sh", "-n", name, &format!("do {script}")]);
+        assert_eq!(home.finished(name)["outcome"], "succeeded", "{}", home.log(name));
+    }
+    assert_eq!(home.ok(&["undo", "idle"]).trim(), "idle changed nothing");
+    assert!(home.ok(&["undo", "writes"]).contains("1 file restored"));
+    let again = home.ok(&["undo", "writes"]);
+    assert!(again.contains("what it changed is already at"), "{again}");
 }
 
 #[test]

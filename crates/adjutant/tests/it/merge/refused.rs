@@ -6,6 +6,22 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+/// Outside git, `adj diff` and `adj undo` have nothing to show or to restore.
+#[test]
+fn run_without_a_workspace_names_only_commands_that_work() {
+    let home = named_repository();
+    let elsewhere = home.work().with_file_name("elsewhere");
+    fs::create_dir(&elsewhere).expect("a directory");
+    for (name, dir, is_reviewable) in [("inside", home.work(), true), ("outside", elsewhere, false)] {
+        home.ok(&["run", "-d", "-a", "echo", "-n", name, "-C", dir.to_str().expect("UTF-8"), "write new.txt x"]);
+        home.finished(name);
+        let ran = home.adj(&["merge", name]);
+        refused(&ran, 2, &[&format!("{name} has no workspace of its own")]);
+        assert_eq!(ran.err.contains("see adj diff, and adj undo"), is_reviewable, "{ran:?}");
+        assert_eq!(home.adj(&["diff", name]).code == 0, is_reviewable);
+    }
+}
+
 #[test]
 fn uncommitted_changes_are_never_overwritten() {
     let home = named_repository();
@@ -41,6 +57,9 @@ fn uncommitted_changes_are_never_overwritten() {
     fs::create_dir(work.join(".git/sequencer")).expect("a directory");
     refuses(&["a cherry-pick or a revert is in progress"]);
     fs::remove_dir(work.join(".git/sequencer")).expect("it goes");
+    git(&work, &["bisect", "start"]);
+    refuses(&["a bisect is in progress"]);
+    git(&work, &["bisect", "reset"]);
     // Changes in other files are allowed.
     fs::write(work.join("two.txt"), "mine\n").expect("a file");
     home.ok(&["merge", "writes"]);

@@ -148,9 +148,9 @@ impl Model {
         self.until(&format!("asked {times} times"), |story| story.seen.get(times.checked_sub(1)?).cloned())
     }
 
-    /// Waits until the CLI has left the stream of a hanging model.
-    pub fn until_left(&self) {
-        self.until("left", |story| (story.left > 0).then_some(()));
+    /// Waits until the CLI has left the streams of this many hanging answers.
+    pub fn until_left(&self, times: usize) {
+        self.until("left", |story| (story.left >= times).then_some(()));
     }
 
     fn until<T>(&self, what: &str, mut found: impl FnMut(&Story) -> Option<T>) -> T {

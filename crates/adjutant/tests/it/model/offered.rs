@@ -135,6 +135,7 @@ fn fetch(url: &str, offered: &[Offered]) -> Say {
             "webfetch" => json!({ "url": url, "format": "text" }),
             "WebFetch" | "web_fetch" if has("url") && has("prompt") => json!({ "url": url, "prompt": "What does it say?" }),
             "FetchURL" | "web_fetch" if has("url") => json!({ "url": url }),
+            "fetch_web_content" => json!({ "requests": [{ "url": url, "prompt": "What does it say?" }] }),
             "web_fetch" => json!({ "prompt": format!("What does {url} say?") }),
             _ => continue,
         };
@@ -170,6 +171,7 @@ fn shell(command: &str, asks: bool, offered: &[Offered]) -> Say {
             "shell_command" => json!({ "command": command }),
             "shell" if offer.arguments.iter().any(|name| name == "workdir") => json!({ "command": ["bash", "-c", command] }),
             "shell" => json!({ "command": command }),
+            "run_commands" => json!({ "commands": [command] }),
             _ => continue,
         };
         return offer.call(Input::Json(input));

@@ -4,6 +4,7 @@ mod access;
 mod hostile;
 mod kills;
 mod offline;
+mod silence;
 mod tls;
 
 use crate::support::TestHome;

@@ -138,6 +138,64 @@ fn hub_is_verified_by_its_certificate_or_fingerprint() {
     until_printed(&pair, &["--join", &address, "--fingerprint", right], "for pool gpu");
 }
 
+/// Gives the hub a certificate of the fixtures, and its key.
+fn give_certificate(pair: &Pair, certificate: &str, key: &str) {
+    for (fixture, name, mode) in [(certificate, "server.pem", 0o644), (key, "server.key", 0o600)] {
+        let path = pair.hub.home.dir.join(name);
+        let new = path.with_extension("new");
+        std::fs::copy(tls_fixture(fixture), &new).expect("copied");
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("a mode");
+        std::fs::rename(&new, &path).expect("replaced");
+    }
+}
+
+#[test]
+fn renewed_certificate_is_announced_to_runners_that_trust_a_key() {
+    let mut pair = Pair::without_runner("30s");
+    pair.hub.ok(&["stop"]);
+    let config = pair.hub.home.dir.join("config.toml");
+    let text = std::fs::read_to_string(&config).expect("a configuration");
+    std::fs::write(&config, text + "[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n").expect("written");
+    pair.url = pair.url.replace("http://127.0.0.1", "https://localhost");
+    let fingerprint = |pair: &Pair, name: &str| {
+        let made = pair.hub.json(&["token", "new", name, "--role", "runner"]);
+        made["fingerprint"].as_str().expect("a fingerprint").to_owned()
+    };
+    give_certificate(&pair, "hub.pem", "hub.key");
+    let next = fingerprint(&pair, "one");
+    pair.hub.ok(&["stop"]);
+    give_certificate(&pair, "server.pem", "server.key");
+    let first = fingerprint(&pair, "two");
+    assert_ne!(first, next);
+    start_pinned(&mut pair, &[&first]);
+    pair.start("one", "ask \"Go on?\"\ndone yes");
+    pair.until_status("one", "waiting_parent_reply");
+    give_certificate(&pair, "hub.pem", "hub.key");
+    pair.until("the runner says so", || pair.runner_log().contains(&format!("fingerprint={next:?}")).then_some(()));
+    let log = std::fs::read_to_string(pair.hub.home.hub_log()).expect("a log");
+    assert!(log.contains("the certificate has another key") && log.contains(&next), "{log}");
+    // A runner that trusts both keys goes on after the hub has started again.
+    pair.kill_runner();
+    start_pinned(&mut pair, &[&first, &next]);
+    pair.kill_hub();
+    pair.revive_hub();
+    pair.hub.ok(&["reply", "one", "yes"]);
+    assert_eq!(pair.hub.finished("one")["outcome"], "succeeded");
+}
+
+/// Starts a runner that trusts only these keys, and waits until it has joined.
+fn start_pinned(pair: &mut Pair, fingerprints: &[&str]) {
+    let log = std::fs::File::options().create(true).append(true).open(pair.log_file()).expect("a log");
+    let joined = pair.runner_log().matches("for pool gpu").count();
+    let token = pair.token_file().display().to_string();
+    let mut runner = pair.there.command(&["runner", "--join", &pair.url, "--token-file", &token, "--pool", "gpu", "--slots", "2"]);
+    for fingerprint in fingerprints {
+        runner.args(["--fingerprint", fingerprint]);
+    }
+    pair.runner = Some(runner.stdout(Stdio::null()).stderr(log).spawn().expect("a runner"));
+    pair.until("the runner has joined", || (pair.runner_log().matches("for pool gpu").count() > joined).then_some(()));
+}
+
 #[test]
 fn plain_text_to_another_machine_needs_consent() {
     let pair = Pair::without_runner("60s");

@@ -28,7 +28,7 @@ impl Launching {
         let argv = argv(&there);
         let argv = list(&argv.iter().map(String::as_str).collect::<Vec<_>>());
         let config =
-            format!("listen = \"127.0.0.1:{port}\"\nrunner_lease = \"2s\"\n[pools.gpu]\nslots = 4\nrunners = true\nlaunch = {argv}\n{more}\n");
+            format!("listen = \"127.0.0.1:{port}\"\nrunner_lease = \"30s\"\n[pools.gpu]\nslots = 4\nrunners = true\nlaunch = {argv}\n{more}\n");
         let made = Self { hub: TestHome::with_config(&config), there };
         if let Some(name) = failpoint {
             // The first command starts the hub, which keeps the variable.
@@ -202,12 +202,14 @@ fn missing_program_is_reported() {
 
 #[test]
 fn killed_hub_launches_no_runner_twice() {
-    for failpoint in ["launch.before_command", "launch.after_command"] {
+    // After the first one, the next hub waits in vain for the time that a launch may take.
+    for (failpoint, timeout) in [("launch.before_command", "12s"), ("launch.after_command", "60s")] {
         let argv = |there: &TestHome| {
             let log = there.work().join("runner.log");
-            noting(there, &is_executed_by(&log, &runner(there, "1s")))
+            // A runner that gets no order in this time ends, and another one is launched.
+            noting(there, &is_executed_by(&log, &runner(there, "5s")))
         };
-        let pair = Launching::with_failpoint(argv, "launch_timeout = \"4s\"", Some(failpoint));
+        let pair = Launching::with_failpoint(argv, &format!("launch_timeout = {timeout:?}"), Some(failpoint));
         pair.start("one", "done yes");
         pair.hub.until("the hub dies", || pair.reached(failpoint).exists().then_some(()));
         // The next command starts another hub, which counts the token.

@@ -3,6 +3,7 @@
 mod access;
 mod deploy;
 mod fence;
+mod full_disk;
 mod kept_logs;
 mod kills;
 mod launch;

@@ -65,6 +65,21 @@ fn other_refs(pair: &Pair, run: &str) -> String {
     all.lines().filter(|line| !line.starts_with(&own)).collect::<Vec<_>>().join("\n")
 }
 
+/// The hub chooses the base when a runner claims the run.
+#[test]
+fn run_on_a_runner_starts_from_the_newest_tip() {
+    let mut pair = with_repository(Pair::without_runner("60s"));
+    let work = pair.hub.work();
+    pair.hub.ok(&["run", "-d", "-a", "sh", "--pool", "gpu", "-n", "far", "do cat one.txt"]);
+    std::fs::write(work.join("one.txt"), "newer\n").expect("a file");
+    git(&work, &["commit", "-qam", "newer"]);
+    pair.start_runner();
+    let view = pair.hub.finished("far");
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+    assert_eq!(view["workspace"]["base"], json!(git_output(&work, &["rev-parse", "HEAD"])), "{view}");
+    assert!(pair.hub.log("far").contains("newer"));
+}
+
 #[test]
 fn work_on_a_runner_is_shown_and_merged_at_the_hub() {
     let pair = with_repository(Pair::new("60s"));

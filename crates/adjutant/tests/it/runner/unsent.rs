@@ -7,6 +7,9 @@ use crate::support::{kill, lock_pid};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+/// Longer than a loaded machine holds a runner up: one that is lost before it is stopped sends its work.
+const LEASE: &str = "10s";
+
 /// Starts a run that writes a file, and stops its runner until the attempt is lost.
 pub(super) fn lose(pair: &Pair, run: &str) {
     pair.start(run, "write first.txt x\nsay ready\nhang\nresume-here\nwrite second.txt x\nsay again\nhang");
@@ -24,7 +27,7 @@ fn until_in_diff(pair: &Pair, run: &str, file: &str) -> String {
 
 #[test]
 fn work_of_a_lost_attempt_arrives_when_its_runner_is_back() {
-    let pair = with_repository(Pair::new("3s"));
+    let pair = with_repository(Pair::new(LEASE));
     lose(&pair, "cut");
     pair.signal_runner(Signal::CONT);
     until_in_diff(&pair, "cut", "first.txt");
@@ -36,7 +39,7 @@ fn work_of_a_lost_attempt_arrives_when_its_runner_is_back() {
 
 #[test]
 fn work_of_a_lost_attempt_without_processes_arrives_with_the_next_runner() {
-    let mut pair = with_repository(Pair::new("3s"));
+    let mut pair = with_repository(Pair::new(LEASE));
     pair.start("dead", "write first.txt x\nsay ready\nhang");
     pair.until("it works", || pair.log_there("dead", 1).contains("ready").then_some(()));
     pair.until_status("dead", "running");
@@ -54,7 +57,7 @@ fn work_of_a_lost_attempt_without_processes_arrives_with_the_next_runner() {
 
 #[test]
 fn late_work_does_not_replace_that_of_a_later_attempt() {
-    let pair = with_repository(Pair::new("3s"));
+    let pair = with_repository(Pair::new(LEASE));
     lose(&pair, "moved");
     let (second, child) = second_runner(&pair);
     pair.hub.ok(&["resume", "moved"]);
@@ -80,7 +83,7 @@ fn late_work_does_not_replace_that_of_a_later_attempt() {
 
 #[test]
 fn unsent_work_is_sent_again_after_a_pause() {
-    let mut pair = with_repository(Pair::without_runner("3s"));
+    let mut pair = with_repository(Pair::without_runner(LEASE));
     pair.start_runner_with(|command| {
         command.env("ADJ_FAILPOINT", "unsent=300");
     });

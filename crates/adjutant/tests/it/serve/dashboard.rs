@@ -145,6 +145,80 @@ fn code_signs_one_browser_in() {
     site.home.ok(&["cancel", "job"]);
 }
 
+/// Calls the hub from another program of this user, with the token and the code for a reload that it has found.
+const FINDER: &str = r#"#!/bin/bash
+call() {
+    exec 3<>"/dev/tcp/127.0.0.1/$PORT"
+    printf 'POST %s HTTP/1.1\r\nhost: 127.0.0.1:%s\r\n%sconnection: close\r\ncontent-type: application/json\r\ncontent-length: %s\r\n\r\n%s' "$1" "$PORT" "$2" "${#3}" "$3" >&3
+    cat <&3
+    exec 3>&-
+}
+call /api/v1/runs "authorization: Bearer $TOKEN"$'\r\n' '{}'
+call /sign-in/tab "authorization: Bearer $TOKEN"$'\r\n' '{}'
+call /sign-out "authorization: Bearer $TOKEN"$'\r\n' '{}'
+call /sign-in '' "{\"resume\":\"$RESUME\"}"
+call /api/v1/runs "authorization: Bearer $RESUME"$'\r\n' '{}'
+"#;
+
+#[test]
+fn sign_in_of_a_page_counts_only_in_its_program() {
+    let mut site = Site::new();
+    let page = site.home.json(&["ui"])["page"].as_str().expect("a page").to_owned();
+    let sign_in = |site: &Site, body: Value| site.caller("").send("POST", "/sign-in", &[("authorization", "")], &body.to_string());
+    let first = sign_in(&site, json!({"code": page.rsplit('=').next().expect("a code")})).json();
+    let of = |reply: &Value, name: &str| reply[name].as_str().expect("a secret").to_owned();
+    let (token, resume) = (of(&first, "token"), of(&first, "resume"));
+    let mut finder = std::process::Command::new("/bin/bash");
+    finder.args(["-c", FINDER]).current_dir("/").env("PORT", site.port.to_string()).env("TOKEN", &token).env("RESUME", &resume);
+    let found = finder.output().expect("bash starts");
+    let found = String::from_utf8(found.stdout).expect("UTF-8");
+    assert_eq!((found.matches("HTTP/1.1 401").count(), found.matches("HTTP/1.1 403").count()), (4, 1), "{found}");
+    // Its own program continues, also with the next hub.
+    site.caller(&token).call("runs", &json!({}));
+    site.kill_hub();
+    site.revive();
+    site.caller(&token).call("runs", &json!({}));
+    let second = sign_in(&site, json!({"resume": resume})).json();
+    assert_ne!((of(&second, "token"), of(&second, "resume")), (token.clone(), resume.clone()));
+    site.caller(&of(&second, "token")).call("runs", &json!({}));
+    assert_eq!(site.caller(&token).post("runs", &json!({})).status, 401, "the token from before the reload");
+    let again = sign_in(&site, json!({"resume": resume}));
+    assert!(again.status == 403 && again.body.contains("adj ui"), "{again:?}");
+    assert_eq!(site.home.json(&["token", "list"])["tokens"].as_array().map(Vec::len), Some(1), "a reload is no other browser");
+}
+
+#[test]
+fn page_opens_another_tab_and_signs_out() {
+    let site = Site::new();
+    let page = site.home.json(&["ui"])["page"].as_str().expect("a page").to_owned();
+    let sign_in = |body: Value| site.caller("").send("POST", "/sign-in", &[("authorization", "")], &body.to_string());
+    let first = sign_in(json!({"code": page.rsplit('=').next().expect("a code")})).json();
+    let token = first["token"].as_str().expect("a token");
+    let tab = site.caller(token).send("POST", "/sign-in/tab", &[], "{}");
+    assert_eq!(tab.status, 200, "{tab:?}");
+    let second = sign_in(tab.json());
+    assert_eq!(second.status, 200, "{second:?}");
+    assert_eq!(sign_in(tab.json()).status, 403, "a code works once");
+    let other = site.token("script", &["--role", "person"]);
+    for path in ["/sign-in/tab", "/sign-out"] {
+        assert_eq!(site.caller(&other).send("POST", path, &[], "{}").status, 404, "only a page has tabs");
+        assert_eq!(site.caller("").send("POST", path, &[], "{}").status, 401);
+        assert_eq!(site.caller(token).send("GET", path, &[], "").status, 405);
+    }
+    let expires = |reply: &Value| {
+        let tokens = site.home.json(&["token", "list"]);
+        let own = tokens["tokens"].as_array().expect("a list").iter().find(|token| token["name"] == reply["name"]).expect("it is listed").clone();
+        own["expires_at"].as_str().expect("a time").to_owned()
+    };
+    assert_eq!(site.caller(token).send("POST", "/sign-out", &[], "{}").status, 204);
+    assert!(expires(&first) < expires(&second.json()), "within a minute");
+    // Actions that were under way still count, and a reload continues.
+    site.caller(token).call("runs", &json!({}));
+    let reloaded = sign_in(json!({"resume": first["resume"]})).json();
+    assert!(expires(&reloaded) >= expires(&second.json()));
+    site.caller(second.json()["token"].as_str().expect("a token")).call("runs", &json!({}));
+}
+
 #[test]
 fn only_sixteen_browsers_are_signed_in() {
     let site = Site::new();

@@ -163,6 +163,13 @@ const ROWS: &[Row] = &[
         usize::from(listed["repository"]["state"] == "in_effect")
     }),
     row(
+        "policies-trust-change",
+        Group::Rules,
+        By::Person,
+        |world| json!({"change": world.ids["change"]}),
+        |caller, _, _| usize::from(caller.call("policies", &json!({}))["change"].is_null()),
+    ),
+    row(
         "webhooks-retry",
         Group::Rules,
         By::Person,
@@ -331,12 +338,24 @@ impl World {
         self.home.until("it asks", || (self.home.show("asking")["pending_total"] == 1).then_some(()));
         self.home.ok(&["approve", "Q1", "--uses", "5"]);
         self.home.finished("asking");
+        self.change_policies_beside_a_run();
         self.home.until("the delivery has failed", || self.home.json(&["webhooks"])["webhooks"][0]["problem"].is_string().then_some(()));
         // The next try is an hour or more away.
         self.home.ok(&["stop"]);
         self.hub.wait().expect("it ends");
         note_failures(&self.home, &format!("http://127.0.0.1:{}/", self.receiver.port), 5);
         self.revive();
+    }
+
+    /// Leaves a change of the policies that waits for the person's trust.
+    fn change_policies_beside_a_run(&mut self) {
+        self.dispatch("live", "hang");
+        self.home.until_status("live", "running");
+        let file = self.home.home.dir.join("config.toml");
+        let config = std::fs::read_to_string(&file).expect("the configuration");
+        std::fs::write(&file, config + &POLICIES.replace("make", "build")).expect("the configuration is writable");
+        let change = || self.caller(By::Person).call("policies", &json!({}))["change"]["change"].as_str().map(str::to_owned);
+        self.ids = json!({"change": self.home.until("a change waits", change)});
     }
 }
 

@@ -49,6 +49,11 @@ fn large_requests_are_refused_unread() {
     // The connection may be reset before the refusal is read.
     let _end = caller.open("POST", "/api/v1/runs", &[("x-long", &long)], "{}").read_to_end(&mut refused);
     assert!(refused.is_empty() || refused.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&refused));
+    // The limit is exact: with the rest of the head, the first one is just below it.
+    for (bytes, status) in [(32 * 1024 - 400, 200), (32 * 1024, 431), (40_000, 431)] {
+        let reply = caller.send("POST", "/api/v1/runs", &[("x-long", &"x".repeat(bytes))], "{}");
+        assert_eq!(reply.status, status, "{bytes}: {}", reply.body);
+    }
     caller.call("runs", &json!({}));
 }
 

@@ -106,6 +106,12 @@ fn link_shows_the_question_and_answers_it_once() {
     for form in ["option=2", "option=1", "answer=other"] {
         let again = linked.post(&path, form);
         assert!(again.status == 409 && again.body.contains("already answered by link anna"), "{again:?}");
+        assert!(!again.body.contains("was not sent") || form.starts_with("answer"), "an option is not typed: {again:?}");
+    }
+    // What was typed is shown with the refusal, so that it is not lost.
+    for (form, typed) in [("answer=a+%3Cb%3E+that%0Ais+long", "a &lt;b&gt; that\nis long"), ("decision=deny&reason=too+late", "too late")] {
+        let again = linked.post(&path, form);
+        assert!(again.status >= 400 && again.body.contains("your text, which was not sent") && again.body.contains(typed), "{again:?}");
     }
     linked.site.home.finished("otter");
     let events = linked.site.home.ok(&["events", "otter"]);

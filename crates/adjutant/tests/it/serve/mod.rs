@@ -3,6 +3,7 @@
 mod calls;
 mod dashboard;
 mod events;
+mod hidden;
 mod hostile;
 mod kills;
 mod limits;

@@ -1,9 +1,11 @@
 //! Snapshots of a run's tree: `adj show`, `adj diff` and `adj undo` in real repositories.
 
+mod many;
 mod patterns;
 mod repositories;
 mod undo;
 mod undo_beside_others;
+mod undo_saves;
 
 use crate::changes::{git, repository, start};
 use crate::support::{kill, lock_pid};

@@ -55,7 +55,9 @@ fn snapshot_of_a_hostile_repository_runs_nothing() {
     let left_out = view["snapshots"][1]["left_out"].to_string();
     assert!(left_out.contains("big.bin") && left_out.contains("nested"), "{left_out}");
     assert!(home.ok(&["diff", "hostile"]).contains("+changed"));
-    let undone = home.json(&["undo", "hostile"]);
+    let undone = home.adj(&["--json", "undo", "hostile"]);
+    assert_eq!(undone.code, 7, "one.txt is not restored: {undone:?}");
+    let undone = undone.data();
     assert_eq!((&undone["files"], &undone["skipped"]), (&json!(["escape", "new\nline"]), &json!(["one.txt"])), "a filter makes one.txt: {undone}");
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "outside\n", "no link is followed");
     assert!(work.join("big.bin").exists() && work.join("nested/file").exists(), "entries without a snapshot stay");

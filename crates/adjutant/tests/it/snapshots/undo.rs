@@ -7,6 +7,46 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+/// No snapshot runs a filter: one that has read the file has its content, and one that has what git had stored does not.
+#[test]
+fn file_with_a_filter_is_restored_from_its_content() {
+    let home = repository();
+    let work = home.work();
+    git(&work, &["config", "filter.upper.clean", "tr a-z A-Z"]);
+    git(&work, &["config", "filter.upper.smudge", "tr A-Z a-z"]);
+    git(&work, &["config", "filter.upper.required", "true"]);
+    fs::write(work.join(".gitattributes"), "*.psd filter=upper\n").expect("a file");
+    for name in ["clean.psd", "edited.psd", "staged.psd"] {
+        fs::write(work.join(name), "first\n").expect("a file");
+    }
+    // git reads a file again if it is as new as the index.
+    let is_old = |name: &str| {
+        let file = fs::File::options().append(true).open(work.join(name)).expect("a file");
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000)).expect("a time");
+    };
+    is_old("clean.psd");
+    is_old("staged.psd");
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "filtered"]);
+    fs::write(work.join("edited.psd"), "mine\n").expect("a file");
+    fs::write(work.join("staged.psd"), "staged\n").expect("a file");
+    is_old("staged.psd");
+    git(&work, &["add", "staged.psd"]);
+    let read = |name: &str| fs::read_to_string(work.join(name)).unwrap_or_default();
+    start(&home, "sh", "edits", "do echo run > edited.psd; echo run > new.psd; echo run > one.txt", ".");
+    home.finished("edits");
+    let undone = home.json(&["undo", "edits"]);
+    assert_eq!((&undone["files"], &undone["skipped"]), (&json!(["edited.psd", "new.psd", "one.txt"]), &json!(null)), "{undone}");
+    assert_eq!((read("edited.psd").as_str(), read("new.psd").as_str()), ("mine\n", ""));
+    // Its content is nowhere but in the file: what git has stored would be wrong.
+    start(&home, "sh", "cleans", "do echo run > clean.psd; echo run > staged.psd; echo run > one.txt", ".");
+    home.finished("cleans");
+    let undone = home.adj(&["undo", "cleans"]);
+    assert!(undone.code == 7 && undone.out.contains("1 file restored") && undone.err.contains("clean.psd was not restored"), "{undone:?}");
+    assert!(undone.err.contains("staged.psd was not restored"), "{undone:?}");
+    assert_eq!((read("clean.psd").as_str(), read("staged.psd").as_str(), read("one.txt").as_str()), ("run\n", "run\n", "1\n"));
+}
+
 #[test]
 fn undo_restores_the_state_before_the_run_and_back() {
     let home = repository();

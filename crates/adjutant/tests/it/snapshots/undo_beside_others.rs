@@ -18,10 +18,31 @@ fn undo_stays_in_the_directory_of_its_run() {
     assert_eq!(undone["files"], json!(["a/mine.txt"]), "{undone}");
     assert!(work.join("b/theirs.txt").exists());
     // While another run works in a parent directory, nothing is restored.
-    start(&home, "echo", "above", "ask \"go on?\"", ".");
-    home.until_status("above", "waiting_parent_reply");
+    start(&home, "echo", "above", "say works\nhang", ".");
+    home.until_log("above", "works");
     let refused = home.adj(&["undo", "first", "2"]);
-    assert!(refused.code != 0 && refused.err.contains("above works in or around"), "{refused:?}");
+    assert!(refused.code != 0 && refused.err.contains("above works in or around") && refused.err.contains("--force"), "{refused:?}");
+    assert_eq!(home.json(&["undo", "first", "2", "--force"])["files"], json!(["a/mine.txt"]));
+    home.ok(&["cancel", "above"]);
+}
+
+/// In a normal day, a run always waits in the main directory: that is no reason to refuse an undo.
+#[test]
+fn run_that_only_waits_does_not_block_an_undo() {
+    let home = repository();
+    let work = home.work();
+    start(&home, "echo", "idle", "ask \"go on?\"", ".");
+    home.until_status("idle", "waiting_parent_reply");
+    start(&home, "sh", "changes", "do echo run > one.txt", ".");
+    let view = home.finished("changes");
+    assert!(view["changed_beside"].is_null(), "{view}");
+    assert_eq!(home.json(&["undo", "changes"])["files"], json!(["one.txt"]));
+    start(&home, "sh", "again", "do echo run > one.txt", ".");
+    home.finished("again");
+    home.ok(&["reply", "idle", "yes"]);
+    home.finished("idle");
+    assert_eq!(home.json(&["undo", "again"])["files"], json!(["one.txt"]), "idle waited all the time");
+    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
 }
 
 #[test]
@@ -104,7 +125,7 @@ fn undo_asks_before_it_reverts_the_work_of_a_concurrent_run() {
     home.ok(&["reply", "first", "yes"]);
     home.finished("first");
     let refused = home.adj(&["undo", "first"]);
-    let expected = "another run worked in the directory at the same time, and changed these files too: two.txt";
+    let expected = "it is not known who changed these files, because second worked in the directory at the same time: two.txt";
     assert!(refused.code == 7 && refused.err.contains(expected) && refused.err.contains("--force"), "{refused:?}");
     assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "second\n");
     assert_eq!(home.json(&["undo", "--force", "first"])["files"], json!(["first.txt", "two.txt"]));

@@ -3,6 +3,8 @@
 mod launches;
 mod logs;
 mod runs;
+mod set_back;
+mod weather;
 mod work;
 
 use crate::postgres::{self, server::Server};
@@ -49,7 +51,7 @@ impl Group {
     fn until_standby(&self, n: usize) {
         self.hubs[n].ok(&["ps"]);
         let other = &self.urls[1 - n];
-        let is_standby = || self.hub(n).leader.is_some_and(|leader| leader.ends_with(other)).then_some(());
+        let is_standby = || self.hub(n).leader.is_some_and(|leader| leader.url.as_ref() == Some(other)).then_some(());
         self.hubs[n].until("the hub is on standby", is_standby);
     }
 
@@ -94,7 +96,7 @@ fn standby_hub_passes_calls_to_the_leader() {
     // It names the leader.
     let view = group.hub(1);
     assert_eq!(view.home, second.home.dir.display().to_string());
-    assert!(view.leader.is_some_and(|leader| leader.ends_with(&group.urls[0])) && group.hub(0).leader.is_none());
+    assert!(view.leader.is_some_and(|leader| leader.url.as_ref() == Some(&group.urls[0])) && group.hub(0).leader.is_none());
     let doctor = second.adj(&["doctor"]).out;
     assert!(doctor.contains(&format!("at {}", group.urls[0])), "{doctor}");
     // A stop concerns only the hub that is asked.
@@ -117,6 +119,8 @@ fn caller_keeps_its_identity_through_a_standby_hub() {
     let refused = as_client(first).expect_err("refused");
     assert_eq!(as_client(second).expect_err("refused"), refused);
     second.ok(&["token", "new", "browser"]);
+    let made = second.adj(&["token", "new", "gpu1", "--role", "runner"]);
+    assert!(made.err.contains(&format!("adj runner --join {}", group.urls[0])) && made.err.contains("this hub is on standby"), "{made:?}");
     assert!(first.ok(&["token", "list"]).contains("browser"));
 }
 
@@ -270,4 +274,23 @@ fn hub_ends_when_asked_to_while_its_server_does_not_answer() {
     kill_process(pid, Signal::TERM).expect("it lives");
     assert!(hub.wait().expect("it ends").success());
     drop(open);
+}
+
+#[test]
+fn standby_hub_without_a_server_says_so_and_stops() {
+    let Some(mut group) = Group::new() else { return };
+    let doctor = group.hubs[1].adj(&["doctor"]).out;
+    assert!(doctor.contains("OK (PostgreSQL)"), "{doctor}");
+    group.server.kill();
+    let second = &group.hubs[1];
+    second.until("the standby hub knows it", || group.hub(1).store_problem);
+    let doctor = second.adj(&["doctor"]);
+    assert!(!doctor.out.contains("OK (PostgreSQL)") && doctor.out.contains("no leader is known"), "{doctor:?}");
+    let store = doctor.out.lines().find(|line| line.contains("store")).unwrap_or_default();
+    assert!(store.contains("cannot be used") && doctor.code != 0, "{doctor:?}");
+    let pid = group.hub(1).pid;
+    let stopped = second.ok(&["stop"]);
+    assert!(stopped.contains(&format!("hub stopped (pid {pid})")), "{stopped}");
+    assert!(second.adj(&["stop"]).err.contains("no hub is running") || second.ok(&["stop"]).contains("no hub is running"));
+    group.server.resume();
 }

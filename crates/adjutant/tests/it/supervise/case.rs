@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 /// Long enough for a slow machine, short enough not to delay a failing test.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 const TOKEN: &str = "a-token";
 
 #[derive(Clone)]
@@ -107,6 +107,7 @@ impl Case {
             permissions: "edit".to_owned(),
             trust_repo: false,
             session: None,
+            has_tools: true,
             new_session_prompt: None,
             args: Vec::new(),
             model: None,
@@ -123,6 +124,8 @@ impl Case {
             stall_ms: None,
             memory_bytes_max: None,
             grace_ms: 500,
+            report_grace_ms: None,
+            ends_after_report: false,
             accept: Vec::new(),
             answer_bytes_max: 0,
             log_bytes_max: 1024 * 1024,

@@ -16,7 +16,8 @@ fn arguments(cli: Cli) -> &'static [&'static str] {
         Cli::Codex => &["exec", "--json", "--skip-git-repo-check", "-s", "workspace-write", "-"],
         Cli::Gemini => &["-o", "stream-json", "--approval-mode", "yolo", "--skip-trust"],
         Cli::Goose => &["run", "-q", "--output-format", "stream-json", "--no-profile", "--with-builtin", "developer", "-i", "-"],
-        Cli::Opencode => &["run", "--format", "json"],
+        Cli::Opencode | Cli::Kilo => &["run", "--format", "json"],
+        Cli::Cline => &["--json", PROMPT],
         Cli::Copilot => &["-p", PROMPT, "--allow-all-tools"],
         Cli::Pi => &["-p", "--mode", "json"],
         Cli::Kimi => &["-p", PROMPT],
@@ -34,6 +35,8 @@ fn input(cli: Cli) -> String {
         | Cli::Gemini
         | Cli::Goose
         | Cli::Opencode
+        | Cli::Kilo
+        | Cli::Cline
         | Cli::Qwen
         | Cli::Copilot
         | Cli::Pi

@@ -88,7 +88,7 @@ impl Connected {
             Cli::Qwen => ("qwen --approval-mode yolo".to_owned(), PROMPT),
             Cli::Kimi => (format!("kimi -p '{PROMPT}'"), ""),
             Cli::Pi | Cli::Aider => panic!("it has no MCP client"),
-            Cli::Droid | Cli::Amp => panic!("no line of the README is for it"),
+            Cli::Droid | Cli::Kilo | Cli::Cline | Cli::Amp => panic!("no line of the README is for it"),
         };
         self.types(&line, input, turns)
     }

@@ -2,7 +2,7 @@
 
 use super::Cli;
 use super::case::Case;
-use crate::model::Turn;
+use crate::model::{PATIENCE, Seen, Turn};
 use adjutant::view::ReadEvents;
 use adjutant_core::EventKind;
 use serde_json::{Value, json};
@@ -29,37 +29,31 @@ macro_rules! some {
     };
 }
 
-/// One test for each scenario of a CLI that has a row in the matrix, and for the further scenarios named.
+/// One test for each scenario of every CLI, and for the further scenarios named. A start of a CLI takes seconds, so a scenario is a
+/// conversation with all that can happen in one.
 macro_rules! all {
     ($cli:ident as $name:ident $(, $more:ident)*) => {
         some!($cli as $name:
-            asks_writes_and_reports,
-            is_denied_what_it_may_not_do,
-            does_what_it_was_allowed,
-            continues_after_an_undecided_approval,
-            is_cancelled_with_all_it_started,
-            resumes_in_its_session,
-            restarts_when_its_session_is_gone,
-            reads_a_message_while_it_works,
-            leaves_out_what_a_hostile_directory_says,
-            is_rate_limited,
+            works_in_contact_with_its_parent,
+            resumes_after_each_end_and_is_cancelled,
             fails_without_a_valid_key,
-            does_not_notice_that_the_hub_dies,
-            ends_with_its_supervisor,
             $($more),*
         );
     };
 }
 
-all!(Claude as claude, resumes_after_its_limit);
-all!(Codex as codex, resumes_after_its_limit);
-all!(Gemini as gemini, resumes_after_its_limit);
-all!(Goose as goose, resumes_after_its_limit);
-all!(Opencode as opencode, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
-all!(Qwen as qwen, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
-all!(Copilot as copilot, asks_although_its_directory_permits_it, counts_its_usage_once_when_resumed);
-all!(Kimi as kimi, asks_although_its_directory_permits_it);
-all!(Pi as pi);
+all!(Claude as claude, leaves_out_what_a_hostile_directory_says, stops_at_a_rate_limit, resumes_after_its_limit);
+all!(Codex as codex, leaves_out_what_a_hostile_directory_says, stops_at_a_rate_limit, resumes_after_its_limit);
+all!(Gemini as gemini, leaves_out_what_a_hostile_directory_says);
+all!(Goose as goose, leaves_out_what_a_hostile_directory_says);
+all!(Kilo as kilo, leaves_out_what_a_hostile_directory_says, writes_beside_its_directory_when_allowed);
+all!(Cline as cline, leaves_out_what_a_hostile_directory_says, writes_beside_its_directory_when_allowed);
+all!(Opencode as opencode, leaves_out_what_a_hostile_directory_says, counts_its_usage_once_when_resumed, writes_beside_its_directory_when_allowed);
+all!(Qwen as qwen, leaves_out_what_a_hostile_directory_says, counts_its_usage_once_when_resumed);
+all!(Copilot as copilot, leaves_out_what_a_hostile_directory_says, counts_its_usage_once_when_resumed);
+all!(Kimi as kimi, leaves_out_what_a_hostile_directory_says);
+all!(Pi as pi, leaves_out_what_a_hostile_directory_says);
+all!(Droid as droid);
 
 /// Tools that kimi runs without asking.
 const UNASKED_TOOLS_OF_KIMI: [&str; 4] = ["FetchURL", "WebSearch", "Agent", "AgentSwarm"];
@@ -152,18 +146,6 @@ fn kimi_needs_approval_for_a_file_in_the_home_directory() {
     case.succeeds("So be it.");
 }
 
-some!(Droid as droid:
-    asks_writes_and_reports,
-    is_cancelled_with_all_it_started,
-    resumes_in_its_session,
-    restarts_when_its_session_is_gone,
-    reads_a_message_while_it_works,
-    is_rate_limited,
-    fails_without_a_valid_key,
-    does_not_notice_that_the_hub_dies,
-    ends_with_its_supervisor,
-);
-
 #[test]
 fn droid_without_a_login_is_not_signed_in() {
     let Some(case) = Case::new(Cli::Droid, [Turn::say("never asked")]).map(Case::of_nobody) else { return };
@@ -224,128 +206,229 @@ fn trust_lasts_until_the_configuration_changes() {
 mod scenario {
     use super::*;
 
-    pub fn asks_writes_and_reports(cli: Cli) {
-        let turns = [
-            Turn::call("ask_parent", json!({ "question": "Which colour?" })),
-            Turn::write("paint.txt", "blue\n"),
-            Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it blue" })),
-            Turn::say("The paint is blue."),
-        ];
-        let Some(case) = Case::new(cli, turns) else { return };
-        case.starts(cli.writing());
-        case.becomes("waiting_parent_reply");
+    /// In a directory whose files permit everything, the parent answers and writes, the hub dies, and approvals are denied, granted and
+    /// left undecided.
+    pub fn works_in_contact_with_its_parent(cli: Cli) {
+        let mut conversation = Conversation::of(cli);
+        let Some(case) = conversation.begins() else { return };
+        case.plant_hostile_files();
+        case.starts(conversation.permissions());
+        case.until_asked("Which colour?");
+        case.says(&["send", "job", "mind the skirting board"]);
         case.replies("blue");
+        case.until_asked("Go on?");
+        case.kills_the_hub();
+        case.replies("yes, go on");
+        if cli.asks_for_commands() {
+            decides_its_commands(&case);
+        }
+        if cli.asks_for_edits() {
+            case.until_asked("paint.txt");
+            case.says(&["approve", "job"]);
+        }
         let view = case.ends();
-        assert_eq!(view["outcome"], "succeeded", "{view}\n{}", case.story());
-        assert_eq!(view["summary"], "painted it blue", "{view}\n{}", case.story());
-        assert_eq!(case.made("paint.txt").as_deref(), Some("blue\n"), "{}", case.story());
-        // One call for the question: its result is the answer, without other requests in between.
-        let seen = case.asked(4);
-        assert!(seen[1].last_result().contains("blue"), "{}", case.story());
-        assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
-        // The CLI's own remark about the file precedes the text.
-        if cli == Cli::Copilot {
-            assert_eq!(view["result"], "The paint is blue.", "{view}");
-        }
-        if cli.tells_usage() {
-            let is_last = view["usage"]["of_last_call"] == true;
-            let calls = if is_last { 1 } else { 4 };
-            let of_calls = (&json!(100 * calls), &json!(10 * calls));
-            let told = (&view["usage"]["input_tokens"], &view["usage"]["output_tokens"]);
-            // Codex also searches for tools, which counts.
-            assert!(told == of_calls || cli == Cli::Codex && told.0.as_u64() > of_calls.0.as_u64(), "{view}");
-            assert_eq!(case.home.ok(&["show", "job"]).contains("(last model call only)"), is_last, "{view}");
-            assert!(case.home.ok(&["show", "job"]).contains(" tokens in, "), "{view}");
-        } else {
-            assert!(view.get("usage").is_none_or(Value::is_null), "no usage is invented: {view}");
-        }
-        case.records("asks");
+        assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(1)), "{view}\n{}", case.story());
+        conversation.was_received(&case);
+        conversation.was_decided(&case);
+        conversation.was_reported(&case, &view);
     }
 
-    pub fn is_denied_what_it_may_not_do(cli: Cli) {
-        // Kimi shows the first 50 characters of a command in its title.
-        let long = format!("{FORBIDDEN} # {}the end", "and so on, ".repeat(30));
-        let Some(case) = Case::new(cli, [Turn::asking_shell(&long), Turn::say("So be it.")]) else { return };
-        case.starts("edit");
-        let view = case.becomes("waiting_parent_reply");
-        let pending = view["pending"].to_string();
-        assert!(pending.contains("forbidden.txt") && pending.contains("and so on, the end"), "the whole command is shown: {view}");
+    /// A denied, an approved and an undecided command.
+    fn decides_its_commands(case: &Case) {
+        let pending = case.until_asked("forbidden.txt")["pending"].to_string();
+        assert!(pending.contains("and so on, the end"), "the whole command is shown: {pending}");
         case.says(&["deny", "job", "not in this house"]);
-        case.succeeds("So be it.");
-        assert_eq!(case.made("forbidden.txt"), None);
-        let seen = case.asked(2);
-        assert!(!seen[1].last_result().is_empty(), "the model gets the result");
-        if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi | Cli::Opencode | Cli::Qwen | Cli::Copilot) {
-            assert!(seen[1].body.to_string().contains("not in this house"), "and the reason: {}", case.story());
-        }
-        case.records("denied");
-    }
-
-    pub fn does_what_it_was_allowed(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("It is there.")]) else { return };
-        case.starts("edit");
-        case.becomes("waiting_parent_reply");
-        case.says(&["approve", "job"]);
-        case.succeeds("It is there.");
-        assert_eq!(case.made("forbidden.txt").as_deref(), Some(""), "{}", case.story());
-    }
-
-    pub fn continues_after_an_undecided_approval(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("Without it, then.")]) else { return };
+        case.until_asked("allowed.txt");
+        // For the requests from now on.
         std::fs::write(case.home.home.dir.join("config.toml"), "expiry = \"2s\"\n").expect("the home can be written");
-        case.starts("edit");
-        case.resumes_by_itself();
-        case.succeeds("Without it, then.");
-        assert_eq!(case.made("forbidden.txt"), None, "{}", case.story());
-        assert!(!case.asked(2)[1].last_result().is_empty(), "the model gets the result");
+        case.says(&["approve", "job"]);
+        case.until_asked("undecided.txt");
+        case.home.until_run_within(PATIENCE, "job", "without a decision, as before its expiry", |view| {
+            !view["pending"].to_string().contains("undecided.txt")
+        });
+        std::fs::write(case.home.home.dir.join("config.toml"), "").expect("the home can be written");
     }
 
-    pub fn resumes_after_its_limit(cli: Cli) {
-        // The others retry by themselves, or report no time.
-        if !matches!(cli, Cli::Claude | Cli::Codex) {
-            return;
+    /// What the model says in `works_in_contact_with_its_parent`.
+    struct Conversation {
+        cli: Cli,
+        turns: Vec<Turn>,
+    }
+
+    impl Conversation {
+        fn of(cli: Cli) -> Self {
+            // Kimi shows the first 50 characters of a command in its title.
+            let long = format!("{FORBIDDEN} # {}the end", "and so on, ".repeat(30));
+            let writes = |name: &str| Turn::asking_shell(&format!("python3 -c \"open('{name}', 'w')\""));
+            let mut turns = Vec::new();
+            if cli.retries_when_limited() {
+                turns.push(Turn::RateLimited { after_s: 1 });
+            }
+            turns.extend([
+                Turn::call("ask_parent", json!({ "question": "Which colour?" })),
+                Turn::call("update_subagent_status", json!({ "status": "running", "percent": 50 })),
+                Turn::call("ask_parent", json!({ "question": "Go on?" })),
+            ]);
+            if cli.asks_for_commands() {
+                turns.extend([Turn::asking_shell(&long), writes("allowed.txt"), writes("undecided.txt")]);
+            }
+            turns.extend([
+                Turn::write("paint.txt", "blue\n"),
+                Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it blue" })),
+                Turn::say("The paint is blue."),
+            ]);
+            Self { cli, turns }
         }
+
+        fn begins(&mut self) -> Option<Case> {
+            Case::new(self.cli, self.turns.clone())
+        }
+
+        /// `edit`, in which it asks for commands, where it has that.
+        fn permissions(&self) -> &'static str {
+            if self.cli.asks_for_commands() { "edit" } else { "full" }
+        }
+
+        /// The request of the model that has the result of a turn: of the first question, and what follows it by so many turns.
+        fn after(&self, case: &Case, turns: usize) -> Seen {
+            let seen = case.asked(self.turns.len());
+            seen[usize::from(self.cli.retries_when_limited()) + turns + 1].clone()
+        }
+
+        /// The answers are results of the calls, and the message arrived once.
+        fn was_received(&self, case: &Case) {
+            assert!(self.after(case, 0).last_result().contains("blue"), "{}", case.story());
+            assert!(self.after(case, 2).last_result().contains("yes, go on"), "{}", case.story());
+            let body = self.after(case, 2).body.to_string();
+            // Some CLIs show the model both the text and the structured result of a tool.
+            let times_max = if matches!(self.cli, Cli::Kimi | Cli::Copilot | Cli::Qwen | Cli::Cline) { 2 } else { 1 };
+            assert!((1..=times_max).contains(&body.matches("mind the skirting board").count()), "once: {}", case.story());
+            // The receipt names the channel of the delivery.
+            let way = if matches!(self.cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
+            let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
+            let delivered: Vec<&str> =
+                events.iter().filter(|event| event.kind == EventKind::MessageDelivered).map(|event| event.text.as_str()).collect();
+            assert!(matches!(delivered[..], [text] if text.contains(way)), "{delivered:?}");
+        }
+
+        /// Only what was approved was done, and nothing else was asked about it.
+        fn was_decided(&self, case: &Case) {
+            let all = case.home.inbox(&["--all"]);
+            // Some CLIs describe a call twice, and the second description replaces the first.
+            let asked = |kind| all.as_array().into_iter().flatten().filter(|one| one["kind"] == kind && one["status"] != "withdrawn").count();
+            let expected = if self.cli.asks_for_commands() { 3 } else { 0 } + usize::from(self.cli.asks_for_edits());
+            assert_eq!(asked("approval"), expected, "{all}\n{}", case.story());
+            // Anything unusual about an approved call would be a question that nobody has to answer.
+            assert_eq!(all.as_array().into_iter().flatten().filter(|one| one["kind"] == "question").count(), 2, "{all}\n{}", case.story());
+            assert_eq!((case.made("forbidden.txt"), case.made("undecided.txt")), (None, None), "{}", case.story());
+            if !self.cli.asks_for_commands() {
+                return;
+            }
+            assert_eq!(case.made("allowed.txt").as_deref(), Some(""), "{}", case.story());
+            for turn in [3, 5] {
+                assert!(!self.after(case, turn).last_result().is_empty(), "the model gets the result");
+            }
+            if matches!(self.cli, Cli::Claude | Cli::Codex | Cli::Pi | Cli::Opencode | Cli::Kilo | Cli::Qwen | Cli::Copilot) {
+                assert!(self.after(case, 3).body.to_string().contains("not in this house"), "and the reason: {}", case.story());
+            }
+            case.has_no_alarm();
+        }
+
+        fn was_reported(&self, case: &Case, view: &Value) {
+            assert_eq!(view["summary"], "painted it blue", "{view}\n{}", case.story());
+            // Cline writes no newline at the end.
+            let expected = if self.cli == Cli::Cline { "blue" } else { "blue\n" };
+            assert_eq!(case.made("paint.txt").as_deref(), Some(expected), "{}", case.story());
+            assert!(case.home.log("job").contains("The paint is blue."), "{}", case.story());
+            // The CLI's own remark about the file precedes the text.
+            if self.cli == Cli::Copilot {
+                assert_eq!(view["result"], "The paint is blue.", "{view}");
+            }
+            if !self.cli.tells_usage() {
+                assert!(view.get("usage").is_none_or(Value::is_null), "no usage is invented: {view}");
+                return;
+            }
+            let is_last = view["usage"]["of_last_call"] == true;
+            let calls = if is_last { 1 } else { self.turns.len() - usize::from(self.cli.retries_when_limited()) };
+            let of_calls = (&json!(100 * calls), &json!(10 * calls));
+            let counted = (&view["usage"]["input_tokens"], &view["usage"]["output_tokens"]);
+            // Codex also searches for tools, which counts.
+            assert!(counted == of_calls || self.cli == Cli::Codex && counted.0.as_u64() > of_calls.0.as_u64(), "{view}");
+            let shown = case.home.ok(&["show", "job"]);
+            assert_eq!(shown.contains("(last model call only)"), is_last, "{view}");
+            assert!(shown.contains(" tokens in, "), "{view}");
+        }
+    }
+
+    /// Paused, killed with its supervisor and without its session, it goes on; then it is cancelled. Nothing that it started is left.
+    pub fn resumes_after_each_end_and_is_cancelled(cli: Cli) {
+        let turns =
+            [Turn::call("ask_parent", json!({ "question": "Which colour?" })), Turn::write("first.txt", "one\n"), Turn::hang("I am about to")];
+        let Some(case) = Case::new(cli, turns) else { return };
+        case.starts("full");
+        case.until_asked("Which colour?");
+        case.replies("the blue one");
+        case.model.until_asked(3);
+        case.says(&["pause", "job"]);
+        case.becomes("stopped");
+        case.model.until_left(1);
+
+        case.model.add_turns([Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]);
+        case.says(&["resume", "job", "finish it"]);
+        case.model.until_asked(5);
+        let seen = case.model.seen();
+        assert!(seen[3].body.to_string().contains("finish it"), "{}", case.story());
+        if cli != Cli::Gemini {
+            assert_eq!(seen[3].results.len(), 2, "it remembers the answer and the written file: {}", case.story());
+        }
+        case.kills_the_supervisor();
+        case.model.until_left(2);
+        case.nothing_is_left();
+        let view = case.becomes("stopped");
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("supervisor")), "{view}");
+
+        case.forgets_sessions();
+        case.model.add_turns([Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]);
+        case.says(&["resume", "job", "mind the edges"]);
+        case.model.until_asked(7);
+        let seen = case.model.seen();
+        assert!(seen[5].results.is_empty(), "the new session has no history: {}", case.story());
+        let prompt = seen[5].body.to_string();
+        for text in ["do what the model says", "mind the edges", "the blue one"] {
+            assert!(prompt.contains(text), "its prompt repeats everything: {}", case.story());
+        }
+        case.cancels();
+        let view = case.ends();
+        assert_eq!((&view["outcome"], &view["attempt"]), (&json!("cancelled"), &json!(3)), "{view}\n{}", case.story());
+        case.model.until_left(3);
+        case.nothing_is_left();
+    }
+
+    /// Some CLIs describe such a call several times, each time in other words.
+    pub fn writes_beside_its_directory_when_allowed(cli: Cli) {
+        let Some(case) = Case::new(cli, []) else { return };
+        let beside = case.home.work().with_file_name("beside.txt");
+        let write = Turn::Write { path: beside.display().to_string(), content: "there".to_owned() };
+        case.model.add_turns([write, Turn::say("It is there.")]);
+        case.starts("edit");
+        let asked = case.approves_everything();
+        case.succeeds("It is there.");
+        assert_eq!(std::fs::read_to_string(&beside).as_deref().ok(), Some("there"), "{}", case.story());
+        assert!((1..=3).contains(&asked.len()) && asked.iter().all(|kind| kind == "approval"), "{asked:?}\n{}", case.story());
+        case.has_no_alarm();
+    }
+
+    /// Their vendors report the time.
+    pub fn resumes_after_its_limit(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::UsedUp { for_s: 3 }, Turn::say("Now it works.")]) else { return };
         let case = case.of_a_subscriber();
         case.starts("edit");
-        let view = case.becomes("stopped");
-        assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
-        assert!(view["resumes_at"].is_string(), "{view}");
-        case.records("used_up");
+        // On a loaded machine, the limit is over before the stop is seen.
         case.resumes_by_itself();
         let view = case.succeeds("Now it works.");
+        let checkpoint = (&view["checkpoint"]["made_by"], &view["checkpoint"]["details"]);
+        assert_eq!(checkpoint, (&json!("adjutant"), &json!("Its model was rate-limited")), "{view}\n{}", case.story());
         assert_eq!(view["attempt"], 2, "{view}");
-    }
-
-    pub fn is_cancelled_with_all_it_started(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]) else { return };
-        case.starts("full");
-        case.model.until_asked(2);
-        case.cancels();
-        let view = case.ends();
-        assert_eq!(view["outcome"], "cancelled", "{view}\n{}", case.story());
-        case.model.until_left();
-        case.nothing_is_left();
-        case.records("cancelled");
-    }
-
-    pub fn resumes_in_its_session(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]) else { return };
-        case.starts("full");
-        case.model.until_asked(2);
-        case.says(&["pause", "job"]);
-        case.becomes("stopped");
-        case.model.until_left();
-        case.model.add_turns([Turn::say("It is done now.")]);
-        case.says(&["resume", "job", "finish it"]);
-        let view = case.succeeds("It is done now.");
-        assert_eq!(view["attempt"], 2, "{view}");
-        let seen = case.asked(3);
-        assert!(seen[2].body.to_string().contains("finish it"), "{}", case.story());
-        if cli != Cli::Gemini {
-            assert_eq!(seen[2].results.len(), 1, "it remembers the written file: {}", case.story());
-        }
-        case.records("resumed");
     }
 
     /// Usage of the whole session must not be added again in a resumed attempt.
@@ -363,55 +446,9 @@ mod scenario {
         let told = view["usage"]["input_tokens"].as_u64().unwrap_or(0);
         assert!(all > calls && told > before, "{calls} calls told {before}, {all} calls {told}: {view}");
         assert!(told <= 100 * all, "{all} calls told {told}, {calls} of them {before}: {view}");
-        if cli != Cli::Opencode {
+        if !matches!(cli, Cli::Opencode | Cli::Kilo) {
             assert_eq!((before, told), (100 * calls, 100 * all), "{view}\n{}", case.story());
         }
-    }
-
-    pub fn restarts_when_its_session_is_gone(cli: Cli) {
-        let turns = [Turn::call("ask_parent", json!({ "question": "Which colour?" })), Turn::hang("I am about to")];
-        let Some(case) = Case::new(cli, turns) else { return };
-        case.starts("full");
-        case.becomes("waiting_parent_reply");
-        case.replies("the blue one");
-        case.model.until_asked(2);
-        case.says(&["pause", "job"]);
-        case.becomes("stopped");
-        case.model.until_left();
-        case.forgets_sessions();
-        case.model.add_turns([Turn::say("It is done now.")]);
-        case.says(&["resume", "job", "finish it"]);
-        let view = case.succeeds("It is done now.");
-        assert_eq!(view["attempt"], 2, "{view}");
-        let seen = case.asked(3);
-        let told = seen[2].body.to_string();
-        assert!(seen[2].results.is_empty(), "the new session has no history: {}", case.story());
-        for text in ["do what the model says", "finish it", "the blue one"] {
-            assert!(told.contains(text), "its prompt repeats everything: {}", case.story());
-        }
-    }
-
-    pub fn reads_a_message_while_it_works(cli: Cli) {
-        let turns = [
-            Turn::call("ask_parent", json!({ "question": "Which colour?" })),
-            Turn::call("update_subagent_status", json!({ "status": "running", "percent": 50 })),
-            Turn::say("I have read it."),
-        ];
-        let Some(case) = Case::new(cli, turns) else { return };
-        case.starts(cli.writing());
-        case.becomes("waiting_parent_reply");
-        case.says(&["send", "job", "mind the skirting board"]);
-        case.replies("blue");
-        case.succeeds("I have read it.");
-        let last = case.asked(3)[2].body.to_string();
-        // Some CLIs show the model both the text and the structured result of a tool.
-        let times_max = if matches!(cli, Cli::Kimi | Cli::Copilot | Cli::Qwen) { 2 } else { 1 };
-        assert!((1..=times_max).contains(&last.matches("mind the skirting board").count()), "once: {}", case.story());
-        // The receipt names the channel of the delivery.
-        let way = if matches!(cli, Cli::Claude | Cli::Codex | Cli::Pi) { "live" } else { "tool_result" };
-        let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
-        let delivered: Vec<&str> = events.iter().filter(|event| event.kind == EventKind::MessageDelivered).map(|event| event.text.as_str()).collect();
-        assert!(matches!(delivered[..], [text] if text.contains(way)), "{delivered:?}");
     }
 
     pub fn leaves_out_what_a_hostile_directory_says(cli: Cli) {
@@ -424,11 +461,11 @@ mod scenario {
             Cli::Claude | Cli::Codex | Cli::Goose | Cli::Pi | Cli::Kimi => assert!(view.get("note").is_none(), "{view}"),
             // Gemini's hooks cannot be disabled; there are none here.
             Cli::Gemini => assert!(view["note"].as_str().is_some_and(|note| note.contains(".gemini/settings.json")), "{view}"),
-            Cli::Opencode | Cli::Qwen | Cli::Copilot => assert!(view.get("note").is_none(), "{view}"),
-            Cli::Aider | Cli::Droid | Cli::Amp => {}
+            Cli::Opencode | Cli::Kilo | Cli::Qwen | Cli::Copilot => assert!(view.get("note").is_none(), "{view}"),
+            Cli::Cline | Cli::Aider | Cli::Droid | Cli::Amp => {}
         }
-        // Kimi and Copilot use the configuration of a directory that is trusted in their own settings.
-        if matches!(cli, Cli::Goose | Cli::Kimi | Cli::Copilot) {
+        // Kimi and Copilot use the configuration of a directory that is trusted in their own settings. Cline has none that it ignores.
+        if matches!(cli, Cli::Goose | Cli::Kimi | Cli::Copilot | Cli::Cline) {
             return;
         }
         // A trusted directory's configuration is used, so the test above could fail.
@@ -439,34 +476,15 @@ mod scenario {
         assert!(started.exists(), "{}\n{}", case.home.show("trusting"), case.story());
     }
 
-    pub fn asks_although_its_directory_permits_it(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::asking_shell(FORBIDDEN), Turn::say("So be it.")]) else { return };
-        case.plant_hostile_files();
-        case.starts("edit");
-        case.becomes("waiting_parent_reply");
-        case.says(&["deny", "job", "not in this house"]);
-        case.succeeds("So be it.");
-        assert_eq!(case.made("forbidden.txt"), None);
-    }
-
-    pub fn is_rate_limited(cli: Cli) {
+    /// These do not retry by themselves, and report no time.
+    pub fn stops_at_a_rate_limit(cli: Cli) {
         let Some(case) = Case::new(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]) else { return };
         case.starts(cli.writing());
-        match cli {
-            // These retry by themselves.
-            Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Qwen | Cli::Copilot | Cli::Pi | Cli::Kimi | Cli::Aider | Cli::Droid => {
-                drop(case.succeeds("Now it works."))
-            }
-            // These report no time.
-            Cli::Claude | Cli::Codex | Cli::Amp => {
-                let view = case.becomes("stopped");
-                assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
-                assert!(view["resumes_at"].is_string(), "{view}");
-                case.says(&["resume", "job"]);
-                case.succeeds("Now it works.");
-            }
-        }
-        case.records("limited");
+        let view = case.becomes("stopped");
+        assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
+        assert!(view["resumes_at"].is_string(), "{view}");
+        case.says(&["resume", "job"]);
+        case.succeeds("Now it works.");
     }
 
     pub fn fails_without_a_valid_key(cli: Cli) {
@@ -475,27 +493,5 @@ mod scenario {
         let view = case.ends();
         assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
         assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("not signed in")), "{view}\n{}", case.story());
-    }
-
-    pub fn does_not_notice_that_the_hub_dies(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("I went on.")]) else { return };
-        case.starts(cli.writing());
-        case.becomes("waiting_parent_reply");
-        case.kills_the_hub();
-        case.replies("yes, go on");
-        let view: Value = case.succeeds("I went on.");
-        assert_eq!(view["attempt"], 1, "{view}");
-        assert!(case.asked(2)[1].last_result().contains("yes, go on"), "{}", case.story());
-    }
-
-    pub fn ends_with_its_supervisor(cli: Cli) {
-        let Some(case) = Case::new(cli, [Turn::shell(LEAVE_ONE_BEHIND), Turn::hang("I am about to")]) else { return };
-        case.starts("full");
-        case.model.until_asked(2);
-        case.kills_the_supervisor();
-        case.model.until_left();
-        case.nothing_is_left();
-        let view = case.becomes("stopped");
-        assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("supervisor")), "{view}");
     }
 }

@@ -11,8 +11,8 @@ use adjutant::view::{ReadEvents, Wait, WaitUntil};
 enum Expected {
     /// The run fails for this cause.
     Fails(&'static str),
-    /// The run stops, and resumes automatically later.
-    Pauses,
+    /// The run stops for this reason, and resumes automatically later.
+    Pauses(&'static str),
     /// The CLI retries the call for longer than ten seconds, which is reported with this cause.
     Retries(&'static str),
     /// The CLI retries the call for longer than that, and reports nothing.
@@ -44,27 +44,29 @@ macro_rules! table {
 
 table! {
     Claude claude: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
-        OVERLOADED overloaded Pauses, RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
+        OVERLOADED overloaded Pauses("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Codex codex: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses, LIMITED limited Retries("rate_limited"),
+    Gemini gemini: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Pauses("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Goose goose: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
-        OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+        OVERLOADED overloaded Pauses("overloaded"), RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
     Opencode opencode: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Qwen qwen: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Copilot copilot: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("rate_limited"), LIMITED limited Retries("rate_limited"),
-        OVERLOADED overloaded Pauses, RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+        OVERLOADED overloaded Pauses("overloaded"), RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
     Kimi kimi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Pi pi: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Retries("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
     Aider aider: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Retries("no_credit"), LIMITED limited IsSilent,
         OVERLOADED overloaded Retries("overloaded"), RESET reset Retries("network"), TOO_LONG too_long Fails("context_exhausted");
-    Droid droid: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Pauses,
+    Droid droid: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited Pauses("rate_limited"),
         OVERLOADED overloaded Retries("overloaded"), RESET reset Fails("network"), TOO_LONG too_long Fails("context_exhausted");
+    Cline cline: UNAUTHORIZED unauthorized Fails("not_signed_in"), NO_CREDIT no_credit Fails("no_credit"), LIMITED limited IsSilent,
+        OVERLOADED overloaded Pauses("overloaded"), RESET reset IsSilent, TOO_LONG too_long Fails("context_exhausted");
 }
 
 /// Drives a CLI whose model always takes this turn, and checks the outcome.
@@ -77,9 +79,9 @@ fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
             let view = case.ends();
             assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &cause.into()), "{view}\n{}", case.story());
         }
-        Pauses => {
+        Pauses(cause) => {
             let view = case.becomes("stopped");
-            assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with("rate_limited")), "{view}\n{}", case.story());
+            assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with(cause)), "{view}\n{}", case.story());
         }
         Retries(cause) => {
             let view = case.retries();

@@ -4,7 +4,7 @@ use super::Cli;
 use super::case::Case;
 use super::user::GOOSE_MODEL;
 use crate::gate::rig::{self, Api, Rig};
-use crate::model::Turn;
+use crate::model::{PATIENCE, Turn};
 use adjutant::link::{Fact, FactKind, ModelUsage};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -117,7 +117,7 @@ fn counts(cli: Cli) {
     no_file_contains(case.home.home.dir.parent().expect("a directory"));
     assert!(case.model.seen().iter().all(|seen| seen.key == KEY), "{}", case.story());
     case.cancels();
-    case.home.until("it has ended", || (case.view()["state"] == "finished").then_some(()));
+    case.resumes_by_itself();
     let total = used(&case).expect("it was counted");
     let answers = case.model.answers() as u64;
     // The last answer was cut: what it stated so far counts.
@@ -172,8 +172,7 @@ fn stops_at_its_budget(cli: Cli) {
     let start = ["run", "--detach", "--agent", cli.name(), "--name", "job", "--permissions", "full", "--budget", "tokens=50,hard"];
     let ran = case.ran(&[&start[..], &["--", "do what the model says"]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
-    case.home.until("it has stopped", || (case.view()["state"] == "stopped").then_some(()));
-    let view = case.view();
+    let view = case.home.until_run_within(PATIENCE, "job", "at its budget", |view| view["state"] == "stopped");
     assert!(view["attention"]["why"] == "budget" && view["reason"].as_str().is_some_and(|why| why.contains(" of 50")), "{view}\n{}", case.story());
     // Beside their conversation, goose and opencode ask for the title of the session: either request may be the one that was answered,
     // and both may have begun before the first answer was counted.

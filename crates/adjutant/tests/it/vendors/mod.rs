@@ -1,6 +1,7 @@
 //! The vendors' real CLIs with a scripted model. `.ci/clis` installs them; `ADJ_CLIS` names their directory. No CLI is
 //! signed in: keys are dummies, homes contain only what a user would have there, and everything is on loopback.
 
+mod adapters;
 mod aider;
 mod bare;
 mod case;
@@ -37,6 +38,8 @@ pub enum Cli {
     Gemini,
     Goose,
     Opencode,
+    Kilo,
+    Cline,
     Qwen,
     Copilot,
     Pi,
@@ -54,6 +57,8 @@ impl Cli {
             Self::Gemini => "gemini",
             Self::Goose => "goose",
             Self::Opencode => "opencode",
+            Self::Kilo => "kilo",
+            Self::Cline => "cline",
             Self::Qwen => "qwen",
             Self::Copilot => "copilot",
             Self::Pi => "pi",
@@ -66,7 +71,22 @@ impl Cli {
 
     /// The profile of a run that may write in its directory.
     pub fn writing(self) -> &'static str {
-        if matches!(self, Self::Droid | Self::Aider) { "full" } else { "edit" }
+        if matches!(self, Self::Droid | Self::Aider | Self::Kilo | Self::Cline) { "full" } else { "edit" }
+    }
+
+    /// Returns whether it asks before a command in the profile `edit`. Droid has no such profile.
+    pub fn asks_for_commands(self) -> bool {
+        !matches!(self, Self::Droid | Self::Aider | Self::Amp)
+    }
+
+    /// Returns whether it asks before it edits a file in the profile `edit`.
+    pub fn asks_for_edits(self) -> bool {
+        matches!(self, Self::Kilo | Self::Cline)
+    }
+
+    /// Returns whether it repeats a call that the model refuses because of a rate limit.
+    pub fn retries_when_limited(self) -> bool {
+        !matches!(self, Self::Claude | Self::Codex | Self::Amp)
     }
 
     /// Returns whether its preset says that it reports usage.

@@ -47,6 +47,7 @@ each! {
     copilot_asks_for_the_named_model: Copilot, "claude-sonnet-4.5", "claude-sonnet-4.5";
     gemini_asks_for_the_named_model: Gemini, "gemini-2.5-pro", "gemini-2.5-pro";
     goose_asks_for_the_named_model: Goose, OTHER_MODEL, OTHER_MODEL;
+    kilo_asks_for_the_named_model: Kilo, &format!("test/{OTHER_MODEL}"), OTHER_MODEL;
     opencode_asks_for_the_named_model: Opencode, &format!("test/{OTHER_MODEL}"), OTHER_MODEL;
     pi_asks_for_the_named_model: Pi, &format!("test/{OTHER_MODEL}"), OTHER_MODEL;
     qwen_asks_for_the_named_model: Qwen, OTHER_MODEL, OTHER_MODEL;

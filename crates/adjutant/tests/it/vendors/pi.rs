@@ -3,6 +3,7 @@
 use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
+use serde_json::json;
 
 #[test]
 fn pi_asks_for_expanded_paths_and_sums_its_usage() {
@@ -57,4 +58,32 @@ fn pi_whose_extension_cannot_reach_adjutant_gets_no_prompt() {
     declared(&case, ", \"--extension\", \"{file:adjutant.mjs}\"", files);
     let told = fails(&case);
     assert!(told.contains("Failed to load extension") && told.contains("ECONNREFUSED"), "{told}");
+}
+
+/// `codemode` is a tool whose script calls the other ones.
+#[test]
+fn pi_asks_for_a_script_and_for_each_call_of_it() {
+    for (profile, in_script) in [("read", "writes.txt"), ("edit", "../beside.txt")] {
+        let code =
+            format!("await tools.bash({{ command: \"touch by-shell.txt\" }}); await tools.write({{ path: \"{in_script}\", content: \"x\" }});");
+        let turns = || [Turn::call("codemode", json!({ "code": code })), Turn::say("So be it.")];
+        let new_case = || {
+            let case = Case::new(Cli::Pi, turns())?;
+            let settings = case.home.home.dir.with_file_name(".pi").join("agent/settings.json");
+            let text = std::fs::read_to_string(&settings).expect("it was written").replacen('{', "{\"defaultTools\":[\"+codemode\"],", 1);
+            std::fs::write(settings, text).expect("the home can be written");
+            Some(case)
+        };
+        let Some(case) = new_case() else { return };
+        case.starts(profile);
+        let asked = case.denies_everything();
+        assert!(asked.len() == 1 && asked[0].contains("codemode"), "{profile}: {asked:?}\n{}", case.story());
+        assert_eq!((case.made("by-shell.txt"), case.made(in_script)), (None, None), "{profile}: {}", case.story());
+        // The approved script runs, and what it does needs approval as outside of it.
+        let Some(case) = new_case() else { return };
+        case.starts(profile);
+        let asked = case.approves_everything();
+        assert_eq!(asked.len(), 3, "{profile}: the script, the command and the file: {asked:?}\n{}", case.story());
+        assert!(case.made("by-shell.txt").is_some() && case.made(in_script).is_some(), "{profile}: {}", case.story());
+    }
 }

@@ -54,7 +54,7 @@ const TOOLS: [ToolCase; 10] = [
     ("list_chats", |_| json!({}), "plan"),
     ("show_chat", |_| json!({ "chat_id": 1 }), "hello"),
     ("update_subagent_status", |_| json!({ "status": "running", "percent": 50 }), "running"),
-    ("stop_work", |_| json!({ "stop_reason": "completion", "details": "all was tried" }), "end your turn"),
+    ("stop_work", |_| json!({ "stop_reason": "blocker", "details": "all was tried" }), "end your turn"),
 ];
 
 /// Returns the number of the request in the newest tool result.
@@ -283,6 +283,8 @@ rows! {
     gemini: Gemini,
     goose: Goose,
     opencode: Opencode,
+    kilo: Kilo,
+    cline: Cline,
     qwen: Qwen,
     copilot: Copilot,
     kimi: Kimi,
@@ -308,6 +310,7 @@ fn holds_in_a_hostile_directory(cli: Cli) {
             Cli::Copilot => &["hook of copilot"],
             Cli::Gemini => &["hook of gemini"],
             Cli::Goose => &["plugin of goose"],
+            Cli::Cline => &["hook of cline", "plugin of cline"],
             _ => &[],
         };
         let unexpected: Vec<&str> = started.lines().filter(|line| !(is_said && cannot_be_kept_out.contains(line))).collect();

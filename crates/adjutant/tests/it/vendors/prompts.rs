@@ -48,7 +48,7 @@ fn takes_them_literally(cli: Cli) {
     // The prompt of a resumed session.
     case.says(&["pause", "job"]);
     case.becomes("stopped");
-    case.model.until_left();
+    case.model.until_left(1);
     case.model.add_turns([Turn::say("Nothing was read.")]);
     case.says(&["resume", "job", "@secret.txt /quit"]);
     case.succeeds("Nothing was read.");

@@ -1,7 +1,11 @@
-//! Streams of the real CLIs, recorded by the neighbouring tests (`ADJ_RECORD_STREAMS=1`), are read without any CLI.
+//! Streams of the real CLIs, recorded by the ignored test below (`ADJ_RECORD_STREAMS=1`), are read without any CLI.
 
+use super::Cli;
+use super::case::Case;
+use crate::model::Turn;
 use adjutant::preset::{self, End};
 use adjutant_stream::rules::{Rules, StreamEvent};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Returns the directory of the streams, with one subdirectory for each CLI.
@@ -115,5 +119,76 @@ fn reset_time_is_read_from_a_message() {
         let known = recorded(cli, "limited");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
         assert!(known.errors.contains("429"), "{cli}: {known:?}");
+    }
+}
+
+/// Records the streams again: `ADJ_RECORD_STREAMS=1 cargo test -p adjutant --test it -- --ignored streams_are_recorded`.
+#[test]
+#[ignore = "writes the fixtures"]
+fn streams_are_recorded() {
+    assert!(std::env::var_os("ADJ_RECORD_STREAMS").is_some(), "nothing is recorded without ADJ_RECORD_STREAMS");
+    for cli in [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Goose] {
+        record_question(cli);
+        record_denial(cli);
+        record_interruptions(cli);
+        record_limits(cli);
+    }
+}
+
+fn case(cli: Cli, turns: impl Into<Vec<Turn>>) -> Case {
+    Case::new(cli, turns).expect("the CLIs are installed")
+}
+
+fn record_question(cli: Cli) {
+    let turns = [
+        Turn::call("ask_parent", json!({ "question": "Which colour?" })),
+        Turn::write("paint.txt", "blue\n"),
+        Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it blue" })),
+        Turn::say("The paint is blue."),
+    ];
+    let case = case(cli, turns);
+    case.starts("edit");
+    case.until_asked("Which colour?");
+    case.replies("blue");
+    case.ends();
+    case.records("asks");
+}
+
+fn record_denial(cli: Cli) {
+    let case = case(cli, [Turn::asking_shell("python3 -c \"open('forbidden.txt', 'w')\""), Turn::say("So be it.")]);
+    case.starts("edit");
+    case.until_asked("forbidden.txt");
+    case.says(&["deny", "job", "not in this house"]);
+    case.succeeds("So be it.");
+    case.records("denied");
+}
+
+fn record_interruptions(cli: Cli) {
+    let case = case(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]);
+    case.starts("full");
+    case.model.until_asked(2);
+    case.says(&["pause", "job"]);
+    case.becomes("stopped");
+    case.records("cancelled");
+    case.model.add_turns([Turn::say("It is done now.")]);
+    case.says(&["resume", "job", "finish it"]);
+    case.succeeds("It is done now.");
+    case.records("resumed");
+}
+
+fn record_limits(cli: Cli) {
+    let limited = case(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]);
+    limited.starts("edit");
+    if cli.retries_when_limited() {
+        limited.succeeds("Now it works.");
+    } else {
+        limited.becomes("stopped");
+    }
+    limited.records("limited");
+    if !cli.retries_when_limited() {
+        let used_up = case(cli, [Turn::UsedUp { for_s: 3 }, Turn::say("Now it works.")]).of_a_subscriber();
+        used_up.starts("edit");
+        used_up.becomes("stopped");
+        used_up.records("used_up");
     }
 }

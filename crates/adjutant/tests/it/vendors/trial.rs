@@ -52,7 +52,7 @@ fn passes_its_test(cli: Cli) {
     let found = verdicts(&ran);
     let of = |name: &str| found.iter().find(|(check, ..)| check == name).unwrap_or_else(|| panic!("no check {name}: {found:?}"));
     let seen = || format!("{ran:?}\n{:#?}", case.model.seen().iter().map(|seen| (seen.tools.len(), &seen.results)).collect::<Vec<_>>());
-    for check in ["our tools", "question", "resume", "report", "cancel"] {
+    for check in ["our tools", "question", "resume", "report", "command", "cancel"] {
         assert_eq!(of(check).1, "pass", "{check}: {}", seen());
     }
     assert_eq!(of("usage").1, if cli.tells_usage() { "pass" } else { "not_applicable" }, "{}", seen());
@@ -100,6 +100,16 @@ fn kimi_passes_its_test() {
 #[test]
 fn opencode_passes_its_test() {
     passes_its_test(Cli::Opencode);
+}
+
+#[test]
+fn kilo_passes_its_test() {
+    passes_its_test(Cli::Kilo);
+}
+
+#[test]
+fn cline_passes_its_test() {
+    passes_its_test(Cli::Cline);
 }
 
 #[test]

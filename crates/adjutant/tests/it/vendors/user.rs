@@ -28,19 +28,26 @@ pub fn settle(home: &Path, model: &Model) {
         format!("model = \"{CODEX_MODEL}\"\nmodel_provider = \"test\"\n{features}[model_providers.test]\n{provider}{retries}"),
     );
     let model_of_opencode = serde_json::json!({ "name": GOOSE_MODEL, "tool_call": true, "limit": { "context": 100_000, "output": 4_000 } });
+    let config_of_opencode = serde_json::json!({
+        "autoupdate": false,
+        "share": "disabled",
+        "model": format!("test/{GOOSE_MODEL}"),
+        "small_model": format!("test/{GOOSE_MODEL}"),
+        "provider": { "test": {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": { "baseURL": format!("{url}/v1"), "apiKey": "test-key" },
+            "models": { GOOSE_MODEL: model_of_opencode, OTHER_MODEL: model_of_opencode },
+        } },
+    });
+    write(".config/opencode/opencode.json", config_of_opencode.to_string());
+    write(".config/kilo/kilo.json", config_of_opencode.to_string());
+    let provider_of_cline =
+        serde_json::json!({ "provider": "openai-compatible", "apiKey": "test-key", "model": GOOSE_MODEL, "baseUrl": format!("{url}/v1") });
     write(
-        ".config/opencode/opencode.json",
-        serde_json::json!({
-            "autoupdate": false,
-            "share": "disabled",
-            "model": format!("test/{GOOSE_MODEL}"),
-            "small_model": format!("test/{GOOSE_MODEL}"),
-            "provider": { "test": {
-                "npm": "@ai-sdk/openai-compatible",
-                "options": { "baseURL": format!("{url}/v1"), "apiKey": "test-key" },
-                "models": { GOOSE_MODEL: model_of_opencode, OTHER_MODEL: model_of_opencode },
-            } },
-        })
+        ".cline/data/settings/providers.json",
+        serde_json::json!({ "version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": { "openai-compatible": {
+            "settings": provider_of_cline, "updatedAt": "2026-11-28T00:00:00.000Z", "tokenSource": "manual",
+        } } })
         .to_string(),
     );
     // Prices of models, which aider would load from the network.
@@ -139,7 +146,9 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
         Cli::Aider => {
             vec![("OPENAI_API_BASE", url), ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")), ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned())]
         }
+        // The key of another provider is only used from the environment.
+        Cli::Cline => vec![("CLINE_API_KEY", "test-key".to_owned()), ("CLINE_PROVIDER", "openai-compatible".to_owned()), ("CLINE_MODEL", name)],
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
-        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kimi | Cli::Amp => Vec::new(),
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kilo | Cli::Kimi | Cli::Amp => Vec::new(),
     }
 }

@@ -47,7 +47,8 @@ fn two_runs_become_one_result(cli: Cli) {
     let ran = case.ran(&["--json", "merge", "right", "--resolve-with", cli.name()]);
     let view: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     let resolving = view["data"]["resolving"]["name"].as_str().unwrap_or_else(|| panic!("{view}")).to_owned();
-    case.says(&["wait", &resolving]);
+    // On a loaded machine, a run is shown as waiting between its result and its end.
+    case.says(&["wait", "--until", "all", &resolving]);
     case.says(&["merge", &resolving]);
     assert_eq!(case.made("notes.txt").as_deref(), Some("left\nright\n"), "{}", case.story());
     for run in ["left", "right", &resolving] {

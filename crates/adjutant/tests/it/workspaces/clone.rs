@@ -19,7 +19,7 @@ fn clone_isolates_the_work_of_a_run() {
     assert!(top.starts_with(home.home.workspaces_dir()) && top.ends_with("work"), "{view}");
     assert_eq!(view["cwd"], view["workspace"]["path"]);
     let (base, branch) = (git_output(&work, &["rev-parse", "HEAD"]), git_output(&work, &["branch", "--show-current"]));
-    let expected = json!({"isolation": "clone", "state": "ready", "path": top, "repository": work, "base": base, "branch": branch});
+    let expected = json!({"isolation": "clone", "state": "ready", "path": top, "repository": work, "base": base, "branch": branch, "behind": 0});
     assert_eq!(view["workspace"], expected);
     assert!(home.log("apart").contains(&top.display().to_string()));
     assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");

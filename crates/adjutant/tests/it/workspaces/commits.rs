@@ -129,9 +129,9 @@ fn unreadable_commits_are_reported() {
         name_user(&work);
         start_clone(&home, "broken", &format!("{IDENTITY}\necho 2 > one.txt; git commit -qam mine; {damage}"));
         let view = succeeded(&home, "broken");
-        assert!(view["snapshot_problem"].to_string().contains("cannot be read"), "{damage}: {view}");
+        assert!(view["snapshot_problem"].to_string().contains("cannot be kept"), "{damage}: {view}");
         let refused = home.adj(&["merge", "broken"]);
-        assert!(refused.code != 0 && refused.err.contains("cannot be read") && refused.err.contains("--squash"), "{damage}: {refused:?}");
+        assert!(refused.code != 0 && refused.err.contains("cannot be kept") && refused.err.contains("--squash"), "{damage}: {refused:?}");
         home.ok(&["merge", "broken", "--squash"]);
         assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "2\n");
     }

@@ -82,7 +82,9 @@ fn no_program_of_a_repository_runs() {
         assert_eq!(fs::read_link(top.join("out")).expect("a link"), beside, "a link is a link");
         assert!(top.join("s").is_dir() && fs::read_dir(top.join("s")).expect("a directory").next().is_none(), "no submodule is fetched");
         assert!(home.ok(&["diff", isolation]).contains("+changed"));
-        let undone = home.json(&["undo", isolation]);
+        let undone = home.adj(&["--json", "undo", isolation]);
+        assert_eq!(undone.code, 7, "one.txt is not restored: {undone:?}");
+        let undone = undone.data();
         assert_eq!(undone["skipped"], serde_json::json!(["one.txt"]), "a filter makes it: {undone}");
         assert!(!trap.with_extension("sprung").exists(), "{isolation}: a program of the repository was run");
     }

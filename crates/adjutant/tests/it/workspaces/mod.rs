@@ -1,5 +1,6 @@
 //! Isolated runs, which work in their own workspaces of real repositories.
 
+mod base;
 mod changes;
 mod clean;
 mod clone;

@@ -27,7 +27,7 @@ fn unusable_repositories_are_refused() {
     refused(&home, "../empty", usual, "has no commit yet");
     refused(&home, "../bare", usual, "is a bare repository");
     let ran = home.adj(&["run", "-d", "--isolation", "sandbox", "-a", "echo", "say x"]);
-    assert!(ran.code != 0 && ran.err.contains("use none, clone or worktree"), "{ran:?}");
+    assert!(ran.code != 0 && ran.err.contains("possible values: none, clone, worktree"), "{ran:?}");
     assert!(!home.home.workspaces_dir().exists());
 }
 

@@ -91,6 +91,62 @@ fn partial_clone_makes_a_workspace_from_its_objects() {
     assert!(reason.contains("cannot be made") && !workspace(&view).exists(), "{reason}");
 }
 
+/// Objects that the user's repository lacks come from its remote, as they do there.
+#[test]
+fn partial_clone_can_read_its_history() {
+    let home = repository();
+    commit(&home.work(), "two.txt", "an old file\n");
+    commit(&home.work(), "dir/deep.txt", "an old deep file\n");
+    commit(&home.work(), "two.txt", "2\n");
+    commit(&home.work(), "dir/deep.txt", "deep\n");
+    let script = "git log -p --format=%s\ngit blame two.txt\ngit show HEAD~3:two.txt > old.txt";
+    for (name, args) in [
+        ("blobless", &["--filter=blob:none"][..]),
+        ("treeless", &["--filter=tree:0"]),
+        ("sparse", &["--filter=blob:none", "--sparse"]),
+        ("limited", &["--filter=blob:limit=1"]),
+        ("named", &["--filter=blob:none", "--origin", "up.stream"]),
+    ] {
+        let partial = cloned(&home, name, args);
+        name_user(&partial);
+        let view = run_in(&home, &partial, name, script);
+        assert_eq!(view["outcome"], "succeeded", "{name}: {view}\n{}", home.log(name));
+        assert!(home.log(name).contains("+an old file"), "{name}: {}", home.log(name));
+        home.ok(&["merge", name]);
+        assert_eq!(fs::read_to_string(partial.join("old.txt")).expect("a file"), "an old file\n", "{name}");
+        assert_eq!(git_output(&partial, &["status", "--porcelain"]), "", "{name}");
+    }
+    // A shallow history ends; what it has can be read.
+    let shallow = cloned(&home, "shallow", &["--filter=blob:none", "--depth", "2"]);
+    let view = run_in(&home, &shallow, "shallow", "git log -p --format=%s\ngit fsck --connectivity-only");
+    assert_eq!(view["outcome"], "succeeded", "{view}\n{}", home.log("shallow"));
+    // Without the remote, git says so, and everything that is here works.
+    let offline = cloned(&home, "offline", &["--filter=blob:none"]);
+    name_user(&offline);
+    git(&offline, &["remote", "set-url", "origin", "file:///nowhere"]);
+    let view = run_in(&home, &offline, "offline", "git log --format=%s\ngit log -p || echo missing: $?\necho new > two.txt");
+    assert_eq!(view["outcome"], "succeeded", "{view}\n{}", home.log("offline"));
+    assert!(home.log("offline").contains("missing: "), "{}", home.log("offline"));
+    home.ok(&["merge", "offline"]);
+}
+
+/// The container of a bare repository has no files of its own.
+#[test]
+fn container_of_work_trees_names_them() {
+    let home = repository();
+    let container = beside(&home, "container");
+    fs::create_dir(&container).expect("a directory");
+    git(&container, &["clone", "-q", "--bare", home.work().to_str().expect("UTF-8"), ".bare"]);
+    fs::write(container.join(".git"), "gitdir: ./.bare\n").expect("a file");
+    git(&container, &["worktree", "add", "-q", "feature", "HEAD"]);
+    let tree = container.join("feature");
+    let refused = home.adj(&["run", "-d", "--clone", "-a", "sh", "-C", container.to_str().expect("UTF-8"), "do true"]);
+    let expected = format!("adj run -C {}", tree.display());
+    assert!(refused.code == 2 && refused.err.contains("is not a work tree") && refused.err.contains(&expected), "{refused:?}");
+    let view = run_in(&home, &tree, "inside", "echo changed > one.txt");
+    assert_eq!(view["outcome"], "succeeded", "{view}");
+}
+
 #[test]
 fn large_file_pointers_stay_pointers() {
     let home = repository();
@@ -133,7 +189,7 @@ fn sparse_checkout_makes_a_sparse_workspace() {
 }
 
 #[test]
-fn base_outlives_its_branch() {
+fn base_without_a_branch_is_kept() {
     let home = repository();
     let work = home.work();
     let config = home.home.dir.join("config.toml");
@@ -141,10 +197,13 @@ fn base_outlives_its_branch() {
     fs::write(&config, format!("live_runs_max = 1\n{agents}")).expect("a configuration");
     home.ok(&["run", "-d", "-a", "echo", "-n", "holds", "-C", "..", "ask \"go on?\"\nsay done"]);
     home.until_status("holds", "waiting_parent_reply");
+    // Without a branch, the run starts from the commit of its dispatch.
+    let branch = git_output(&work, &["symbolic-ref", "--short", "HEAD"]);
+    git(&work, &["checkout", "-q", "--detach"]);
     let base = commit(&work, "gone.txt", "kept\n");
     start_clone(&home, "late", "cat gone.txt\necho more >> gone.txt");
     assert_eq!(home.show("late")["state"], "queued");
-    for args in [&["reset", "-q", "--hard", "HEAD~1"][..], &["reflog", "expire", "--expire=now", "--all"], &["gc", "-q", "--prune=now"]] {
+    for args in [&["checkout", "-q", &branch][..], &["reflog", "expire", "--expire=now", "--all"], &["gc", "-q", "--prune=now"]] {
         git(&work, args);
     }
     assert_eq!(git_output(&work, &["branch", "--contains", &base]), "");
@@ -313,7 +372,9 @@ fn undo_leaves_large_files_whose_attributes_the_run_removed() {
     git(&work, &["add", "."]);
     git(&work, &["commit", "-qm", "large"]);
     home.ok(&["run", "-w", "-a", "sh", "-n", "removes", "do rm .gitattributes; echo changed > large.bin; echo 2 > one.txt"]);
-    let undone = home.json(&["undo", "removes"]);
+    let undone = home.adj(&["--json", "undo", "removes"]);
+    assert_eq!(undone.code, 7, "large.bin is not restored: {undone:?}");
+    let undone = undone.data();
     assert_eq!((&undone["files"], &undone["skipped"]), (&json!([".gitattributes", "one.txt"]), &json!(["large.bin"])), "{undone}");
     assert_eq!(fs::read_to_string(work.join("large.bin")).expect("a file"), "changed\n");
 }

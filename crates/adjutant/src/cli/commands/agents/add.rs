@@ -2,11 +2,13 @@
 //! writes it to the configuration file.
 
 use crate::cli::args::AgentAddArgs;
+use crate::cli::commands::config::change::unusable;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::client::random_hex;
-use crate::config::{AddError, BUILT_IN, Config, NewAgent, add_agent, check_env_pass, env_for};
+use crate::clients::ClientFile;
+use crate::config::{AddError, BUILT_IN, Config, NewAgent, check_env_pass, env_for, with_agent};
 use crate::harness::acp::handshake::{Handshake, Next, Offer};
 use crate::preset;
 use crate::process::probe::{Conversation, Probe, Reply, converse};
@@ -36,10 +38,51 @@ pub async fn add(args: &AgentAddArgs, cx: &Context) -> CommandResult {
         return Err(agent_exists(&name, &whose));
     }
     let (program, command) = find_program(&command_of(args)?)?;
+    if let Some(preset) = preset_of(&program, &command) {
+        let message =
+            format!("note: {preset} has a preset, which knows more about it than any ACP client: use -a {preset}, or harness = \"{preset}\"");
+        cx.out.print_message(&message)?;
+    }
+    let (shown, limit) = (program.display().to_string(), args.timeout.as_secs());
+    cx.out.print_message(&format!("starting {}; it has {limit} s to start a session", text::line(&shown)))?;
     let offer = probe_agent(args, &program, &command).await?;
     let new = NewAgent { name, harness: preset::ACP.to_owned(), command, env_pass: args.env_pass.clone(), description: args.description.clone() };
-    add_agent(&config.path, &new).map_err(add_failure)?;
+    let file = ClientFile::read(&config.path, false).map_err(|error| unusable(&error))?;
+    let text = with_agent(&file.target, file.text.as_deref().unwrap_or_default(), &new).map_err(add_failure)?;
+    file.write(&text).map_err(|error| unusable(&error))?;
     print_offer(cx, &new, &offer, &config)
+}
+
+/// Programs that run a package, which their first argument without a dash names.
+const PACKAGE_RUNNERS: [&str; 5] = ["npx", "bunx", "pnpx", "uvx", "pipx"];
+/// Their subcommands before it.
+const RUN_COMMANDS: [&str; 2] = ["run", "exec"];
+
+/// Returns the name of the built-in preset whose program a command starts: by its file name, through a link, or as a package.
+fn preset_of(program: &Path, command: &[String]) -> Option<&'static str> {
+    let of_program = |file: &str| preset::all().iter().find(|preset| preset.command.first().is_some_and(|command| command == file));
+    let name = program.file_name()?.to_str()?;
+    if PACKAGE_RUNNERS.contains(&name) {
+        let package = command.iter().skip(1).find(|arg| !arg.starts_with('-') && !RUN_COMMANDS.contains(&arg.as_str()))?;
+        let package = without_version(package);
+        let installs =
+            |preset: &&preset::Preset| preset.about.install.split_whitespace().next_back().is_some_and(|last| without_version(last) == package);
+        return preset::all().iter().find(installs).map(|preset| preset.name.as_str());
+    }
+    // A link can have another name than the program. One that leads nowhere has been found by its own.
+    let target = program.canonicalize().ok();
+    let target = target.as_deref().and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
+    let found = of_program(name).or_else(|| target.and_then(of_program));
+    found.map(|preset| preset.name.as_str())
+}
+
+/// Returns the name of a package without its version: `@google/gemini-cli@0.61.0`, `aider-chat==0.86.2`.
+fn without_version(package: &str) -> &str {
+    let package = package.split("==").next().unwrap_or(package);
+    match package.rfind('@') {
+        Some(at) if at > 0 => &package[..at],
+        _ => package,
+    }
 }
 
 fn agent_exists(name: &AgentName, whose: &str) -> Failure {
@@ -50,7 +93,7 @@ fn add_failure(error: AddError) -> Failure {
     match error {
         AddError::Exists { name, whose } => agent_exists(&name, &whose),
         AddError::Config(error) => fail(codes::INVALID, error.to_string()),
-        error @ (AddError::Io { .. } | AddError::Busy { .. } | AddError::ByHand { .. }) => fail(cli_codes::IO, error.to_string()),
+        error @ AddError::ByHand { .. } => fail(cli_codes::IO, error.to_string()),
     }
 }
 
@@ -219,4 +262,28 @@ fn print_offer(cx: &Context, new: &NewAgent, offer: &Offer, config: &Config) -> 
     cx.out.print_message(&format!("added agent {} to {}", new.name, text::line(&config.path.display().to_string())))?;
     cx.out.suggest(&format!("adj agents test {}", new.name))?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_a_preset_is_recognized() {
+        let of = |command: &[&str]| preset_of(Path::new(command[0]), &command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        for (command, preset) in [
+            (&["/usr/bin/gemini", "--acp"][..], Some("gemini")),
+            (&["/x/droid"], Some("droid")),
+            (&["/usr/bin/npx", "-y", "@google/gemini-cli@0.61.0", "--acp"], Some("gemini")),
+            (&["/usr/bin/npx", "@qwen-code/qwen-code", "--acp"], Some("qwen")),
+            (&["/usr/bin/bunx", "opencode-ai", "acp"], Some("opencode")),
+            (&["/usr/bin/vibe-acp"], None),
+            (&["/usr/bin/npx", "-y", "@agentclientprotocol/claude-agent-acp"], None),
+            (&["/usr/bin/npx", "install"], None),
+            (&["/usr/bin/npx"], None),
+            (&["/usr/bin/node", "gemini"], None),
+        ] {
+            assert_eq!(of(command), preset, "{command:?}");
+        }
+    }
 }

@@ -11,10 +11,11 @@ use crate::cli::out::{CommandResult, Failure, fail};
 use crate::cli::style::Style;
 use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::config;
+use crate::present::duration;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ReadAnswers, ReceiptView,
-    Say, ShowChat, StartChat, SummariseChat, unread_text,
+    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ParticipantStats,
+    ReadAnswers, ReceiptView, Say, ShowChat, StartChat, SummariseChat, TurnStats, unread_text,
 };
 use adjutant_core::chat::{ChatKind, EntryKind, Receipt};
 use std::time::Instant;
@@ -29,6 +30,8 @@ const ANSWER_WAIT_MS: u64 = 600_000;
 /// Maximum number of flags of a summary.
 const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
+/// The note for a reader whose messages were lost.
+const CHAT_RESET: &str = "the database of the hub was set back: messages that you have seen are lost (adj doctor)";
 
 /// Runs `adj chat …`.
 pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
@@ -174,6 +177,9 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     cx.out.print_text(&chat_head(&page, cx))?;
+    if page.reset {
+        cx.out.print_message(CHAT_RESET)?;
+    }
     print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
     for post in &page.chat.outgoing {
@@ -380,9 +386,12 @@ async fn watch(chat: i64, cx: &Context) -> CommandResult {
     loop {
         let call = ShowChat { chat_id: chat, after: Some(after), changes: Some(changes), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false };
         let page = cx.hub.call(&call).await?;
+        if page.reset {
+            cx.out.print_message(CHAT_RESET)?;
+        }
         print_entries_with(&page.changed, Some("changed"), cx)?;
         print_entries(&page.messages, cx)?;
-        (after, changes) = (page.cursor.max(after), page.changes);
+        (after, changes) = (page.cursor, page.changes);
     }
 }
 
@@ -422,19 +431,49 @@ async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {
         cx.out.print_json(&stats)?;
         return Ok(Exit::Done);
     }
-    let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| format!("{ms} ms"));
+    let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| duration(u64::try_from(ms).unwrap_or(0)));
+    let us = |time: Option<u64>| time.map_or_else(|| "–".to_owned(), call_time);
+    let memory = stats.hub_memory_bytes.map_or_else(|| "–".to_owned(), text::size);
     let fields = [
         ("chats", stats.chats.to_string()),
         ("messages", format!("{} ({:.1} per chat)", stats.messages, stats.messages_per_chat)),
         ("participants", stats.participants.to_string()),
-        ("duration", format!("{} s{}", stats.duration_s, if chat.is_none() { " on average" } else { "" })),
+        ("duration", format!("{}{}", seconds(stats.duration_s), if chat.is_none() { " on average" } else { "" })),
         ("answers", format!("{} answered, {} failed, {} cancelled, {} open", stats.answered, stats.failed, stats.cancelled, stats.open)),
         ("answer time", format!("p50 {}, p95 {}", ms(stats.answer_ms_p50), ms(stats.answer_ms_p95))),
         ("calls", format!("{} since the hub started, {} failed, {} refused", stats.calls, stats.calls_failed, stats.calls_refused)),
-        ("hub up", format!("{} s", stats.up_s)),
+        ("call time", format!("p50 {}, p95 {}, longest {}", us(stats.call_us_p50), us(stats.call_us_p95), us(stats.call_us_max))),
+        ("hub", format!("up {}, memory {memory}", duration(stats.up_s.saturating_mul(1_000)))),
     ];
     for (label, value) in fields {
         cx.out.print_line(&format!("{} {value}", cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))))?;
     }
+    for (n, participant) in stats.by_participant.iter().enumerate() {
+        let label = if n == 0 { "by" } else { "" };
+        let line = format!("{label:<12} {}", text::line(&participant_text(participant)));
+        cx.out.print_text(&cx.out.fold(&line, &line))?;
+    }
     Ok(Exit::Done)
+}
+
+fn seconds(seconds: i64) -> String {
+    duration(u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000))
+}
+
+/// Formats the time of a call, which is often shorter than a millisecond.
+fn call_time(us: u64) -> String {
+    if us < 10_000 { format!("{}.{}ms", us / 1_000, us % 1_000 / 100) } else { duration(us / 1_000) }
+}
+
+/// Describes what a participant has contributed in one line.
+fn participant_text(of: &ParticipantStats) -> String {
+    let messages = text::count(u64::try_from(of.messages).unwrap_or(0), "message", "messages");
+    let turns = of.turns.as_ref().map_or_else(String::new, |turns| {
+        let TurnStats { answered, failed, cancelled, open, answer_ms_p50 } = turns;
+        let others = [(*failed, "failed"), (*cancelled, "cancelled"), (*open, "open")];
+        let others: String = others.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}")).collect();
+        let time = answer_ms_p50.map_or_else(String::new, |ms| format!(" (median {})", duration(u64::try_from(ms).unwrap_or(0))));
+        format!("; {answered} answered{time}{others}")
+    });
+    format!("{}: {messages}{turns}", of.name)
 }

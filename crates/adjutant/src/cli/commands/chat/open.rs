@@ -147,7 +147,7 @@ impl<'a> OpenChat<'a> {
                 ChatEvent::Page(page) => {
                     let page = page?;
                     let shown = entries_text(&page.changed, Some("changed"), self.cx) + &entries_text(&page.messages, None, self.cx);
-                    (self.after, self.changes) = (page.cursor.max(self.after), page.changes);
+                    (self.after, self.changes) = (page.cursor, page.changes);
                     self.print(&shown)?;
                     self.poll();
                 }

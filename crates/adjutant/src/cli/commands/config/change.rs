@@ -21,11 +21,23 @@ pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
     let as_written = || item.as_value().map_or_else(|| item.to_string(), |value| value.clone().decorated("", "").to_string());
     let value = item.as_str().map_or_else(|| as_written().trim().to_owned(), str::to_owned);
     if out.json {
-        out.print_json(&json!({ "key": key, "value": value }))?;
+        out.print_json(&json!({ "key": key, "value": item.as_value().map_or_else(|| json!(value), json_value) }))?;
     } else {
         out.print_data(&format!("{}\n", text::block(&value).trim_end()))?;
     }
     Ok(Exit::Done)
+}
+
+/// Returns a value of the file as JSON. A table is a text in the file's syntax.
+fn json_value(value: &Value) -> serde_json::Value {
+    match value {
+        Value::String(text) => json!(text.value()),
+        Value::Integer(number) => json!(number.value()),
+        Value::Float(number) => json!(number.value()),
+        Value::Boolean(switch) => json!(switch.value()),
+        Value::Array(list) => list.iter().map(json_value).collect(),
+        Value::Datetime(_) | Value::InlineTable(_) => json!(value.clone().decorated("", "").to_string()),
+    }
 }
 
 /// Changes a setting in the file. If the result is not valid, the file stays as it is.

@@ -9,8 +9,8 @@ use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::config::{
-    Address, AgentEntry, Config, Home, KeySource, Notices, NotifySettings, RepositoryWorkspaces, Service, Target, Template, Webhook, Window,
-    Workspaces, duration_text, json_schema, memory_text,
+    Address, AgentEntry, BUILT_IN, Config, Home, KeySource, Notices, NotifySettings, RepositoryWorkspaces, Service, Target, Template, Webhook,
+    Window, Workspaces, duration_text, json_schema, memory_text,
 };
 use crate::preset::Preset;
 use crate::text;
@@ -144,7 +144,14 @@ fn show(home: &Home, out: &Out) -> CommandResult {
             out.print_line(&format!("{field} = {}", text::line(&toml_value(value))))?;
         }
     }
-    for (name, entry) in &config.agents {
+    // A built-in agent with its defaults takes a dozen lines, most of which are the same for all.
+    let has_settings = |name: &AgentName, entry: &AgentEntry| entry.source != BUILT_IN || config.agent_pools.contains_key(name);
+    let plain: Vec<String> = config.agents.iter().filter(|(name, entry)| !has_settings(name, entry)).map(|(name, _)| name.to_string()).collect();
+    if !plain.is_empty() {
+        let line = format!("# built-in agents with their defaults: {} (adj agents NAME shows one)", plain.join(", "));
+        out.print_text(&format!("\n{}", out.indent("# ", line.trim_start_matches("# "))))?;
+    }
+    for (name, entry) in config.agents.iter().filter(|(name, entry)| has_settings(name, entry)) {
         out.print_line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
         if let Some(pool) = config.agent_pools.get(name) {
             out.print_line(&format!("pool = \"{pool}\""))?;
@@ -190,6 +197,8 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields.push(("memory", spec.memory_bytes_max.map_or_else(String::new, |bytes| quoted(&memory_text(bytes)))));
     fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
     fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
+    fields.push(("report_grace", quoted(&spec.report_grace_ms.map_or_else(|| "never".to_owned(), duration_text))));
+    fields.push(("end_after_report", spec.ends_after_report.to_string()));
     fields.push(("auto_resume", spec.auto_resume.to_string()));
     fields.push(("fence", quoted(spec.fence.word())));
     if !spec.fence_write.is_empty() {
@@ -216,6 +225,8 @@ fn agent(name: &AgentName, entry: &AgentEntry, config: &Config) -> Value {
         "stall_ms": spec.stall_ms,
         "memory_bytes_max": spec.memory_bytes_max,
         "grace_ms": spec.grace_ms,
+        "report_grace_ms": spec.report_grace_ms,
+        "end_after_report": spec.ends_after_report,
         "auto_resume": spec.auto_resume,
         "fence": spec.fence.word(),
         "fence_write": spec.fence_write,

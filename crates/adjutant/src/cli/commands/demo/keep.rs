@@ -42,7 +42,7 @@ pub async fn open(cx: &Context) -> CommandResult {
         let (mut after, mut asked) = (0, 0);
         while asked < ASKING {
             let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
-            after = page.cursor.max(after);
+            after = page.cursor;
             asked += page.events.iter().filter(|event| event.kind == EventKind::RequestAsked).count();
         }
         CommandResult::Ok(Exit::Done)
@@ -77,7 +77,7 @@ pub fn describe(home: &Home, out: &Out) -> CommandResult {
 
 /// Names the command for the kept demo, if the home of this command has no runs: the person may have meant the demo.
 pub async fn hint(command: &str, cx: &Context) -> Option<String> {
-    let own = cx.hub.call(&ListRuns { all: true, limit: Some(1) }).await.ok()?;
+    let own = cx.hub.call(&ListRuns { all: true, limit: Some(1), before: None }).await.ok()?;
     if !own.runs.is_empty() {
         return None;
     }

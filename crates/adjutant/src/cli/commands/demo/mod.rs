@@ -37,6 +37,9 @@ const REMOVALS_MAX: u32 = 20;
 pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     if args.within {
         let cx = Context::new(out)?;
+        // Runs that answer in a chat work in the directory of the command, and would leave snapshots in the user's repository.
+        let dir = &cx.home.dir;
+        std::env::set_current_dir(dir).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", dir.display())))?;
         return if args.keep { keep::open(&cx).await } else { runner::run(&cx).await };
     }
     if let Some(home) = &args.end {
@@ -122,7 +125,7 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
         }
         if !left.runs.is_empty() {
             let runs = left.runs.iter().map(|run| run.run_id.clone()).collect();
-            hub.call(&Wait { runs, until: WaitUntil::All, after: None, wait_ms: CLEAN_UP_WAIT_MS }).await?;
+            hub.call(&Wait { runs, until: WaitUntil::All, after: None, new_reports: false, wait_ms: CLEAN_UP_WAIT_MS }).await?;
         }
     }
     stop_hub(home).await?;

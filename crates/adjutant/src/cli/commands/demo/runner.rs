@@ -313,7 +313,7 @@ impl Demo<'_> {
 
     async fn close(&mut self) -> CommandResult {
         self.release_lines(true)?;
-        let runs = self.cx.hub.call(&ListRuns { all: true, limit: None }).await?.runs;
+        let runs = self.cx.hub.call(&ListRuns { all: true, limit: None, before: None }).await?.runs;
         let wrong = wrong_outcomes(&runs);
         self.chat.check()?;
         if self.cx.out.json {

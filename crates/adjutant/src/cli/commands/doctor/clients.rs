@@ -22,6 +22,10 @@ pub fn check() -> Vec<Check> {
             Ok(Plan { change: Change::Update(_), file, command, .. }) => {
                 checks.push(outdated(client, &file.path, command.as_deref()));
             }
+            Ok(Plan { disabled: Some(fix), file, .. }) => {
+                let message = format!("{}: its entry is disabled ({})", client.name, file.path.display());
+                checks.push(Check { client: Some(client.id), ..note("client", message, fix) });
+            }
             Ok(_) => {
                 connected.push(client.name);
                 if let Ok(Some(SkillPlan { change: SkillChange::Update, file })) = plan_skill(client, &Scope::User) {
@@ -41,7 +45,8 @@ pub fn check() -> Vec<Check> {
     }
     if !parts.is_empty() || checks.is_empty() {
         let shown = if parts.is_empty() { "none found".to_owned() } else { parts.join("; ") };
-        checks.insert(0, good("clients", shown));
+        let is_none = connected.is_empty() && !others.is_empty();
+        checks.insert(0, if is_none { note("clients", shown, "adj install") } else { good("clients", shown) });
     }
     checks
 }

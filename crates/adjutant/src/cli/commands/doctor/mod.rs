@@ -8,7 +8,8 @@ use crate::cli::age;
 use crate::cli::args::{DoctorArgs, InstallArgs};
 use crate::cli::context::{Context, now};
 use crate::cli::exit::{Exit, cli_codes};
-use crate::cli::out::{CommandResult, Out, fail_hint};
+use crate::cli::out::{CommandResult, Failure, Out, fail_hint};
+use crate::cli::problem_list::problem_list;
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::client::{Client, VERSION, is_older};
@@ -17,7 +18,7 @@ use crate::config::{ConfigError, Home, HomeError};
 use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
 use crate::text;
-use crate::view::{CheckLogStore, ErrorView, GetHub, ListAgents, ListRuns, LogStoreCheck, WebhookView, codes};
+use crate::view::{CheckLogStore, ErrorView, GetHub, ListAgents, ListPolicies, ListRuns, LogStoreCheck, WebhookView, codes};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -27,6 +28,10 @@ use std::time::Duration;
 /// With less free space, in bytes, writes may soon fail.
 const FREE_BYTES_LOW: u64 = 500 * 1024 * 1024;
 const FREE_BYTES_MIN: u64 = 50 * 1024 * 1024;
+/// Columns left of a message: the sign and the name of the check.
+const NAME_COLUMNS: usize = 15;
+/// The narrowest column of texts.
+const TEXT_COLUMNS_MIN: usize = 20;
 /// The unit in which the kernel counts the blocks of a file.
 const BLOCK_BYTES: u64 = 512;
 /// The capability that a PID namespace requires.
@@ -95,7 +100,7 @@ pub async fn doctor(args: &DoctorArgs, cx: &Context) -> CommandResult {
     if cx.out.json { report(&checks, &cx.out) } else { Ok(exit_of(&checks)) }
 }
 
-fn agreed(clients: &[String], out: &Out) -> Result<bool, crate::cli::out::Failure> {
+fn agreed(clients: &[String], out: &Out) -> Result<bool, Failure> {
     if !out.interactive {
         let hint = format!("confirm with --yes, or preview with: adj install --dry-run {}", clients.join(" "));
         return Err(fail_hint(cli_codes::USAGE, format!("this updates the entries of {}", clients.join(", ")), hint));
@@ -107,6 +112,7 @@ fn agreed(clients: &[String], out: &Out) -> Result<bool, crate::cli::out::Failur
 async fn all_checks(cx: &Context) -> Vec<Check> {
     let mut checks = vec![binary().await, home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
     checks.extend(hub(cx).await);
+    checks.extend(policies(cx).await);
     checks.extend(clients::check());
     checks.push(containment());
     checks.push(fence());
@@ -135,13 +141,27 @@ fn report(checks: &[Check], out: &Out) -> CommandResult {
                 Finding::Note => ("!", Style::Attention),
                 Finding::Broken => ("✗", Style::Bad),
             };
-            out.print_line(&format!("{} {:<12} {}", out.paint.apply(style, glyph), check.name, text::line(&check.message)))?;
+            let message = text::line(&check.message);
+            let (message, problems) = problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
+            let head = format!("{} {:<12} ", out.paint.apply(style, glyph), check.name);
+            print_wrapped(&head, NAME_COLUMNS, &message, out)?;
+            for problem in problems {
+                print_wrapped(&" ".repeat(NAME_COLUMNS + 2), NAME_COLUMNS + 2, problem, out)?;
+            }
             if let Some(fix) = &check.fix {
-                out.print_line(&format!("  {:<12} {} {}", "", out.paint.apply(Style::Dim, "fix:"), text::line(fix)))?;
+                let head = format!("{}{} ", " ".repeat(NAME_COLUMNS), out.paint.apply(Style::Dim, "fix:"));
+                print_wrapped(&head, NAME_COLUMNS + "fix: ".len(), &text::line(fix), out)?;
             }
         }
     }
     Ok(exit_of(checks))
+}
+
+/// Prints a text right of a head that takes `indent` columns, wrapped between words.
+fn print_wrapped(head: &str, indent: usize, text: &str, out: &Out) -> Result<(), Failure> {
+    let columns = out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(TEXT_COLUMNS_MIN));
+    let lines = text::wrap(text, columns);
+    out.print_line(&format!("{head}{}", lines.join(&format!("\n{}", " ".repeat(indent)))))
 }
 
 async fn binary() -> Check {
@@ -278,8 +298,19 @@ fn config(home: &Home) -> Check {
             let path = crate::config::Config::path(home);
             broken("config", error.to_string(), format!("make {} readable; no run can start until then", path.display()))
         }
-        Err(error) => broken("config", error.to_string(), "fix that line; the file is ignored until then"),
+        Err(error) => {
+            let message = error.to_string();
+            let lines = if problem_list(&message).is_some() { "these lines" } else { "that line" };
+            let fix = format!("correct {lines}: adj config edit; the file is ignored until then");
+            broken("config", message, fix)
+        }
     }
+}
+
+/// Checks whether a change of the policies waits for the person. `None`: none does, or the hub cannot be asked, which another check reports.
+async fn policies(cx: &Context) -> Option<Check> {
+    let change = cx.hub.call(&ListPolicies::default()).await.ok()?.change?;
+    Some(note("policies", change.summary(), "review it with adj policy"))
 }
 
 async fn hub(cx: &Context) -> Vec<Check> {
@@ -296,7 +327,10 @@ async fn hub(cx: &Context) -> Vec<Check> {
     };
     let ms = began.elapsed().as_millis();
     let mut checks = vec![if let Some(leader) = view.leader.as_ref().filter(|_| view.version == VERSION) {
-        good("hub", format!("OK, {ms} ms (pid {}, standby; the leader is the hub on {leader})", view.pid))
+        let at = leader.url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
+        good("hub", format!("OK, {ms} ms (pid {}, standby; the leader is the hub on {}{at})", view.pid, leader.name))
+    } else if view.version == VERSION && view.live_runs_max == 0 {
+        good("hub", format!("OK, {ms} ms (pid {}, standby; no leader is known)", view.pid))
     } else if view.version == VERSION {
         good(
             "hub",
@@ -313,7 +347,13 @@ async fn hub(cx: &Context) -> Vec<Check> {
         broken("hub", format!("runs version {}, but this is {VERSION}", view.version), "adj stop; the next command starts the current version")
     }];
     let engine = if view.store == "PostgreSQL" { view.store.clone() } else { format!("SQLite {}", view.sqlite_version) };
-    checks.push(good("store", format!("OK ({engine})")));
+    checks.push(match &view.store_problem {
+        Some(problem) => broken("store", problem.clone(), "check the PostgreSQL server; this hub waits for it"),
+        None => good("store", format!("OK ({engine})")),
+    });
+    checks.extend(view.set_back.as_ref().map(|set_back| {
+        note("store", set_back.summary(), "compare it with what callers and agents know; a synchronous standby prevents it (docs/postgres.md)")
+    }));
     // The hub may have been started with a different configuration than this shell has.
     let config = crate::config::Config::load(&cx.home);
     if let Ok(config) = &config {
@@ -393,8 +433,13 @@ fn webhook(hook: &WebhookView) -> Check {
 
 /// Checks that the wall clock is not behind stored times.
 async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
-    let newest = match cx.hub.call(&ListRuns { all: true, limit: Some(1) }).await {
-        Ok(list) => list.runs.into_iter().next(),
+    // The hub knows by how much, and that deadlines do not follow.
+    if let Some(warning) = set_lately {
+        return note("clock", warning, "set the clock, for instance with NTP, and check adj inbox for what became due");
+    }
+    // Unfinished runs come first, and the newest may be finished.
+    let newest = match cx.hub.call(&ListRuns { all: true, limit: None, before: None }).await {
+        Ok(list) => list.runs.into_iter().max_by(|a, b| a.created_at.cmp(&b.created_at)),
         Err(error) => return broken("clock", error.message, "this check needs a working adj ps -a"),
     };
     let ahead = newest.and_then(|run| age::seconds_since(&run.created_at, now())).map_or(0, |age| -age);
@@ -404,9 +449,6 @@ async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
             format!("the newest run is {} in the future; the clock was set back", age::short(ahead)),
             "set the clock, for instance with NTP",
         );
-    }
-    if let Some(warning) = set_lately {
-        return note("clock", warning, "set the clock, for instance with NTP, and check adj inbox for what became due");
     }
     good("clock", now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }

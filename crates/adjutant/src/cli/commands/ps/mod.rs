@@ -12,12 +12,16 @@ use crate::cli::table::{Cell, Column, painted, plain, render};
 use crate::cli::{age, next_step, run_state};
 use crate::text;
 use crate::view::{AttentionList, FenceView, ListAttention, ListRuns, RunList, RunView};
+use std::collections::{HashMap, HashSet};
 
 /// Runs listed by default.
 const RUNS_SHOWN_MAX: u32 = 200;
 
 /// The columns by default. The cost is left out if none is known.
 const COLUMNS: [PsColumn; 7] = [PsColumn::Name, PsColumn::Agent, PsColumn::State, PsColumn::Progress, PsColumn::Cost, PsColumn::Age, PsColumn::Task];
+
+/// Reasons why runs need the person that are printed below the list.
+const REASONS_MAX: usize = 10;
 
 /// Widest state in the list; `show` has the rest.
 const STATE_COLUMNS_MAX: usize = 24;
@@ -39,18 +43,15 @@ struct Listing<'a> {
 }
 
 async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure> {
-    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)) }).await?;
+    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)), before: None }).await?;
     let now = now();
-    list.runs.sort_by_key(|run| (run_state::label(run, now).rank, run.queue_place));
-    let is_shown = !cx.out.json && !args.quiet;
-    let mut attention = cx.hub.call(&ListAttention::default()).await?;
-    // Also of finished runs, which are listed with -a only.
-    let is_listed = |of: &RunView| list.runs.iter().any(|run| run.run_id == of.run_id);
-    let undone: Vec<RunView> = attention.runs.iter().filter(|run| run.undo_interrupted.is_some() && !is_listed(run)).cloned().collect();
-    list.runs.extend(undone);
-    if !is_shown {
-        attention = AttentionList::default();
-    }
+    let attention = cx.hub.call(&ListAttention::default()).await?;
+    // A run that needs the person is listed in any state.
+    let listed: HashSet<&str> = list.runs.iter().map(|run| run.run_id.as_str()).collect();
+    let others: Vec<RunView> = attention.runs.iter().filter(|run| !listed.contains(run.run_id.as_str())).cloned().collect();
+    list.more = list.more.saturating_sub(others.iter().filter(|run| args.all || run.outcome.is_none()).count() as u64);
+    list.runs.extend(others);
+    list.runs.sort_by_cached_key(|run| (run_state::label(run, now).rank, run.queue_ahead_min, run.queue_place));
     Ok(Listing { args, list, attention })
 }
 
@@ -97,7 +98,7 @@ impl Listing<'_> {
         let attend = |line: &str| out.paint_err.apply(Style::Attention, line);
         let needs = next_step::first_command(attention).map(|command| {
             let command = if out.interactive { "adj next".to_owned() } else { command };
-            attend(&format!("Needs you: {} → {command}", attention.total()))
+            attend(&format!("Needs you: {} → {command}", next_step::needs_text(attention)))
         });
         if list.runs.is_empty() {
             let suggestion = if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" };
@@ -107,13 +108,20 @@ impl Listing<'_> {
         let mut lines: Vec<String> = list.clock.iter().map(|warning| attend(&format!("! {warning} (adj doctor)"))).collect();
         if list.more > 0 {
             let all = if args.all { " -a" } else { "" };
-            lines.push(format!("… {} more: adj ps{all} -n {}", list.more, list.more + list.runs.len() as u64));
+            let at_least = if list.more_at_least { "at least " } else { "" };
+            lines.push(format!("… {at_least}{} more: adj ps{all} -n {}", list.more, list.more + list.runs.len() as u64));
         }
         let denied = |run: &RunView| {
             let line = run.fence.as_ref().filter(|_| run.outcome.is_none()).and_then(FenceView::denied_line)?;
             Some(text::line(&format!("! {}: {line}", run.name)))
         };
         let undone = |run: &RunView| run.undo_interrupted.as_ref().map(|undo| text::line(&format!("! {}: undo {}", run.name, undo.line())));
+        let why = |run: &RunView| run.attention.as_ref().map(|why| text::line(&format!("! {}: {}", run.name, run_state::attention_text(why))));
+        let needy: Vec<String> = list.runs.iter().filter_map(why).collect();
+        lines.extend(needy.iter().take(REASONS_MAX).map(|line| attend(line)));
+        if needy.len() > REASONS_MAX {
+            lines.push(format!("… the reasons of {} more: adj inbox", needy.len() - REASONS_MAX));
+        }
         let remarks = conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied)).chain(list.runs.iter().filter_map(undone));
         lines.extend(remarks.map(|line| attend(&line)));
         lines.extend(needs);
@@ -124,7 +132,8 @@ impl Listing<'_> {
 /// Describes the conflicts and overlaps between the listed runs, each pair once, and the proposed order of merging.
 fn conflict_lines(runs: &[RunView]) -> Vec<String> {
     let mut lines = Vec::new();
-    let is_listed = |id: &str| runs.iter().position(|run| run.run_id == id);
+    let listed: HashMap<&str, usize> = runs.iter().enumerate().map(|(at, run)| (run.run_id.as_str(), at)).collect();
+    let is_listed = |id: &str| listed.get(id).copied();
     for (at, run) in runs.iter().enumerate() {
         let new = run.conflicts.iter().filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
         lines.extend(new.map(|conflict| text::line(&format!("! conflict: {} {}", run.name, conflict_line(conflict)))));
@@ -139,16 +148,24 @@ fn conflict_lines(runs: &[RunView]) -> Vec<String> {
 
 /// Orders runs as a tree, children below their parents, and returns the depth of each.
 fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
-    fn add<'a>(runs: &'a [RunView], run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
+    type Children<'a> = HashMap<&'a str, Vec<&'a RunView>>;
+    fn add<'a>(children: &Children<'a>, run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
         out.push((depth, run));
-        for child in runs.iter().filter(|child| child.parent.as_deref() == Some(run.run_id.as_str())) {
-            add(runs, child, depth + 1, out);
+        for child in children.get(run.run_id.as_str()).into_iter().flatten() {
+            add(children, child, depth + 1, out);
         }
     }
-    let is_listed = |id: &String| runs.iter().any(|run| run.run_id == *id);
+    let listed: HashSet<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+    let (mut children, mut roots) = (Children::new(), Vec::new());
+    for run in runs {
+        match run.parent.as_deref().filter(|parent| listed.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(run),
+            None => roots.push(run),
+        }
+    }
     let mut out = Vec::with_capacity(runs.len());
-    for run in runs.iter().filter(|run| !run.parent.as_ref().is_some_and(is_listed)) {
-        add(runs, run, 0, &mut out);
+    for run in roots {
+        add(&children, run, 0, &mut out);
     }
     out
 }
@@ -205,7 +222,7 @@ fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
         PsColumn::Attempt => plain(&run.attempt.to_string()),
         PsColumn::Pool => plain(&run.pool),
         PsColumn::Directory => plain(&run.cwd),
-        PsColumn::Task => plain(&run_state::need_text(run).map_or_else(|| run.task.clone(), |need| text::line(&need))),
+        PsColumn::Task => plain(&run.task),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::cli::context::Context;
 use crate::cli::details::{INDENT, person, relative_time};
 use crate::cli::run_state;
 use crate::cli::style::Style;
-use crate::present::{resources_line, tree_line};
+use crate::present::{not_kept, resources_line, tree_line};
 use crate::text;
 use crate::view::{FenceView, InterruptedUndoView, PortsView, RunView, Word};
 use adjutant_core::RunStateKind;
@@ -125,7 +125,8 @@ impl Fields<'_> {
     }
 
     fn add_relations(&mut self, run: &RunView) {
-        self.add("also here", Some(&run.shares_directory_with.join(", ")));
+        let more = if run.shares_directory_more { " and more" } else { "" };
+        self.add("also here", Some(&format!("{}{more}", run.shares_directory_with.join(", "))));
         self.add("started by", Some(person(&run.owner)));
         self.add("child of", run.parent_name.as_deref().or(run.parent.as_deref()));
         self.add("children", Some(&run.children.join(", ")));
@@ -175,7 +176,7 @@ impl Fields<'_> {
     }
 
     fn add_snapshots(&mut self, run: &RunView) {
-        self.add("not kept", run.snapshot_problem.as_ref().map(|why| format!("a snapshot of its files failed: {why}")).as_deref());
+        self.add("not kept", run.snapshot_problem.as_deref().map(not_kept).as_deref());
         self.add("gone", run.gone.as_deref());
         self.add("undo", run.undo_interrupted.as_ref().map(InterruptedUndoView::line).as_deref());
         let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);

@@ -2,6 +2,7 @@
 
 use crate::cli::age::{seconds_since, short};
 use crate::cli::context::{Context, now};
+use crate::text;
 use crate::view::{
     AfterView, CommandView, NotCopiedView, OverlapView, RunConflictView, RunOverlapView, RunView, SnapshotView, SubagentView, WorkspaceView,
 };
@@ -13,7 +14,11 @@ const COMMIT_CHARS: usize = 12;
 /// Describes the pool of a run, with its place while it is queued.
 pub(super) fn pool_line(run: &RunView) -> String {
     let priority = run.priority.as_ref().map(|priority| format!(", {priority}")).unwrap_or_default();
-    let place = run.queue_place.map(|place| format!(", place {place} in its queue")).unwrap_or_default();
+    let place = match (run.queue_place, run.queue_ahead_min) {
+        (Some(place), _) => format!(", place {place} in its queue"),
+        (None, Some(ahead)) => format!(", at least {ahead} runs before it in its queue"),
+        (None, None) => String::new(),
+    };
     format!("{}{priority}{place}", run.pool)
 }
 
@@ -59,15 +64,17 @@ pub(super) fn left_out_text(snapshot: &SnapshotView) -> String {
 /// Warns of copied files in the commits of a run.
 pub(super) fn committed_copies(run: &RunView) -> Option<String> {
     let files = (!run.committed_copies.is_empty()).then(|| run.committed_copies.join(", "))?;
-    Some(format!("{files} in its commits, and can be secrets: merge its files only, with adj merge {} --squash", run.name))
+    Some(format!("{files} in its commits, which are kept and merged without files that can be secrets"))
 }
 
 /// Describes a run's workspace in one line.
 pub(super) fn workspace_line(workspace: &WorkspaceView) -> String {
-    let WorkspaceView { isolation, state, path, repository, base, branch, changes, .. } = workspace;
+    let WorkspaceView { isolation, state, path, repository, base, branch, behind, changes, .. } = workspace;
     let with = if changes.is_some() { " with uncommitted changes" } else { "" };
+    let behind =
+        behind.filter(|count| *count > 0).map(|count| format!(" ({} behind now)", text::count(count, "commit", "commits"))).unwrap_or_default();
     let at = branch.as_ref().map_or_else(|| "at".to_owned(), |branch| format!("branch {branch} at"));
-    format!("{isolation} of {repository}, {at} {}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
+    format!("{isolation} of {repository}, {at} {}{behind}{with}, {state}: {path}", base.get(..COMMIT_CHARS).unwrap_or(base))
 }
 
 /// Describes a workspace's setup command in one line.

@@ -55,16 +55,10 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
 
 /// Prints the whole result of a run and nothing else.
 async fn show_result(run: &str, cx: &Context) -> CommandResult {
-    let found = cx.hub.call(&ReadResult { run: run.to_owned() }).await?;
     if cx.out.json {
-        cx.out.print_json(&found)?;
-        return Ok(Exit::Done);
-    }
-    let text: String = found.result.lines().map(|line| format!("{}\n", text::block(line))).collect();
-    cx.out.print_data(&text)?;
-    if found.is_cut {
-        let name = text::line(&found.run_name);
-        cx.out.print_message(&format!("note: this is the end of a longer message; the log has all of it: adj logs {name}"))?;
+        cx.out.print_json(&cx.hub.call(&ReadResult { run: run.to_owned() }).await?)?;
+    } else {
+        run_end::print_result(run, cx).await?;
     }
     Ok(Exit::Done)
 }
@@ -157,6 +151,7 @@ fn result_block(run: &RunView, cx: &Context) -> String {
         (true, Some(bytes)) => format!("result, reconstructed (last message: {bytes} bytes, adj --json show --result {name})"),
         (true, None) => "result, reconstructed".to_owned(),
         (false, Some(bytes)) => format!("final output: the end of {bytes} bytes (all of it: adj show --result {name})"),
+        (false, None) if run.stderr_reason().is_some() => "final output (stdout)".to_owned(),
         (false, None) => "final output".to_owned(),
     };
     format!("{}{}", heading(&what, cx), indented(result, cx))

@@ -127,6 +127,9 @@ pub fn merge_result(name: &str, merged: &MergeView) -> Result<String, String> {
         }
         Some(MergeOutcome::Merged) => Ok(format!("merged {name}{into}")),
         Some(MergeOutcome::AlreadyMerged) => Ok(format!("{name} was already merged{into}")),
-        _ => Ok(format!("nothing to merge from {name}{into}")),
+        _ => match &merged.resolved_nothing_of {
+            Some(other) => Err(format!("{name} resolved nothing: the conflicts of {other} are still there")),
+            None => Ok(format!("nothing to merge from {name}{into}")),
+        },
     }
 }

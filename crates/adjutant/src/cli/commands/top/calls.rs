@@ -6,7 +6,10 @@ use super::model::Tone;
 use crate::cli::out::Failure;
 use crate::config::dispatch_env;
 use crate::text;
-use crate::view::{AnswerRequests, Cancel, ConfirmNotified, DecisionWord, DiscardRun, ErrorView, MergeRun, NotifiedRun, Pause, Resume, Retry, Say};
+use crate::view::{
+    AnswerOne, AnswerRequests, Cancel, ConfirmNotified, DecisionWord, DiscardRun, ErrorView, MergeRun, NotifiedRun, Pause, RequestView, Resume,
+    Retry, Say,
+};
 use futures::StreamExt;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -18,6 +21,8 @@ const REPLY_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Reply {
     about: String,
     run_id: Option<String>,
+    /// What was answered, whose text stays if it was not recorded.
+    answered: Option<(Box<RequestView>, AnswerOne)>,
     outcome: Result<String, ErrorView>,
 }
 
@@ -55,8 +60,10 @@ impl Session<'_> {
                     Some(DecisionWord::Approve) => format!("approved {number} of {name}"),
                     Some(DecisionWord::Deny) => format!("denied {number} of {name}"),
                 };
-                let call = AnswerRequests { answers: vec![*answer] };
-                self.send(about.message_id.clone(), Some(about.run_id), async move { hub.call(&call).await.map(|_| done) });
+                let call = AnswerRequests { answers: vec![(*answer).clone()] };
+                let (request, run_id) = (about.message_id.clone(), Some(about.run_id.clone()));
+                let answered = Some((about, *answer));
+                self.send_answer(request, run_id, answered, async move { hub.call(&call).await.map(|_| done) });
             }
             Command::Act { action, run_id, name } => {
                 let run = run_id.clone();
@@ -107,18 +114,31 @@ impl Session<'_> {
 
     /// Makes a call about an item. It is repeated while the hub is unreachable, and takes effect once.
     fn send(&mut self, about: String, run_id: Option<String>, call: impl Future<Output = Result<String, ErrorView>> + 'static) {
+        self.send_answer(about, run_id, None, call);
+    }
+
+    fn send_answer(
+        &mut self,
+        about: String,
+        run_id: Option<String>,
+        answered: Option<(Box<RequestView>, AnswerOne)>,
+        call: impl Future<Output = Result<String, ErrorView>> + 'static,
+    ) {
         self.top.set_busy(&about, true);
-        self.replies.push(Box::pin(async move { Reply { about, run_id, outcome: call.await } }));
+        self.replies.push(Box::pin(async move { Reply { about, run_id, answered, outcome: call.await } }));
     }
 
     pub(super) fn take_reply(&mut self, reply: Reply) {
-        let Reply { about, run_id, outcome } = reply;
+        let Reply { about, run_id, answered, outcome } = reply;
         self.top.set_busy(&about, false);
         match outcome {
             Ok(done) => self.top.notify(Tone::Good, &format!("✓ {done}")),
             Err(error) => {
                 let hint = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
                 self.top.notify(Tone::Bad, &format!("✗ {}{hint}", error.message));
+                if let Some((request, answer)) = answered {
+                    self.top.keep_text(request, &answer);
+                }
             }
         }
         match run_id {

@@ -12,6 +12,7 @@ use adjutant_core::RequestKind;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use tokio::time::Instant;
 
 /// Rows from which the selected item is shown below the list.
 const PREVIEW_FROM_ROWS: u16 = 14;
@@ -30,6 +31,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("r", "reply"),
     ("1 … 9", "choose an option; Enter sends it"),
     ("a", "approve"),
+    ("Shift+A", "approve what has a high or an unknown risk"),
     ("d", "deny, with a reason"),
     ("x", "cancel the run"),
     ("p", "pause, resume or retry"),
@@ -83,7 +85,13 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
         put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
     }
     if let Some(dialog) = &top.dialog {
-        let DialogLines { lines, typed } = dialog_lines(dialog, area.width);
+        let DialogLines { mut lines, mut typed } = dialog_lines(dialog, area.width);
+        if let Some(request) = top.closed_request() {
+            let closed = format!("{} of {} was closed meanwhile; nothing is sent:", text::line(&request.number), text::line(&request.run_name));
+            let closed: Vec<Line> = text::wrap(&closed, usize::from(area.width)).into_iter().map(|line| (Role::Bad, line)).collect();
+            typed = typed.map(|(row, column)| (row + closed.len(), column));
+            lines.splice(0..0, closed);
+        }
         let place = take_last_rows(&mut body, lines.len(), LIST_ROWS_MIN);
         // The line that the keyboard writes to stays on a low screen.
         let surplus = lines.len() - usize::from(place.height);
@@ -182,6 +190,8 @@ fn connection_line(top: &Top) -> Option<Line> {
 /// Lists the keys that do something here, as many as fit.
 fn footer(top: &Top, columns: u16) -> String {
     let keys: &[&str] = match (&top.dialog, &top.page) {
+        (Some(_), _) if top.closed_request().is_some() => &["Esc discard the text"],
+        (Some(Dialog::Merge { .. }), _) if !top.guard.has_seen_question(Instant::now()) => &["n no"],
         (Some(Dialog::Change(_)), _) => &["Enter approve", "Tab next field", "Esc discard"],
         (Some(Dialog::Merge { .. }), _) => &["m merge", "s squash", "r rebase", "t stage", "b branch", "d discard", "n no"],
         (Some(Dialog::Field { what: Field::Filter, .. }), _) => &["Enter keep", "Esc remove"],
@@ -201,22 +211,24 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
     match top.selected() {
         None => vec![". next", "/ filter"],
         Some((_, Item::Request(request))) if request.kind == RequestKind::Question && request.options.is_empty() => {
-            vec!["r reply", "l log", "⏎ open", ". next", "x cancel", "p pause", "/ filter"]
+            vec!["r reply", "l log", "Enter open", ". next", "x cancel", "p pause", "/ filter"]
         }
         Some((_, Item::Request(request))) if request.kind == RequestKind::Question => {
-            vec!["1-9 choose", "r reply", "l log", "⏎ open", ". next", "x cancel", "p pause", "/ filter"]
+            vec!["1-9 choose", "r reply", "l log", "Enter open", ". next", "x cancel", "p pause", "/ filter"]
         }
         Some((_, Item::Request(request))) if request.delegation.is_some() => {
-            vec!["a approve", "d deny", "e change", "l log", "⏎ open", ". next", "x cancel", "/ filter"]
+            vec!["a approve", "d deny", "e change", "l log", "Enter open", ". next", "x cancel", "/ filter"]
         }
         Some((_, Item::Request(request))) if !request.options.is_empty() => {
-            vec!["a approve", "1-9 choose", "d deny", "l log", "⏎ open", ". next", "/ filter"]
+            vec!["a approve", "1-9 choose", "d deny", "l log", "Enter open", ". next", "/ filter"]
         }
-        Some((_, Item::Request(_))) => vec!["a approve", "d deny", "l log", "⏎ open", ". next", "x cancel", "/ filter"],
-        Some((_, Item::Mention(_))) => vec!["r reply", "⏎ open", ". next", "/ filter"],
-        Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => vec!["l log", "m merge", "⏎ open", ". next", "/ filter"],
-        Some((_, Item::Run(run))) if run.ended_at.is_some() => vec!["l log", "⏎ open", ". next", "/ filter"],
-        Some((_, Item::Run(_))) => vec!["l log", "⏎ open", "x cancel", "p pause/resume", ". next", "/ filter"],
+        Some((_, Item::Request(_))) => vec!["a approve", "d deny", "l log", "Enter open", ". next", "x cancel", "/ filter"],
+        Some((_, Item::Mention(_))) => vec!["r reply", "Enter open", ". next", "/ filter"],
+        Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => {
+            vec!["l log", "m merge", "Enter open", ". next", "/ filter"]
+        }
+        Some((_, Item::Run(run))) if run.ended_at.is_some() => vec!["l log", "Enter open", ". next", "/ filter"],
+        Some((_, Item::Run(_))) => vec!["l log", "Enter open", "x cancel", "p pause/resume", ". next", "/ filter"],
     }
 }
 

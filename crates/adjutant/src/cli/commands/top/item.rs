@@ -5,6 +5,7 @@ use super::look::{Line, Look};
 use crate::cli::out::Out;
 use crate::cli::style::Style as Role;
 use crate::cli::{details, run_state};
+use crate::present::not_kept;
 use crate::text;
 use crate::view::{InterruptedUndoView, MentionView, RunView};
 
@@ -39,6 +40,7 @@ fn run_text(run: &RunView, look: Look, output: &Out) -> String {
         part("needs", attention.needs.as_deref().unwrap_or_default());
     }
     part("undo", &run.undo_interrupted.as_ref().map(InterruptedUndoView::line).unwrap_or_default());
+    part("files", &run.snapshot_problem.as_deref().map(not_kept).unwrap_or_default());
     part("task", &run.task);
     let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent} % ")).unwrap_or_default();
     part("progress", &format!("{percent}{}", run.progress.as_deref().filter(|_| !run_state::is_over(run)).unwrap_or_default()));

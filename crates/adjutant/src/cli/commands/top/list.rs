@@ -155,10 +155,8 @@ fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
 fn run_cells(run: &RunView, top: &Top, look: Look) -> Cells {
     let label = run_state::label(run, look.now);
     let percent = run.percent.filter(|_| !run_state::is_over(run)).map(|percent| format!("{percent}% ")).unwrap_or_default();
-    let what = match run_state::need_text(run) {
-        Some(need) => need,
-        None => run.progress.clone().filter(|_| !run_state::is_over(run)).unwrap_or_else(|| run.task.clone()),
-    };
+    // The details of the run below the list say why it needs the person.
+    let what = run.progress.as_deref().filter(|_| !run_state::is_over(run)).unwrap_or(&run.task);
     Cells {
         name: text::line(&run.name),
         agent: text::line(&run.agent),

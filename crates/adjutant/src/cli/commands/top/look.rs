@@ -43,6 +43,7 @@ impl Look {
             agent_mode: false,
             interactive: false,
             columns: Some(usize::from(columns)),
+            columns_err: Some(usize::from(columns)),
             paint: Paint::OFF,
             paint_err: Paint::OFF,
         }

@@ -9,6 +9,7 @@ mod calls;
 mod change;
 mod dialog;
 mod draw;
+mod guard;
 mod item;
 mod list;
 mod log;
@@ -214,9 +215,9 @@ impl<'a> Session<'a> {
                 return Ok(Drawing::Unchanged);
             }
             TopEvent::Events(Ok(page)) => {
-                self.after = page.cursor.max(self.after);
+                self.after = page.cursor;
                 self.await_events();
-                if page.events.is_empty() {
+                if page.events.is_empty() && !page.reset {
                     return Ok(Drawing::Unchanged);
                 }
                 if self.changed.is_empty() {

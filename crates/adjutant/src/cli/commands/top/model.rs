@@ -3,16 +3,13 @@
 use super::actions::{Command, Later};
 use super::board::{Board, Item, ItemId};
 use super::change::ChangeForm;
+use super::guard::KeyGuard;
 use super::log::LogPane;
 use crate::cli::alert;
 use crate::text;
-use crate::view::{MentionView, RequestView};
+use crate::view::{AnswerOne, DecisionWord, MentionView, RequestView};
 use std::collections::HashSet;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// How long keys that act are refused after the selection has moved by itself.
-const MOVE_NOTICED: Duration = Duration::from_secs(1);
 
 /// What fills the screen.
 #[derive(Debug, Default)]
@@ -91,8 +88,7 @@ pub struct Top {
     pub(super) selected: Option<ItemId>,
     /// The place of the selected item, for when it has gone.
     pub(super) place: usize,
-    /// When the selected item had gone, so that its successor was selected.
-    pub(super) moved_at: Option<Instant>,
+    pub(super) guard: KeyGuard,
     /// What needed the person when it was last looked at.
     known_needs: Option<HashSet<ItemId>>,
     /// The items about which a call is under way.
@@ -116,32 +112,37 @@ impl Top {
         self.place = found.unwrap_or(self.place).min(items.len().saturating_sub(1));
         self.selected = items.get(self.place).map(|(_, id)| id.clone());
         if is_gone {
-            self.moved_at = Some(Instant::now());
+            self.guard.item_has_gone(Instant::now());
         }
         if is_gone && matches!(self.page, Page::Details { .. }) {
             // The page would show another item.
             self.page = Page::List;
         }
-        self.close_stale_dialog();
     }
 
-    /// Returns whether the selection has just moved by itself, so that a key may have been meant for the item before.
-    pub(super) fn has_just_moved(&self) -> bool {
-        self.moved_at.is_some_and(|at| at.elapsed() < MOVE_NOTICED)
-    }
-
-    /// Closes a dialog about a request that is no longer open, and says so.
-    fn close_stale_dialog(&mut self) {
-        let about = match &self.dialog {
-            Some(Dialog::Field { what: Field::Answer(request) | Field::Approve(request) | Field::Deny(request), .. }) => request,
-            Some(Dialog::Change(form)) => &form.request,
-            _ => return,
+    /// Returns the request that the open dialog is about, if it is not open any more. The dialog stays, so that no text is lost and
+    /// no letter acts as a key.
+    pub(super) fn closed_request(&self) -> Option<&RequestView> {
+        let about = match self.dialog.as_ref()? {
+            Dialog::Field { what: Field::Answer(request) | Field::Approve(request) | Field::Deny(request), .. } => request,
+            Dialog::Change(form) => &form.request,
+            Dialog::Field { .. } | Dialog::Merge { .. } => return None,
         };
-        if self.board.item(&ItemId::Request(about.message_id.clone())).is_none() {
-            let notice = format!("{} of {} was closed meanwhile; nothing was sent", about.number, about.run_name);
-            self.notify(Tone::Bad, &notice);
-            self.dialog = None;
+        self.board.item(&ItemId::Request(about.message_id.clone())).is_none().then_some(&**about)
+    }
+
+    /// Opens the field of an answer that was not recorded again, with its text.
+    pub(super) fn keep_text(&mut self, about: Box<RequestView>, answer: &AnswerOne) {
+        let typed = answer.reason.as_deref().unwrap_or(&answer.answer).to_owned();
+        if self.dialog.is_some() || typed.is_empty() {
+            return;
         }
+        let what = match answer.decision {
+            None => Field::Answer(about),
+            Some(DecisionWord::Approve) => Field::Approve(about),
+            Some(DecisionWord::Deny) => Field::Deny(about),
+        };
+        self.dialog = Some(Dialog::Field { what, typed });
     }
 
     /// Returns what needs the person since the last call, for one notification. The first call returns nothing: the screen shows it.
@@ -228,7 +229,7 @@ impl Top {
     pub(super) fn select(&mut self, place: usize) {
         self.place = place;
         self.selected = None;
-        self.moved_at = None;
+        self.guard.person_selected();
         self.settle_selection();
     }
 }

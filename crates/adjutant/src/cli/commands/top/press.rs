@@ -4,17 +4,23 @@ use super::actions::{Action, Command};
 use super::board::{Item, ItemId, Section};
 use super::change::ChangeForm;
 use super::dialog::answer_to;
+use super::guard::Refusal;
 use super::log::LogPane;
 use super::model::{Dialog, Field, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::cli::run_state;
 use crate::text;
 use crate::view::{AnswerOne, DecisionWord, RequestView, RunView};
+use adjutant_core::request::is_high_risk;
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::time::Instant;
 
 /// Items that a page key moves over.
 const PAGE_ITEMS: usize = 10;
+/// Modifiers with which no key acts.
+const MODIFIERS: KeyModifiers =
+    KeyModifiers::CONTROL.union(KeyModifiers::ALT).union(KeyModifiers::SUPER).union(KeyModifiers::HYPER).union(KeyModifiers::META);
 
 impl Top {
     /// Applies a key.
@@ -24,11 +30,24 @@ impl Top {
             return Some(Command::Quit(Exit::Interrupted));
         }
         self.notice = None;
+        let now = Instant::now();
+        self.guard.key_pressed(key, now);
+        let is_plain = !key.modifiers.intersects(MODIFIERS);
+        if self.dialog.is_some() && key.code == KeyCode::Enter && !(is_plain && key.kind == KeyEventKind::Press && self.closed_request().is_none()) {
+            return None;
+        }
         match self.dialog.take() {
             Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
             Some(Dialog::Change(form)) => self.press_in_change(form, key.code, has_control),
-            Some(Dialog::Merge { run_id, name, into }) => self.press_in_merge(run_id, name, into, key.code),
-            None if has_control || key.modifiers.contains(KeyModifiers::ALT) => None,
+            Some(Dialog::Merge { run_id, name, into }) => {
+                let is_reply = !matches!(key.code, KeyCode::Esc | KeyCode::Char('n' | 'N' | 'q'));
+                if is_reply && (!is_plain || self.guard.refuse_reply(now).is_some()) {
+                    self.dialog = Some(Dialog::Merge { run_id, name, into });
+                    return None;
+                }
+                self.press_in_merge(run_id, name, into, key.code)
+            }
+            None if !is_plain => None,
             None if key.code == KeyCode::Char('z') => {
                 self.undo();
                 None
@@ -56,17 +75,17 @@ impl Top {
                             self.page = Page::List;
                             None
                         }
-                        code => self.press_on_item(code),
+                        _ => self.press_on_item(key, now),
                     }
                 }
-                Page::List => self.press_in_list(key.code),
+                Page::List => self.press_in_list(key, now),
             },
         }
     }
 
-    fn press_in_list(&mut self, code: KeyCode) -> Option<Command> {
+    fn press_in_list(&mut self, key: KeyEvent, now: Instant) -> Option<Command> {
         let last = self.board.items().len().saturating_sub(1);
-        match code {
+        match key.code {
             KeyCode::Char('j') | KeyCode::Down => self.select(self.place + 1),
             KeyCode::Char('k') | KeyCode::Up => self.select(self.place.saturating_sub(1)),
             KeyCode::PageDown => self.select(self.place + PAGE_ITEMS),
@@ -80,14 +99,14 @@ impl Top {
             }
             KeyCode::Esc => self.apply_filter(""),
             KeyCode::Char('q') => return Some(Command::Quit(Exit::Done)),
-            code => return self.press_on_item(code),
+            _ => return self.press_on_item(key, now),
         }
         None
     }
 
     /// Applies a key that acts on the selected item, or one that works in the list and on an item's page.
-    fn press_on_item(&mut self, code: KeyCode) -> Option<Command> {
-        match code {
+    fn press_on_item(&mut self, event: KeyEvent, now: Instant) -> Option<Command> {
+        match event.code {
             KeyCode::Char('?') => {
                 self.page = Page::Help { scroll: 0 };
                 return None;
@@ -104,9 +123,12 @@ impl Top {
             }
             _ => {}
         }
-        let KeyCode::Char(key) = code else { return None };
+        let KeyCode::Char(key) = event.code else { return None };
+        let title = self.selected()?.1.title();
+        if self.refuse_key(key, &title, now) {
+            return None;
+        }
         let (_, item) = self.selected()?;
-        let title = item.title();
         let busy = match item {
             Item::Request(request) => self.is_busy(&request.message_id),
             Item::Run(run) => self.is_busy(&run.run_id),
@@ -116,10 +138,6 @@ impl Top {
             let is_later = self.later.iter().any(|later| item_is(self.selected.as_ref(), &later.about));
             let why = if is_later { "press z to undo" } else { "waiting for the hub" };
             self.notify(Tone::Plain, &format!("{title}: {why}"));
-            return None;
-        }
-        if self.has_just_moved() && matches!(key, 'a' | 'p' | 'x') {
-            self.notify(Tone::Plain, &format!("the selection has moved to {title}: press {key} again"));
             return None;
         }
         match (key, item) {
@@ -153,6 +171,7 @@ impl Top {
                     Some(workspace) => {
                         let into = workspace.repository.clone();
                         self.dialog = Some(Dialog::Merge { run_id: run.run_id.clone(), name, into });
+                        self.guard.question_opened(now);
                     }
                     None => self.notify(Tone::Plain, &format!("{name} has no workspace to merge")),
                 }
@@ -166,35 +185,50 @@ impl Top {
                 self.dialog = Some(Dialog::Field { what, typed: String::new() });
                 None
             }
-            ('r' | 'a' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
+            ('r' | 'a' | 'A' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
                 let request = Box::new(request.clone());
                 self.answer_with(key, request)
             }
-            ('r' | 'a' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
+            ('r' | 'a' | 'A' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
                 let request = Box::new(run.pending[0].clone());
                 self.answer_with(key, request)
             }
             (key, item) => {
-                if let Some(command) = command_elsewhere(key, item) {
-                    self.notify(Tone::Plain, &command);
+                match command_elsewhere(key, item) {
+                    Some(command) => self.notify(Tone::Plain, &command),
+                    None => self.guard.text_was_typed(now),
                 }
                 None
             }
         }
     }
 
+    /// Refuses a key that belongs to a text or to an item that has gone, and says so.
+    fn refuse_key(&mut self, key: char, title: &str, now: Instant) -> bool {
+        let Some(refusal) = self.guard.refuse(key, now) else { return false };
+        match refusal {
+            Refusal::Moved => self.notify(Tone::Plain, &format!("the selection has moved to {title}: press {key} again after a pause")),
+            Refusal::Typing => self.notify(Tone::Plain, &format!("keys wait for a pause: press {key} again for {title}")),
+            // The key that is held down has said what it does.
+            Refusal::Held | Refusal::Unseen => {}
+        }
+        true
+    }
+
     /// Answers a request, or opens the dialog that does.
     fn answer_with(&mut self, key: char, request: Box<RequestView>) -> Option<Command> {
         let is_question = request.kind == RequestKind::Question;
         let number = text::line(&request.number);
+        let is_high = request.kind == RequestKind::Approval && is_high_risk(request.risk.as_deref());
         let mut refuse = |why: String| {
             self.notify(Tone::Plain, &why);
             None
         };
         self.dialog = match key {
             'r' if !is_question => refuse(format!("{number} is decided with a (approve) or d (deny)")),
-            'a' | 'd' if is_question => refuse(format!("{number} is a question: press r to answer it")),
-            'a' => {
+            'a' | 'A' | 'd' if is_question => refuse(format!("{number} is a question: press r to answer it")),
+            'a' | '1'..='9' if is_high => refuse(format!("{number} has a high or an unknown risk: press A (Shift and a) to approve it")),
+            'a' | 'A' => {
                 let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
                 return Some(Command::Answer { answer: Box::new(answer), about: request });
             }

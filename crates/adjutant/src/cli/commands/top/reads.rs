@@ -25,7 +25,7 @@ pub(super) async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, Err
 }
 
 pub(super) async fn read_all(hub: Client) -> Result<BoardUpdate, ErrorView> {
-    let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+    let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX), before: None }).await?;
     Ok(BoardUpdate::All(Box::new(list), Box::new(read_attention(&hub).await?)))
 }
 

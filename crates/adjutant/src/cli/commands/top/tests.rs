@@ -3,15 +3,17 @@
 use super::actions::{Action, Command};
 use super::board::{ItemId, Section};
 use super::draw::{KEYS, draw};
+use super::guard::KeyGuard;
 use super::log::LogPane;
 use super::look::Look;
 use super::model::{Connection, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::view::{
     AnswerOne, AttentionKind, AttentionList, AttentionView, ChangesView, DecisionWord, DelegationView, LogPage, RequestView, RunList, RunView,
+    WorkspaceView,
 };
 use adjutant_core::signal::Priority;
-use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
+use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
 use jiff::Timestamp;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -97,6 +99,11 @@ fn press(top: &mut Top, keys: &str) -> Option<Command> {
     last
 }
 
+/// Lets the time pass after which keys act again.
+fn pause(top: &mut Top) {
+    top.guard = KeyGuard::default();
+}
+
 fn answer(command: Option<Command>) -> AnswerOne {
     match command {
         Some(Command::Answer { answer, .. }) => *answer,
@@ -179,7 +186,7 @@ fn key_meant_for_a_closed_request_does_not_approve_the_next_one() {
     let is_about = |command, number: &str| matches!(command, Some(Command::Answer { about, .. }) if about.number == number);
     // A person who selects it has seen it.
     assert!(is_about(press(&mut top, "ka"), "Q2"));
-    top.moved_at = Instant::now().checked_sub(std::time::Duration::from_secs(1));
+    pause(&mut top);
     assert!(is_about(press(&mut top, "a"), "Q2"));
 }
 
@@ -273,15 +280,122 @@ fn selection_stays_on_its_item() {
 }
 
 #[test]
-fn dialog_about_a_closed_request_sends_nothing() {
-    for (mut top, keys) in [(sample(), "rblue"), (sample(), "2"), (sample(), "jdno"), (changing(), "new")] {
+fn dialog_about_a_closed_request_keeps_its_text_and_sends_nothing() {
+    for (mut top, keys, kept) in [(sample(), "rblue", "blue"), (sample(), "2", "green"), (sample(), "jdno", "no"), (changing(), "new", "new")] {
         press(&mut top, keys);
-        assert!(top.dialog.is_some(), "{keys}");
         top.board.update(Vec::new(), &[], AttentionList::default());
         top.settle_selection();
-        assert!(top.dialog.is_none() && matches!(&top.notice, Some((Tone::Bad, notice)) if notice.contains("was closed meanwhile")), "{keys}");
-        assert!(!matches!(press(&mut top, "y\r"), Some(Command::Answer { .. })), "{keys}");
+        for typed in ["", "y\r", " approve it, xp\r\r"] {
+            assert!(press(&mut top, typed).is_none(), "{keys}{typed}");
+            let rows = shown(&mut top, 80, 24);
+            assert!(rows.iter().any(|row| row.contains("was closed meanwhile; nothing is sent")), "{keys}{typed}: {rows:#?}");
+            assert!(rows.iter().any(|row| row.starts_with("> ") && row.contains(kept)), "{keys}{typed}: {rows:#?}");
+        }
+        assert!(press(&mut top, "\u{1b}").is_none() && top.dialog.is_none(), "{keys}");
     }
+}
+
+#[test]
+fn answer_that_was_refused_keeps_its_text() {
+    let mut top = sample();
+    let Some(Command::Answer { answer, about }) = press(&mut top, "rblue\r") else { panic!("an answer") };
+    top.keep_text(about, &answer);
+    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "> blue"));
+    // A text that is being typed stays.
+    let Some(Command::Answer { answer, about }) = press(&mut top, "\r") else { panic!("an answer") };
+    press(&mut top, "rother");
+    top.keep_text(about, &answer);
+    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "> other"));
+}
+
+#[test]
+fn run_whose_files_are_not_kept_says_so() {
+    let mut top = Top::default();
+    let run = RunView { snapshot_problem: Some("git took too long".to_owned()), ..run("ann", RunStateKind::Running) };
+    top.board.replace(RunList { runs: vec![run], ..RunList::default() }, AttentionList::default());
+    top.settle_selection();
+    let rows = shown(&mut top, 160, 24).join("\n");
+    assert!(rows.contains("not all files are kept, so adj undo cannot restore them: git took too long"), "{rows}");
+}
+
+#[test]
+fn words_act_on_no_item() {
+    // The successor of a closed item is selected, and the words go on.
+    for words in ["a table", "drop it", "merge", "yes", "1", "p", "x", "retry", "edit"] {
+        let mut top = sample();
+        let attention = AttentionList { requests: vec![request("Q2", "bob", RequestKind::Approval)], ..AttentionList::default() };
+        top.board.update(Vec::new(), &[], attention);
+        top.settle_selection();
+        for c in words.chars().filter(|c| *c != 'l') {
+            assert!(press(&mut top, &c.to_string()).is_none() && top.dialog.is_none(), "{c} of {words}");
+        }
+    }
+    // A letter that is no key belongs to a text.
+    let mut top = sample();
+    press(&mut top, "j");
+    assert!(press(&mut top, "ta").is_none() && press(&mut top, "u d").is_none() && top.dialog.is_none());
+    pause(&mut top);
+    assert!(press(&mut top, "a").is_some());
+}
+
+#[test]
+fn held_key_acts_once_and_confirms_no_question() {
+    let mut top = sample();
+    press(&mut top, "jjj");
+    assert!(press(&mut top, "p").is_some() && press(&mut top, "ppp").is_none());
+    let mut top = mergeable();
+    for keys in ["mmmm", "\r\r", "sd", "rtb"] {
+        assert!(press(&mut top, keys).is_none() && top.dialog.is_some(), "{keys}");
+    }
+    assert!(!shown(&mut top, 80, 24).last().is_some_and(|row| row.contains("m merge")), "the keys are listed when they act");
+    pause(&mut top);
+    assert!(shown(&mut top, 80, 24).last().is_some_and(|row| row.contains("m merge")));
+    for modifiers in [KeyModifiers::ALT, KeyModifiers::CONTROL, KeyModifiers::SUPER] {
+        assert!(top.press(KeyEvent::new(KeyCode::Enter, modifiers)).is_none() && top.dialog.is_some());
+        assert!(top.press(KeyEvent::new(KeyCode::Char('m'), modifiers)).is_none() && top.dialog.is_some());
+    }
+    pause(&mut top);
+    assert!(matches!(press(&mut top, "\r"), Some(Command::Merge { name, .. }) if name == "ann"));
+    // Leaving needs no pause.
+    press(&mut top, "m");
+    assert!(press(&mut top, "n").is_none() && top.dialog.is_none());
+}
+
+/// Returns a board with a run whose changes can be merged.
+fn mergeable() -> Top {
+    let mut top = Top::default();
+    let workspace = WorkspaceView { repository: "/repo".to_owned(), state: WorkspaceState::Ready.into(), ..WorkspaceView::default() };
+    let ended = RunView { workspace: Some(workspace), ..run("ann", RunStateKind::Finished) };
+    top.board.replace(RunList { runs: vec![ended], ..RunList::default() }, AttentionList::default());
+    top.settle_selection();
+    top
+}
+
+#[test]
+fn high_risk_is_approved_with_shift() {
+    for (risk, plain) in
+        [(None, true), (Some("low"), true), (Some("medium: tests only"), true), (Some("high"), false), (Some("drops the table"), false)]
+    {
+        let mut top = Top::default();
+        let asks = RequestView { risk: risk.map(str::to_owned), options: vec!["once".to_owned()], ..request("Q1", "ann", RequestKind::Approval) };
+        top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+        top.settle_selection();
+        assert_eq!(press(&mut top, "a").is_some(), plain, "{risk:?}");
+        press(&mut top, "1");
+        assert_eq!(top.dialog.is_some(), plain, "{risk:?}");
+        press(&mut top, "\u{1b}");
+        assert_eq!(answer(press(&mut top, "A")).decision, Some(DecisionWord::Approve), "{risk:?}");
+    }
+}
+
+#[test]
+fn dashboard_knows_the_same_low_risks() {
+    let dashboard = include_str!("../../../hub/http/dashboard/js/guard.js");
+    let words = dashboard.split("const LOW_RISKS = /^\\s*(?:").nth(1).and_then(|rest| rest.split(')').next()).expect("the words");
+    let (mut theirs, mut ours): (Vec<&str>, Vec<&str>) = (words.split('|').collect(), adjutant_core::request::LOW_RISKS.to_vec());
+    theirs.sort_unstable();
+    ours.sort_unstable();
+    assert_eq!(theirs, ours);
 }
 
 #[test]
@@ -420,13 +534,16 @@ fn log_keeps_its_end_and_joins_cut_lines() {
 
 #[test]
 fn help_lists_the_keys_of_the_dashboard() {
-    let dashboard = include_str!("../../../hub/http/dashboard/js/keys.js");
-    let table = dashboard.split("export const KEYS = [").nth(1).expect("the table of keys");
-    let keys = table.lines().filter_map(|line| line.trim().strip_prefix("[\"")?.split('"').next());
+    let dashboard = include_str!("../../../hub/http/dashboard/js/guard.js");
+    let table = dashboard.split("export const KEYS = [").nth(1).and_then(|rest| rest.split("];").next()).expect("the table of keys");
+    let field = |row: &str, name: &str| Some(row.split_once(name)?.1.split('"').nth(1)?.to_owned());
+    let keys = table.lines().filter_map(|row| field(row, "shown:").or_else(|| field(row, "keys:")));
     // The other pages of the dashboard have no counterpart here.
     let others = ["g then b, i, c, t, r, p, a"];
     let ours: String = KEYS.iter().map(|(keys, _)| format!("{keys}, ")).collect();
-    for key in keys.filter(|key| !others.contains(key)).flat_map(|keys| keys.split(", ")) {
+    let listed: Vec<String> = keys.filter(|key| !others.contains(&key.as_str())).collect();
+    assert!(listed.len() > 10, "{listed:?}");
+    for key in listed.iter().flat_map(|keys| keys.split(", ")) {
         assert!(ours.contains(&format!("{key}, ")), "{key} in {ours}");
     }
 }

@@ -21,13 +21,18 @@ const PAGE: [File; 4] = [
     File { path: "/icon.svg", kind: "image/svg+xml", text: include_str!("icon.svg") },
 ];
 
-const SCRIPTS: [File; 23] = scripts![
+const SCRIPTS: [File; 28] = scripts![
     "js/app.js",
     "js/lib.js",
     "js/api.js",
+    "js/session.js",
     "js/state.js",
     "js/actions.js",
     "js/keys.js",
+    "js/guard.js",
+    "js/drafts.js",
+    "js/unsent.js",
+    "js/not-found.js",
     "js/text.js",
     "js/parts.js",
     "js/request.js",

@@ -2,13 +2,16 @@
 //!
 //! `adj ui` opens the page with a code in the fragment of its URL, which browsers do not send. The page exchanges the code once for
 //! a token that expires. So a URL in a history, a process list or a terminal is useless later.
+//!
+//! Everything that a page can keep over a reload is on disk in the browser's profile. So the page keeps its token in memory only, and a
+//! second secret for a reload. Both count only from the browser's process, if it can be seen.
 
 mod files;
 
 use super::names::is_json;
 use super::problem;
 use crate::hub::Hub;
-use crate::ops::token_hash;
+use crate::ops::{SignedIn, TokenAccess, fresh_token, token_hash};
 use crate::view::codes;
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER};
@@ -29,8 +32,13 @@ use tokio::time::Instant;
 
 /// The path at which a browser signs in.
 pub(super) const SIGN_IN: &str = "/sign-in";
-/// How long a code is valid.
+/// The path at which a page that is signed in gets a code for another tab.
+pub(super) const SIGN_IN_TAB: &str = "/sign-in/tab";
+/// The path at which a page says that it is being left.
+pub(super) const SIGN_OUT: &str = "/sign-out";
+/// How long a code is valid, and one for another tab.
 const CODE_VALID: Duration = Duration::from_secs(10 * 60);
+const TAB_CODE_VALID: Duration = Duration::from_secs(30);
 /// Maximum number of pending codes. A new code replaces the oldest.
 const CODES_MAX: usize = 16;
 
@@ -58,12 +66,16 @@ impl Default for SignIns {
 impl SignIns {
     /// Permits one sign-in with the code of this hash. Returns the number of seconds for which the code is valid.
     pub(in crate::hub) fn permit(&self, sha256: &str) -> u64 {
+        self.permit_for(sha256, CODE_VALID);
+        CODE_VALID.as_secs()
+    }
+
+    fn permit_for(&self, sha256: &str, valid: Duration) {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         if codes.len() >= CODES_MAX {
             codes.pop_front();
         }
-        codes.push_back((sha256.to_owned(), Instant::now() + CODE_VALID));
-        CODE_VALID.as_secs()
+        codes.push_back((sha256.to_owned(), Instant::now() + valid));
     }
 
     /// Returns whether a code is valid. The code stays valid.
@@ -104,14 +116,18 @@ pub(super) fn answer(head: &Parts) -> Option<Response> {
     Some(response)
 }
 
+/// How a page signs in.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SignIn {
-    code: String,
+#[serde(rename_all = "snake_case")]
+pub(super) enum SignIn {
+    /// With the code of `adj ui`, or of another tab.
+    Code(String),
+    /// As the page that it was before it was reloaded.
+    Resume(String),
 }
 
-/// Reads the code of a sign-in, and checks whether it is pending.
-pub(super) async fn read_code(hub: &Hub, head: &Parts, body: Body) -> Result<String, Box<Response>> {
+/// Reads how a page signs in, and checks whether that is possible.
+pub(super) async fn read_sign_in(hub: &Hub, head: &Parts, body: Body) -> Result<SignIn, Box<Response>> {
     let refused = |status, message: &str, hint: &str| Box::new(problem::refusal(status, codes::INVALID, message, hint));
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON", "send Content-Type: application/json"));
@@ -123,10 +139,24 @@ pub(super) async fn read_code(hub: &Hub, head: &Parts, body: Body) -> Result<Str
     };
     let body = tokio::time::timeout(SIGN_IN_TIME_MAX, axum::body::to_bytes(body, SIGN_IN_BYTES_MAX)).await;
     let Ok(Ok(body)) = body else { return Err(Box::new(problem::too_large())) };
-    let Ok(SignIn { code }) = serde_json::from_slice(&body) else {
-        return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, "the body must be {\"code\": …}", "adj ui opens the dashboard"));
+    let Ok(sign_in) = serde_json::from_slice(&body) else {
+        let problem = "the body must be {\"code\": …} or {\"resume\": …}";
+        return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, problem, "adj ui opens the dashboard"));
     };
-    if hub.sign_ins.is_pending(&code) { Ok(code) } else { Err(Box::new(unknown_code())) }
+    match &sign_in {
+        SignIn::Code(code) if !hub.sign_ins.is_pending(code) => Err(Box::new(unknown_code())),
+        SignIn::Resume(code) => match hub.ops.is_page_known(code) {
+            Ok(true) => Ok(sign_in),
+            Ok(false) => Err(Box::new(unknown_page())),
+            Err(error) => Err(Box::new(problem::of(&error.view()))),
+        },
+        SignIn::Code(_) => Ok(sign_in),
+    }
+}
+
+fn unknown_page() -> Response {
+    let hint = "run adj ui again";
+    problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this page is not signed in any more, or in another program", hint)
 }
 
 fn unknown_code() -> Response {
@@ -134,13 +164,38 @@ fn unknown_code() -> Response {
     problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this address was used before, or has expired", hint)
 }
 
-/// Exchanges a code for a token.
-pub(super) async fn sign_in(hub: &Hub, code: &str) -> Response {
-    if !hub.sign_ins.take(code) {
-        return unknown_code();
-    }
-    match hub.ops.create_browser_token().await {
-        Ok((token, view)) => axum::Json(json!({"token": token, "name": view.name, "expires_at": view.expires_at})).into_response(),
+/// Signs a page of this program in.
+pub(super) async fn sign_in(hub: &Hub, sign_in: SignIn, program: Option<String>) -> Response {
+    let signed_in = match sign_in {
+        SignIn::Code(code) if !hub.sign_ins.take(&code) => return unknown_code(),
+        SignIn::Code(_) => hub.ops.sign_page_in(program).await.map(Some),
+        SignIn::Resume(code) => hub.ops.resume_page(&code, program).await,
+    };
+    match signed_in {
+        Ok(Some(SignedIn { token, resume, view })) => {
+            axum::Json(json!({"token": token, "resume": resume, "name": view.name, "expires_at": view.expires_at})).into_response()
+        }
+        Ok(None) => unknown_page(),
         Err(error) => problem::of(&error.view()),
     }
+}
+
+/// Answers a page that is signed in: a code for another tab, or the end of its sign-in. `None`: this is another path.
+pub(super) async fn answer_page(hub: &Hub, access: &TokenAccess, head: &Parts) -> Option<Response> {
+    let path = head.uri.path();
+    if !access.is_browser || ![SIGN_IN_TAB, SIGN_OUT].contains(&path) {
+        return None;
+    }
+    if head.method != Method::POST {
+        return Some(problem::method_not_allowed("POST", "calls are made with POST"));
+    }
+    if path == SIGN_IN_TAB {
+        let code = fresh_token();
+        hub.sign_ins.permit_for(&token_hash(&code), TAB_CODE_VALID);
+        return Some(axum::Json(json!({"code": code})).into_response());
+    }
+    Some(match hub.ops.leave_page(access.id).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => problem::of(&error.view()),
+    })
 }

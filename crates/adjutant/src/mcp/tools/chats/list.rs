@@ -1,5 +1,6 @@
 //! Listing and searching chats.
 
+use super::labels::{label_of, mark_unread};
 use super::render::chat_brief;
 use super::render::chat_line;
 use super::render::shown_text;
@@ -34,7 +35,6 @@ pub(in crate::mcp) struct ListChatsArgs {
     limit: Option<u64>,
     wait_s: Option<u64>,
     board: Option<String>,
-    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
     agent_name: Option<String>,
 }
 
@@ -48,8 +48,19 @@ pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args:
     let limit = args.limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let call = ListChats { status: args.status, limit: Some(limit), wait_ms: wait_ms(wait) };
-    let list = caller.wait_with_progress("waiting for a message", session.client().call(&call)).await??;
-    let mut shown = Shown::new(json!({"chats": list.chats.iter().map(chat_brief).collect::<Vec<_>>(), "more": list.more}))
+    let mut list = caller.wait_with_progress("waiting for a message", session.client().call(&call)).await??;
+    if let Some(label) = label_of(session, args.agent_name.as_deref()) {
+        for chat in &mut list.chats {
+            mark_unread(session, &label, chat).await?;
+        }
+    }
+    let mut chats: Vec<Value> = list.chats.iter().map(chat_brief).collect();
+    if session.compat() {
+        for (brief, chat) in chats.iter_mut().zip(&list.chats) {
+            (brief["chatId"], brief["createdAt"]) = (json!(chat.chat_id), json!(chat.started_at));
+        }
+    }
+    let mut shown = Shown::new(json!({"chats": chats, "more": list.more}))
         .lines(list.chats.iter().map(chat_line))
         .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))
         .lines(list.team.iter().take(TEAM_LINES_MAX).map(teammate_line));

@@ -1,5 +1,6 @@
 //! The chat tools, for parents and workers.
 
+mod labels;
 mod list;
 mod render;
 mod send;

@@ -1,5 +1,6 @@
 //! Sending, editing and pinning messages, and archiving a chat.
 
+use super::labels::label_of;
 use super::render::TITLE_CHARS_MAX;
 use super::render::entry_brief;
 use super::render::entry_text;
@@ -72,7 +73,7 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         reply_to: args.reply_to,
         edit_of: args.edit_of,
         pin: args.pin,
-        label: args.agent_name,
+        label: args.agent_name.clone(),
         key: args.key,
         expect: args.expect.map(|expect| u32::try_from(expect).unwrap_or(u32::MAX)),
         board_of: None,
@@ -84,6 +85,9 @@ pub(in crate::mcp) async fn send_message(session: &Session, caller: &Caller, arg
         Some(key) => session.client().call_with_key(&say, key).await?,
         None => session.client().call(&say).await?,
     };
+    if let Some(label) = label_of(session, args.agent_name.as_deref()) {
+        session.labels().note_posted(&label, posted.chat_id, &posted.message);
+    }
     let mut answers = Answers { waiting: posted.answering.clone(), ..Answers::default() };
     // A message to a run is a note, unless the caller wants to wait for the reply.
     let replies = args.wait_s.is_some() && posted.answering.is_empty() && !posted.receipts.is_empty();
@@ -190,6 +194,9 @@ fn describe_post(posted: &PostedMessage, answers: &Answers) -> Shown {
     if !answers.waiting.is_empty() {
         let what = if posted.answering.is_empty() { "no reply yet from" } else { "still answering" };
         shown = shown.line(format!("{what}: {}", line(&answers.waiting.join(", "), 300)));
+    }
+    if posted.has_no_agent {
+        shown = shown.line("no agent is in this chat, so none answers: name one in `to` (the user can set chats.default_responder for --compat)");
     }
     let last = answers.answers.iter().map(|answer| answer.seq).max().unwrap_or(posted.message.seq);
     if posted.message.key.is_some() && status == PostStatus::Sent {

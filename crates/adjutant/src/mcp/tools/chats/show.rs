@@ -1,12 +1,13 @@
 //! Reading a chat.
 
+use super::labels::{label_of, note_page};
 use super::render::chat_brief;
 use super::render::chat_line;
 use super::render::entry_brief;
 use super::render::entry_text;
 use super::render::share;
 use crate::mcp::caller::{Caller, wait_ms};
-use crate::mcp::cursor::Cursor;
+use crate::mcp::cursor::{Cursor, RESET};
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
@@ -31,20 +32,37 @@ pub(in crate::mcp) struct ShowChatArgs {
     after: Option<String>,
     limit: Option<u64>,
     wait_s: Option<u64>,
-    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
     agent_name: Option<String>,
 }
 
 pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: ShowChatArgs) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
-    let limit = args.limit.map_or(ENTRIES_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
+    let label = label_of(session, args.agent_name.as_deref());
+    // In the original protocol a chat is shown whole.
+    let limit_default = if session.compat() { ENTRIES_MAX } else { ENTRIES_DEFAULT };
+    let limit = args.limit.map_or(limit_default, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
     let chat = args.chat_id;
     let after = Cursor::read(args.after.as_deref(), "after")?;
     let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
-    let show = ShowChat { chat_id: chat, after: after.map(|after| after.position), changes, limit: Some(limit), wait_ms: wait_ms(wait), peek: false };
-    let page = caller.wait_with_progress("waiting for messages in the chat", session.client().call(&show)).await??;
+    // A label waits for an entry that it has not read itself.
+    let unread_from = label.as_ref().filter(|_| !wait.is_zero()).map(|label| session.labels().read_to(label, chat));
+    let show = ShowChat {
+        chat_id: chat,
+        after: after.map(|after| after.position).or(unread_from),
+        changes,
+        limit: Some(limit),
+        wait_ms: wait_ms(wait),
+        peek: false,
+    };
+    let mut page = caller.wait_with_progress("waiting for messages in the chat", session.client().call(&show)).await??;
+    if let Some(label) = &label {
+        note_page(session, label, &mut page).await?;
+    }
     session.note_changes(chat, page.changes);
     let mut shown = page_shown(&page);
+    if page.reset {
+        shown = shown.with("reset", true).line(RESET);
+    }
     let is_empty = page.messages.is_empty() && page.changed.is_empty();
     if is_empty {
         shown = shown.line("nothing new");

@@ -25,7 +25,9 @@ pub(in crate::mcp) struct GetSubagentLogsArgs {
 }
 
 pub(in crate::mcp) async fn get_subagent_logs(session: &Session, _caller: &Caller, args: GetSubagentLogsArgs) -> ToolResult {
-    let max = args.max_chars.unwrap_or(LOG_CHARS_DEFAULT).clamp(1, LOG_CHARS_MAX);
+    // In the original protocol a log is shown whole.
+    let default = if session.compat() { LOG_CHARS_MAX } else { LOG_CHARS_DEFAULT };
+    let max = args.max_chars.unwrap_or(default).clamp(1, LOG_CHARS_MAX);
     let read = ReadLogs { run: args.run_id, after: args.after, max_bytes: Some(max), grep: args.grep, ..ReadLogs::default() };
     let page = session.client().call(&read).await?;
     let at_end = page.next >= page.total;

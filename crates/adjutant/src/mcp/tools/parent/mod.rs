@@ -3,6 +3,7 @@
 mod agents;
 mod confirmation;
 mod logs;
+mod merge;
 mod next_step;
 mod questions;
 mod review;
@@ -14,6 +15,7 @@ mod wait;
 pub(in crate::mcp) use agents::{ListCodingAgentsArgs, list_agents};
 pub(in crate::mcp) use confirmation::run_confirmation;
 pub(in crate::mcp) use logs::{GetSubagentLogsArgs, get_subagent_logs, log_shown};
+pub(in crate::mcp) use merge::{MergeChangesArgs, merge_changes};
 pub(in crate::mcp) use questions::{GetPendingQuestionsArgs, ReplySubagentArgs, get_pending_questions, reply_subagent};
 pub(in crate::mcp) use review::{ReviewChangesArgs, review_changes};
 pub(in crate::mcp) use run::{RunSubagentArgs, directory as run_directory, project, run_subagent};

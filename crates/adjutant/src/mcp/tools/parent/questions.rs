@@ -16,7 +16,7 @@ use crate::mcp::text::{cut, line, quoted};
 use crate::mcp::tools::chats;
 use crate::present::{asked_for, clarification_parts};
 use crate::view::{AnswerOne, AnswerRequests, AttentionList, ChangesView, DecisionWord, ListAttention, ReadRequest, RequestView, RunView};
-use adjutant_core::RequestStateKind;
+use adjutant_core::{RequestStateKind, RunStateKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(in crate::mcp) async fn get_pending_questions(session: &Session, _caller: &C
     }
     let call = ListAttention { run: args.run_id, after: args.after, limit: Some(QUESTIONS_MAX) };
     let list = session.client().call(&call).await?;
-    let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more } = &list;
+    let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more, policy_change: _, set_back: _ } = &list;
     let brief = |run: &RunView| show::run_brief(run, RESULT_CHARS_LISTED);
     let question = |request: &RequestView| if session.compat() { show::request_full(request) } else { show::request_brief(request) };
     let mut shown =
@@ -167,7 +167,14 @@ pub(in crate::mcp) async fn reply_subagent(session: &Session, _caller: &Caller, 
     .line(message)
     .lines(answered.requests.iter().map(show::recorded_line))
     .lines(answered.requests.iter().filter_map(|request| request.child_name.as_ref()).map(|child| format!("started {}", line(child, 60))))
-    .lines(answered.runs.iter().map(show::run_line));
+    .lines(answered.runs.iter().map(show::run_line))
+    .lines(
+        answered
+            .runs
+            .iter()
+            .filter(|run| run.state == RunStateKind::Finished)
+            .map(|run| format!("{} has ended, so it does not learn of this", line(&run.name, 60))),
+    );
     if let (true, Some(run)) = (session.compat(), answered.runs.first()) {
         shown = shown.with("updatedMetadata", metadata(session, run).await?);
     }

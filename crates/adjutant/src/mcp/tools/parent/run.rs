@@ -14,7 +14,7 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
-use crate::view::{Dispatch, GetRun, RunView, StartTask, Wait, WaitOutcome, Word, codes};
+use crate::view::{Dispatch, GetRun, ListAgents, RunView, StartTask, Wait, WaitOutcome, Word, codes};
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::Priority;
 use adjutant_core::{Fence, Isolation, Permissions};
@@ -24,6 +24,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The beginning of the original protocol's names: a tool for each agent.
+const ORIGINAL_PREFIX: &str = "run_subagent_";
+
 /// The arguments of `run_subagent`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +35,7 @@ pub(in crate::mcp) struct RunSubagentArgs {
     prompt: String,
     cwd: Option<String>,
     name: Option<String>,
+    model: Option<String>,
     timeout_s: Option<u64>,
     permissions: Option<Word<Permissions>>,
     isolation: Option<Word<Isolation>>,
@@ -50,11 +54,17 @@ pub(in crate::mcp) struct RunSubagentArgs {
 
 pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, args: RunSubagentArgs) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
+    let by_alias = caller.alias.as_deref().is_some_and(|alias| alias.starts_with(ORIGINAL_PREFIX));
+    // The original tool of each agent knows no permissions.
+    let only_supported = match &args.permissions {
+        None if session.compat() && by_alias => only_supported_permissions(session, &args.agent).await?,
+        _ => None,
+    };
     let dispatch = Dispatch {
-        model: None,
+        model: args.model,
         args: Vec::new(),
         set_env: BTreeMap::new(),
-        permissions: args.permissions,
+        permissions: args.permissions.or_else(|| only_supported.map(Into::into)),
         isolation: args.isolation,
         with_changes: false,
         trust_repo: false,
@@ -96,6 +106,10 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
             first.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
             let waited = caller.wait_with_progress("waiting for the run", session.client().call(&first)).await?;
             let Ok(found) = &waited else { break waited };
+            // The caller waits for the result, so a report alone does not end its wait, unless the process then stays silent.
+            if found.has_only_reports() && Instant::now() < until {
+                continue;
+            }
             match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
                 ElicitOutcome::Nothing => break waited,
                 ElicitOutcome::Required(required) => return Ok(Reply::Input(required)),
@@ -114,6 +128,10 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         Shown::new(started(&run))
     };
     shown = shown.line(format!("started {}", show::run_line(&run)));
+    if let Some(only) = only_supported {
+        let (agent, only) = (line(&run.agent, 60), only.word());
+        shown = shown.with("permissions", only).line(format!("permissions {only}: {agent} supports no narrower ones, and the call names none"));
+    }
     if !run.shares_directory_with.is_empty() {
         let others = line(&run.shares_directory_with.join(", "), 300);
         shown = shown
@@ -122,8 +140,9 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
     }
     for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
         shown = shown.line(format!(
-            "its budget of {} cannot be enforced: {}",
+            "the budget of {} for {} cannot be enforced: {}",
             line(budget.kind.as_str(), 20),
+            line(&run.name, 60),
             line(budget.unknown.as_deref().unwrap_or(""), 200)
         ));
     }
@@ -143,6 +162,17 @@ pub(in crate::mcp) async fn run_subagent(session: &Session, caller: &Caller, arg
         return reply(shown.lines(show::attention_line(&run)).next(resume_hint(&run)));
     }
     reply(shown.next("start other independent runs, then wait_for_subagents"))
+}
+
+/// Returns the narrowest permissions that an agent supports, if it does not support those of its configuration.
+async fn only_supported_permissions(session: &Session, agent: &str) -> Result<Option<Permissions>, Refusal> {
+    let list = session.client().call(&ListAgents { env: config::dispatch_env(), ..ListAgents::default() }).await?;
+    let Some(found) = list.agents.into_iter().find(|known| known.name == agent) else { return Ok(None) };
+    let is_supported = |profile: &Permissions| !found.unsupported_profiles.contains_key(&Word::from(*profile));
+    match found.permissions.known() {
+        Some(stated) if !is_supported(&stated) => Ok(Permissions::ALL.into_iter().find(is_supported)),
+        _ => Ok(None),
+    }
 }
 
 /// Returns a started run as structured content, without its agent, which the caller knows.

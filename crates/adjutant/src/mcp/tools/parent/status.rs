@@ -6,6 +6,7 @@ use super::next_step::is_stopped;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use crate::mcp::caller::Caller;
+use crate::mcp::cursor::RESET;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
@@ -36,7 +37,9 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
 
 pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
     let Some(run) = args.run_id else { return list_runs(session).await };
-    let run = session.client().call(&GetRun { run, ..GetRun::default() }).await?;
+    // With what is read from its repository; the list of snapshots would be long.
+    let mut run = session.client().call(&GetRun { run, snapshots: true, ..GetRun::default() }).await?;
+    run.snapshots.clear();
     session.note_shown(caller.connection, None, run_confirmation(&run));
     let mut shown = run_shown(&run);
     if session.compat() {
@@ -69,6 +72,7 @@ async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64
     let lines: String = page.events.iter().map(|event| show::event_line(event) + "\n").collect();
     let has_more = page.events.len() >= EVENTS_MAX as usize;
     let more = if has_more { format!("; more with events_after={}", page.cursor) } else { String::new() };
+    let shown = if page.reset { shown.with("reset", true).line(RESET) } else { shown };
     Ok(shown
         .with("events", page.events.iter().map(show::event_brief).collect::<Vec<_>>())
         .with("events_next", page.cursor)
@@ -96,14 +100,15 @@ fn list_item(run: &RunView) -> Value {
 }
 
 async fn list_runs(session: &Session) -> ToolResult {
-    let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX) }).await?;
+    let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX), before: None }).await?;
     let mut shown = Shown::new(json!({"runs": list.runs.iter().map(list_item).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
         let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
         format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
     }));
     if list.more > 0 {
-        shown = shown.with("more", list.more).line(format!("… {}", count(list.more, "older run", "older runs")));
+        let at_least = if list.more_at_least { "at least " } else { "" };
+        shown = shown.with("more", list.more).line(format!("… {at_least}{}", count(list.more, "older run", "older runs")));
     }
     if list.runs.is_empty() {
         return reply(shown.line("no runs yet").next("list_coding_agents, then run_subagent"));

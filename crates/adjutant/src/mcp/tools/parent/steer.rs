@@ -10,7 +10,7 @@ use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
 use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
 use adjutant_core::checkpoint::Choice;
-use adjutant_core::words;
+use adjutant_core::{RunStateKind, words};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -68,7 +68,10 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
         }
         SteerAction::Stop => {
             let run = session.client().call(&Pause { run }).await?;
-            reply(describe_steering(&run, action).line(show::run_line(&run)).next("steer_subagent action=resume continues it"))
+            reply(describe_steering(&run, action).line(ending_line(&run, "stopping")).next(match is_stopping(&run) {
+                true => format!("{WAIT_AGAIN} shows when it has stopped; then steer_subagent action=resume continues it"),
+                false => "steer_subagent action=resume continues it".to_owned(),
+            }))
         }
         SteerAction::Resume => {
             let run = session.client().call(&Resume { run, resolution: text, next_step, choice, budget, env: config::dispatch_env() }).await?;
@@ -76,13 +79,22 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
         }
         SteerAction::Cancel => {
             let run = session.client().call(&Cancel { run, reason: text }).await?;
-            reply(describe_steering(&run, action).line(show::run_line(&run)).next(format!("{WAIT_AGAIN} shows its end")))
+            reply(describe_steering(&run, action).line(ending_line(&run, "being cancelled")).next(format!("{WAIT_AGAIN} shows its end")))
         }
         SteerAction::Retry => {
             let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
             reply(describe_steering(&run, action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
         }
     }
+}
+
+fn is_stopping(run: &RunView) -> bool {
+    run.state == RunStateKind::Stopping
+}
+
+/// Describes a run whose processes may still have to end.
+fn ending_line(run: &RunView, what: &str) -> String {
+    if is_stopping(run) { format!("{} ({}) is {what}", line(&run.name, 60), line(&run.agent, 60)) } else { show::run_line(run) }
 }
 
 fn describe_steering(run: &RunView, action: SteerAction) -> Shown {

@@ -4,7 +4,7 @@ use super::next_step::WAIT_AGAIN;
 use super::next_step::reply_hint;
 use super::next_step::resume_hint;
 use crate::mcp::caller::{Caller, wait_ms};
-use crate::mcp::cursor::Cursor;
+use crate::mcp::cursor::{Cursor, RESET};
 use crate::mcp::elicit::{self, ElicitOutcome};
 use crate::mcp::reply::{Reply, ToolResult, reply};
 use crate::mcp::session::Session;
@@ -46,7 +46,8 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
         session.confirm_cursor(from.position).await;
     }
     elicit::take_input(session, caller).await?;
-    let mut wait = Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), wait_ms: 0 };
+    let mut wait =
+        Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), new_reports: true, wait_ms: 0 };
     // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
     if caller.accepts_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
@@ -87,7 +88,7 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
 /// Shows the result of a wait that began at a cursor: the first few items in detail, the others by name.
 #[must_use]
 pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
-    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _ } = waited;
+    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _, reset } = waited;
     // Runs that wait for an answer are shown with `needs`.
     let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
@@ -109,6 +110,9 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         }
     }
     shown = shown.with("cursor", cursor.as_str());
+    if *reset {
+        shown = shown.with("reset", true).line(RESET);
+    }
     shown = add_names(shown.lines(needs_shown.iter().map(show::request_line)), "needs_more", "more questions", numbers);
     shown = add_names(shown.lines(stopped_shown.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
     if *stopped_more > 0 {
@@ -129,6 +133,7 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
     // New events take precedence over a stop that the client already knows.
     let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
+    let is_alive = |run: &RunView| run.reported.is_some() && run.silent_since.is_some();
     let paused = ended_shown.iter().find(|run| run.state == RunStateKind::Stopped);
     let next = match (outcome.known(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
@@ -153,13 +158,22 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
         _ if ended.is_empty() && working_shown.iter().any(|run| run.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())) => {
             format!("tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory; {again}")
         }
+        _ if ended.is_empty() && working_shown.iter().any(is_alive) => {
+            format!("it has reported, but lives on: use its report (check_subagent_status), wait, or cancel it (steer_subagent); {again}")
+        }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
             format!("check whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.overdue_since.is_some()) => {
             format!("check the progress of the overdue run (check_subagent_status, get_subagent_logs); {again}")
         }
-        _ if underway.is_empty() => "check the results (check_subagent_status, get_subagent_logs); nothing is left to wait for".to_owned(),
+        _ if ended.is_empty() && working_shown.iter().any(|run| run.reported.is_some()) => {
+            format!("check_subagent_status shows its report; to wait for its end: {again}")
+        }
+        _ if underway.is_empty() => {
+            let rest = stopped.first().map_or_else(|| "nothing is left to wait for".to_owned(), resume_hint);
+            format!("check the results (check_subagent_status, get_subagent_logs); {rest}")
+        }
         _ => format!("check what ended; for the others {again}"),
     };
     shown.next(next)
@@ -255,10 +269,16 @@ mod tests {
             result: Some("[/STOP_WORK]".into()),
             ..RunView::default()
         };
+        let known_stop = RunView { attention: run.attention.clone().map(|known| AttentionView { is_new: false, ..known }), ..run.clone() };
         let stopped = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![run], cursor: 5, ..Waited::default() };
         let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
         assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
         assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
+        // Beside a new end, the known stop is not forgotten.
+        let ended = RunView { name: "badger".into(), state: RunStateKind::Finished.into(), ..RunView::default() };
+        let both = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![known_stop], ended: vec![ended], ..Waited::default() };
+        let text = waited(&both, None).into_result().content[0].as_text().expect("text").text.clone();
+        assert!(text.contains("next: check the results") && text.contains("action=resume run_id=otter"), "{text}");
     }
 
     #[test]

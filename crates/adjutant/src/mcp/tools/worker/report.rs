@@ -12,7 +12,7 @@ use crate::view::{GetRun, ReadRequest, ReportedStatus, SetStatus, StopWork, Word
 use adjutant_core::RequestStateKind;
 use adjutant_core::signal::StopCause;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Maximum number of answers that one check delivers. The next check delivers more.
 const ANSWERS_MAX: usize = 10;
@@ -33,11 +33,21 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
     }
     // Checking reads answers as check_answer does.
     let mut answers = Vec::new();
-    for request in run.pending.iter().filter(|request| request.status == RequestStateKind::Answered).take(ANSWERS_MAX) {
-        let request = session.client().call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await?;
+    let mut exchanges = run.settled.clone();
+    for known in &run.pending {
+        if known.status != RequestStateKind::Answered || answers.len() >= ANSWERS_MAX {
+            exchanges.push(known.clone());
+            continue;
+        }
+        let request = session.client().call(&ReadRequest { message_id: known.message_id.clone(), wait_ms: 0 }).await?;
         let answer = request.answer.clone().unwrap_or_default();
         shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
         answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.question, "answer": answer}));
+        exchanges.push(request);
+    }
+    exchanges.sort_by(|one, other| one.asked_at.cmp(&other.asked_at));
+    if let (true, Value::Object(metadata)) = (session.compat(), crate::view::metadata(&run, &exchanges)) {
+        shown = metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value));
     }
     let given = !answers.is_empty();
     shown = shown.with("answers", answers);
@@ -91,7 +101,7 @@ pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &
     let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {}; {}", args.status, show::run_line(&run)));
     let shown = with_messages(shown, &run.messages);
     let shown = if session.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
-    reply(shown.next(if args.status == ReportedStatus::Running { "continue with your task" } else { "end your turn" }))
+    reply(shown.next(if args.status.spoken() == Some(ReportedStatus::Running) { "continue with your task" } else { "end your turn" }))
 }
 
 /// The arguments of `stop_work`.

@@ -173,7 +173,7 @@ fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,
         RunState::Stopped { reason, .. } => {
-            !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::RateLimited | StopReason::MemoryPressure)
+            !reason.waits_for_model() && !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::MemoryPressure)
         }
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => false,
     }
@@ -189,6 +189,7 @@ fn failure(run: &Run, state: RunState, output: &str) -> String {
     if let Some(detail) = &run.detail {
         text.push_str(&format!(": {detail}"));
     }
+    text.push_str(&format!("\nIts log: adj logs {name}, or get_subagent_logs run_id={name}", name = run.name));
     let last: Vec<char> = output.chars().rev().take(FAILURE_CHARS_MAX).collect();
     if !last.is_empty() {
         text.push_str(&format!("\nIts last words: {}", last.into_iter().rev().collect::<String>()));

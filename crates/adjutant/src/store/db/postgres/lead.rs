@@ -3,10 +3,14 @@
 //! The leader notifies the others several times a second over a session of its own. After a silence, another hub ends the session
 //! that holds the lock: a stopped process keeps its connections. The epoch in each transaction prevents later writes of that hub.
 
-use super::open::{LOCK_CLASS, SCHEMA_ID, connect, lock_within, until_reached};
+use super::history::history;
+use super::open::{LOCK_CLASS, SCHEMA_ID, connect, connect_to_write, lock_within, until_reached};
 use super::{Connection, Error, Result};
 use crate::config::PostgresAddress;
+use crate::store::confirmed::{ConfirmedNote, of_text, to_text};
 use crate::store::db::ValueRef;
+use crate::trace::RepeatedFailures;
+use adjutant_core::confirmed::Confirmed;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -18,8 +22,13 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 const SILENCE_MAX: Duration = Duration::from_millis(3_500);
 /// How long a hub waits for the lock at a time. In between, it detects a lost connection.
 const LOCK_WAIT_MS: u32 = 15_000;
+/// How long it waits at a time before the store has its tables, in which this hub enters its token.
+const FIRST_LOCK_WAIT_MS: u32 = 1_100;
 /// A wait that fails earlier was refused.
 const LOCK_WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// Counts the column that the history of this version has, and that of an older one has not.
+const HAS_HISTORY: &str = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hubs') AND attname = 'confirmed'";
 
 /// The leader, as it describes itself to the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +37,7 @@ pub struct LeaderAddress {
     pub name: String,
     /// The base address at which it serves HTTP. `None`: it does not listen, so nothing can be passed to it.
     pub url: Option<String>,
-    /// The SHA-256 of its certificate, in hexadecimal.
+    /// The SHA-256 of the public key of its certificate, in hexadecimal.
     pub fingerprint: Option<String>,
 }
 
@@ -41,8 +50,10 @@ impl LeaderAddress {
 /// What a standby hub knows of the leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaderStatus {
-    /// There is no leader at the moment, or the server cannot be reached.
+    /// There is no leader at the moment.
     NoLeader,
+    /// The server cannot be used, for this reason.
+    Unreachable(String),
     Leader(LeaderAddress),
     /// A hub that does not share the store uses it.
     Unshared(String),
@@ -61,44 +72,62 @@ fn channel(connection: &Connection) -> Result<String> {
 }
 
 /// Waits for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
-pub(in crate::store) fn wait_for_lock(address: &PostgresAddress, token_hash: &str) -> Result<Connection> {
+pub(in crate::store) fn wait_for_lock(address: &PostgresAddress, token_hash: &str, note: &ConfirmedNote) -> Result<Connection> {
     loop {
-        let connection = match until_reached(|| connect(address)) {
-            Err(Error::Lost(problem)) => {
-                tracing::warn!(problem, "PostgreSQL cannot be reached; trying again");
-                continue;
-            }
+        let connection = match until_reached(|| connect_to_write(address)) {
+            // It has been reported.
+            Err(Error::Lost(_)) => continue,
             connection => connection?,
         };
-        match wait_with(&connection, token_hash) {
+        match wait_with(&connection, token_hash, note) {
             Ok(()) => return Ok(connection),
             Err(Error::Lost(problem)) => tracing::warn!(problem, "the connection was lost while this hub waited for leadership"),
             Err(error) => return Err(error),
         }
+        // An administrator may end sessions as fast as they begin.
+        std::thread::park_timeout(HEARTBEAT_INTERVAL);
     }
 }
 
-fn wait_with(connection: &Connection, token_hash: &str) -> Result<()> {
-    let has_table = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hubs'";
-    let mut is_entered = false;
+fn wait_with(connection: &Connection, token_hash: &str, note: &ConfirmedNote) -> Result<()> {
+    // The schema of an older version has no such table, or no such column, until a hub of this version has been the leader.
+    let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hubs') AND attname IN ('token_hash', 'confirmed')";
+    let (mut is_entered, mut has_said) = (false, false);
     loop {
-        // The schema of an older version has no such table until a hub of this version has been the leader.
-        if !is_entered && connection.number(has_table)? > 0 {
+        let found = if has_said { 2 } else { connection.number(columns)? };
+        if found > 0 && !is_entered || found > 1 && !has_said {
             connection.prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)").execute([])?;
             let own = i64::from(connection.backend);
             connection
                 .prepare("INSERT INTO hubs (backend, token_hash) VALUES (?1, ?2) ON CONFLICT (backend) DO UPDATE SET token_hash = ?2")
                 .execute(crate::store::db::params![own, token_hash])?;
             is_entered = true;
+            if found > 1 {
+                connection
+                    .prepare("UPDATE hubs SET confirmed = ?2 WHERE backend = ?1")
+                    .execute(crate::store::db::params![own, to_text(&note.known())])?;
+                has_said = true;
+            }
         }
         let began = Instant::now();
-        match lock_within(connection, LOCK_WAIT_MS) {
+        match lock_within(connection, if has_said { LOCK_WAIT_MS } else { FIRST_LOCK_WAIT_MS }) {
             Ok(()) => return Ok(()),
             Err(error @ Error::Lost(_)) => return Err(error),
             Err(error) if began.elapsed() < LOCK_WAIT_MIN => return Err(error),
             Err(_) => {}
         }
     }
+}
+
+/// Reads what the hubs on standby know to be confirmed.
+pub(in crate::store) fn known_to_others(connection: &Connection) -> Result<Vec<Confirmed>> {
+    let mut statement = connection.prepare("SELECT confirmed FROM hubs JOIN pg_stat_activity ON pid = backend WHERE confirmed IS NOT NULL");
+    let mut rows = statement.query([])?;
+    let mut known = Vec::new();
+    while let Some(row) = rows.next() {
+        known.extend(of_text(&text(row.value(0)?)));
+    }
+    Ok(known)
 }
 
 /// The session in which the leader sends its heartbeats.
@@ -116,6 +145,9 @@ pub(in crate::store) struct HeartbeatReply {
     pub(in crate::store) epoch: Option<i64>,
     /// The hashes of the tokens of the standby hubs.
     pub(in crate::store) token_hashes: Vec<String>,
+    /// What standby hubs know to be confirmed, and whether the database lacks something of it.
+    pub(in crate::store) known_to_others: Vec<Confirmed>,
+    pub(in crate::store) is_missing: bool,
 }
 
 impl Heartbeat {
@@ -126,26 +158,33 @@ impl Heartbeat {
         Ok(Self { connection, channel })
     }
 
-    /// Notifies the other hubs. `generation` changes with the description of this hub.
-    pub(in crate::store) fn send(&self, holder: i64, generation: u64) -> Result<HeartbeatReply> {
+    /// Notifies the other hubs. `generation` changes with the description of this hub. `confirmed`: what it has confirmed, as JSON.
+    pub(in crate::store) fn send(&self, holder: i64, generation: u64, confirmed: &str) -> Result<HeartbeatReply> {
         let sql = format!("SELECT (SELECT l.pid::bigint FROM pg_locks l WHERE {}), pg_notify(?1, ?2)::text", held_lock());
         let mut statement = self.connection.prepare(&sql);
-        let mut rows = statement.query(crate::store::db::params![self.channel, format!("{holder} {generation}")])?;
+        let mut rows = statement.query(crate::store::db::params![self.channel, format!("{holder} {generation} {confirmed}")])?;
         let holder = match rows.next().ok_or(Error::NoRows)?.value(0)? {
             ValueRef::Integer(pid) => Some(pid),
             _ => None,
         };
         // The first heartbeats are sent before a new store has its schema.
-        if self.connection.number("SELECT (to_regclass('hubs') IS NOT NULL)::int")? == 0 {
+        if self.connection.number(HAS_HISTORY)? == 0 {
             return Ok(HeartbeatReply { holder, ..HeartbeatReply::default() });
         }
-        let mut statement = self.connection.prepare("SELECT token_hash FROM hubs JOIN pg_stat_activity ON pid = backend");
+        let mut statement = self.connection.prepare("SELECT token_hash, confirmed FROM hubs JOIN pg_stat_activity ON pid = backend");
         let mut rows = statement.query([])?;
-        let mut token_hashes = Vec::new();
+        let (mut token_hashes, mut known_to_others) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next() {
             token_hashes.push(text(row.value(0)?));
+            known_to_others.extend(of_text(&text(row.value(1)?)));
         }
-        Ok(HeartbeatReply { holder, epoch: Some(self.connection.number("SELECT epoch FROM hub")?), token_hashes })
+        // Most of the time, nobody knows more than the leader.
+        let is_missing = !known_to_others.is_empty() && {
+            let (history, _) = history(&self.connection)?;
+            known_to_others.iter().any(|known| known.is_missing_in(&history))
+        };
+        let epoch = Some(self.connection.number("SELECT epoch FROM hub")?);
+        Ok(HeartbeatReply { holder, epoch, token_hashes, known_to_others, is_missing })
     }
 }
 
@@ -154,17 +193,21 @@ fn text(value: ValueRef<'_>) -> String {
 }
 
 /// Follows the leader until `report` returns `false`, and takes the lock away from one that is silent.
-pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl FnMut(LeaderStatus) -> bool) {
+pub(in crate::store) fn watch_leader(address: &PostgresAddress, note: &ConfirmedNote, mut report: impl FnMut(LeaderStatus) -> bool) {
+    let mut failures = RepeatedFailures::default();
     loop {
-        let ended = match until_reached(|| connect(address)) {
-            Ok(connection) => watch_with(&connection, &mut report),
+        let ended = match connect(address) {
+            Ok(connection) => watch_with(&connection, note, &mut report),
             Err(error) => Err(error),
         };
-        match ended {
+        let problem = match ended {
             Ok(()) => return,
-            Err(error) => tracing::warn!(%error, "the leader cannot be followed"),
+            Err(error) => error.to_string(),
+        };
+        if let Some(times) = failures.note(&problem, Instant::now()) {
+            tracing::warn!(problem, times, "the leader cannot be followed");
         }
-        if !report(LeaderStatus::NoLeader) {
+        if !report(LeaderStatus::Unreachable(problem)) {
             return;
         }
         // A refused connection is retried after a while, because nothing notifies of a change.
@@ -172,8 +215,11 @@ pub(in crate::store) fn watch_leader(address: &PostgresAddress, mut report: impl
     }
 }
 
-fn watch_with(connection: &Connection, report: &mut impl FnMut(LeaderStatus) -> bool) -> Result<()> {
+fn watch_with(connection: &Connection, note: &ConfirmedNote, report: &mut impl FnMut(LeaderStatus) -> bool) -> Result<()> {
     connection.run(&format!("LISTEN {}", channel(connection)?))?;
+    if connection.number(HAS_HISTORY)? > 0 {
+        note.follow(&history(connection)?.0);
+    }
     let mut received: Option<String> = None;
     // The holder of the lock at the last notification or query, and the time of that.
     let mut holder = current_holder(connection)?;
@@ -185,9 +231,15 @@ fn watch_with(connection: &Connection, report: &mut impl FnMut(LeaderStatus) -> 
         match connection.notification(since + SILENCE_MAX)? {
             Some(heartbeat) => {
                 since = Instant::now();
-                holder = heartbeat.split(' ').next().and_then(|pid| pid.parse().ok());
-                let is_new = received.as_ref() != Some(&heartbeat);
-                received = Some(heartbeat);
+                let mut parts = heartbeat.splitn(3, ' ');
+                let (pid, generation) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                holder = pid.parse().ok();
+                if let Some(confirmed) = parts.next().and_then(of_text) {
+                    note.learn_from_leader(&confirmed);
+                }
+                let leader = format!("{pid} {generation}");
+                let is_new = received.as_ref() != Some(&leader);
+                received = Some(leader);
                 if !report(if is_new { leader_status(connection)? } else { continue }) {
                     return Ok(());
                 }

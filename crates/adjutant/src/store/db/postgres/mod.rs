@@ -7,6 +7,7 @@
 mod address;
 mod ahead;
 mod deferred;
+mod history;
 pub(in crate::store) mod lead;
 mod numbers;
 pub(in crate::store) mod open;
@@ -19,6 +20,8 @@ mod value;
 
 use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, Value, ValueRef};
+use crate::store::confirmed::ConfirmedNote;
+use adjutant_core::confirmed::Reached;
 use ahead::{Ahead, Read, Reply};
 use deferred::{Deferred, run_text};
 use futures::TryStreamExt;
@@ -53,6 +56,11 @@ pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
+/// The problem of an address at which sessions are shared, so that locks and prepared statements would not stay with theirs.
+const POOLER: &str = "a connection pooler (such as PgBouncer) answers at this address, and a hub needs sessions of its own: name the server itself";
+/// How much earlier than its deadline a statement may be interrupted by it.
+const DEADLINE_SLACK: Duration = Duration::from_millis(50);
+
 /// This long after the last read began, a read checks first whether the connection still works: a new one can then replace it.
 const CHECKED_AFTER: Duration = Duration::from_millis(100);
 
@@ -63,6 +71,10 @@ pub(in crate::store) struct Connection {
     backend: i32,
     /// The epoch of the session lock. `None`: this connection only reads.
     epoch: Option<i64>,
+    /// The id of the lead that the epoch belongs to.
+    lead: String,
+    /// Where what this session has confirmed is noted.
+    note: Option<Arc<ConfirmedNote>>,
     /// The statements that were prepared, by their text in the store.
     statements: RefCell<HashMap<String, Prepared>>,
     numbers: Numbers,
@@ -106,6 +118,8 @@ impl Connection {
             session,
             backend: 0,
             epoch: None,
+            lead: String::new(),
+            note: None,
             statements: RefCell::default(),
             numbers: Numbers::default(),
             deferred: RefCell::default(),
@@ -118,12 +132,20 @@ impl Connection {
             read_at: Cell::new(None),
         };
         connection.backend = connection.number("SELECT pg_backend_pid()")?.try_into().unwrap_or(0);
+        if connection.backend != connection.session.announced_backend() {
+            return Err(Error::Other(POOLER.to_owned()));
+        }
         Ok(connection)
     }
 
     /// The epoch of the session lock. `None`: this session only reads.
     pub(in crate::store) fn epoch(&self) -> Option<i64> {
         self.epoch
+    }
+
+    /// The id of the lead as which this session writes. `None`: it only reads.
+    pub(in crate::store) fn lead(&self) -> Option<&str> {
+        self.epoch.map(|_| self.lead.as_str())
     }
 
     /// The process that serves this session.
@@ -156,8 +178,16 @@ impl Connection {
         }
     }
 
+    /// Returns whether the deadline of the reads has passed, as far as two clocks agree.
+    fn is_late(&self) -> bool {
+        self.deadline.get().is_some_and(|deadline| Instant::now() + DEADLINE_SLACK >= deadline)
+    }
+
     /// Records what a result says about the session.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
+        // Before its deadline, a statement is cancelled by an administrator or by a timeout of the role.
+        let is_cancelled = matches!(result, Err(Error::Interrupted)) && !self.is_late();
+        let result = if is_cancelled { Err(Error::Lost("a statement was cancelled on the server".to_owned())) } else { result };
         if let Err(error) = &result {
             match (error, self.state.get()) {
                 (Error::Lost(_), _) => self.state.set(State::Lost),
@@ -191,6 +221,16 @@ impl Connection {
         })?;
         let last = self.read_at.replace(Some(Instant::now()));
         if last.is_none_or(|last| last.elapsed() > CHECKED_AFTER) { self.flush() } else { Ok(()) }
+    }
+
+    pub(super) fn has_time_left(&self) -> Result<bool> {
+        let Some(deadline) = self.deadline.get() else { return Ok(true) };
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        if left == 0 {
+            return Ok(false);
+        }
+        self.defer(Deferred::Text(format!("SET LOCAL statement_timeout = {left}")))?;
+        Ok(true)
     }
 
     fn begin(&self, statement: Deferred) -> Result<()> {
@@ -227,7 +267,16 @@ impl Connection {
         if self.deferred.borrow().iter().any(Deferred::is_checked) {
             self.flush()?;
         }
-        self.finish("COMMIT")
+        self.finish("COMMIT")?;
+        self.note_confirmed();
+        Ok(())
+    }
+
+    /// Notes that the last transaction is confirmed.
+    pub(super) fn note_confirmed(&self) {
+        if let (Some(note), Some(epoch)) = (&self.note, self.epoch) {
+            note.note(&self.lead, Reached { epoch, transaction: self.transaction.get() }, self.numbers.last());
+        }
     }
 
     /// Stores the numbers that were used, with the next statement.

@@ -46,6 +46,11 @@ impl Numbers {
         self.counters.borrow_mut().iter_mut().filter_map(|(table, counter)| counter.take_unstored(table)).collect()
     }
 
+    /// Returns the last numbers that are known.
+    pub(super) fn last(&self) -> Vec<(String, i64)> {
+        self.counters.borrow().iter().map(|(table, counter)| (table.clone(), counter.last)).collect()
+    }
+
     /// Prepares for a statement that numbers rows on the server or reads the counters. Returns what must be stored before it.
     pub(super) fn yield_to(&self, sql: &str) -> Vec<(String, i64)> {
         let sql = sql.trim_start();

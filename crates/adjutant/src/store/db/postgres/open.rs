@@ -1,10 +1,15 @@
 //! Opening the store on a server: the schema, and the session lock of the hub that uses it.
 
 use super::address::Address;
+use super::history::{LEADS_KEPT, check, history, lead_id};
 use super::session::Session;
 use super::{Connection, State};
 use crate::config::PostgresAddress;
+use crate::store::confirmed::ConfirmedNote;
 use crate::store::db::{Error, Result};
+use crate::trace::RepeatedFailures;
+use adjutant_core::confirmed::History;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The schema of the first version on a server.
@@ -12,12 +17,17 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// Its version. The numbers are those of the migrations for SQLite.
 const SCHEMA_VERSION: i64 = 14;
 /// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0015.sql"),
     include_str!("migrations/0016.sql"),
     include_str!("migrations/0017.sql"),
     include_str!("migrations/0018.sql"),
     include_str!("migrations/0019.sql"),
+    include_str!("migrations/0020.sql"),
+    include_str!("migrations/0021.sql"),
+    include_str!("migrations/0022.sql"),
+    include_str!("migrations/0023.sql"),
+    include_str!("migrations/0024.sql"),
 ];
 /// The newest version.
 const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
@@ -37,36 +47,56 @@ const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// A session that a new one of the same hub replaces.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(in crate::store) struct Replaced {
     backend: i32,
     epoch: i64,
+    lead: String,
     pub(in crate::store) transaction: i64,
 }
 
 impl Connection {
     /// Returns what a new session needs to replace this one. `None`: it does not write.
     pub(in crate::store) fn replaced(&self) -> Option<Replaced> {
-        Some(Replaced { backend: self.backend, epoch: self.epoch?, transaction: self.transaction.get() })
+        Some(Replaced { backend: self.backend, epoch: self.epoch?, lead: self.lead.clone(), transaction: self.transaction.get() })
     }
 }
 
 /// Opens the session that writes, creates the schema and takes the session lock. Waits for a server that cannot be reached.
-pub(in crate::store) fn writable(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connection> {
-    until_reached(|| lead(address, replaced))
+pub(in crate::store) fn writable(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+    until_reached(|| lead(address, replaced, note))
 }
 
 /// Makes a session that holds the lock the one that writes. `leader`: how this hub describes itself to others that share the store, as JSON.
-pub(in crate::store) fn begin_lead(connection: Connection, leader: Option<&str>) -> Result<Connection> {
+pub(in crate::store) fn begin_lead(connection: Connection, leader: Option<&str>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
     prepare_schema(&connection)?;
-    let epoch = connection.prepare("UPDATE hub SET epoch = epoch + 1, transaction = 0, leader = ?1").insert("epoch", [leader])?;
-    ready(connection, epoch)
+    let epoch = connection
+        .prepare(&format!(
+            "WITH ended AS (UPDATE leads SET last = hub.transaction FROM hub WHERE leads.epoch = hub.epoch),
+                  forgotten AS (DELETE FROM leads WHERE epoch <= (SELECT epoch FROM hub) - {LEADS_KEPT}),
+                  begun AS (UPDATE hub SET epoch = epoch + 1, transaction = 0, leader = ?1 RETURNING epoch)
+             INSERT INTO leads (epoch, id) SELECT epoch, random_id() FROM begun"
+        ))
+        .insert("epoch", [leader])?;
+    let lead = lead_id(&connection, epoch)?;
+    ready(connection, epoch, lead, note)
+}
+
+/// Returns the history of the store, and its secret.
+pub(in crate::store) fn history_of(connection: &Connection) -> Result<(History, String)> {
+    history(connection)
 }
 
 /// Opens a session that reads. Waits for a server that cannot be reached.
-pub(in crate::store) fn read_only(address: &PostgresAddress) -> Result<Connection> {
+pub(in crate::store) fn read_only(address: &PostgresAddress, note: Option<&ConfirmedNote>) -> Result<Connection> {
     until_reached(|| {
         let connection = connect(address)?;
+        if let Some(note) = note {
+            if connection.number("SELECT pg_is_in_recovery()::int")? != 0 {
+                return Err(Error::Lost("the server follows another server".to_owned()));
+            }
+            check(&connection, note)?;
+        }
         connection.run("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")?;
         Ok(connection)
     })
@@ -82,11 +112,20 @@ pub(in crate::store) fn has_store(address: &PostgresAddress) -> Result<bool> {
 pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let until = Instant::now() + UNREACHABLE_MAX;
     let mut pause = RETRY_FIRST;
+    let (mut failures, mut has_failed) = (RepeatedFailures::default(), false);
     loop {
         match open() {
-            Ok(connection) => return Ok(connection),
+            Ok(connection) => {
+                if has_failed {
+                    tracing::info!("PostgreSQL can be used again");
+                }
+                return Ok(connection);
+            }
             Err(Error::Lost(problem)) if Instant::now() < until => {
-                tracing::warn!(problem, "no connection to PostgreSQL; trying again");
+                has_failed = true;
+                if let Some(times) = failures.note(&problem, Instant::now()) {
+                    tracing::warn!(problem, times, "PostgreSQL cannot be used; trying again");
+                }
                 // There is no notification of a server that accepts connections again.
                 std::thread::park_timeout(pause);
                 pause = (pause * 2).min(RETRY_MAX);
@@ -107,18 +146,31 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
     if connection.number("SELECT (current_setting('server_encoding') = 'UTF8')::int")? == 0 {
         return Err(Error::Other("the database is not encoded in UTF8".to_owned()));
     }
+    // The server notices a hub whose machine or network has failed, or that is suspended in a transaction: its locks would delay others for hours.
     // A stronger setting of the server, such as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants that
     // matter to partial indexes. Many are planned while their tables are small, so indexes are preferred whatever the server knows of sizes.
     connection.run(
         "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
          SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;
-         SET client_min_messages = warning; SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = 0",
+         SET client_min_messages = warning; SET idle_session_timeout = 0; SET idle_in_transaction_session_timeout = '2min';
+         SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '30s';
+         SET statement_timeout = 0; SET lock_timeout = 0;
+         SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'",
     )?;
     Ok(connection)
 }
 
-fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connection> {
+/// Connects for writing.
+pub(super) fn connect_to_write(address: &PostgresAddress) -> Result<Connection> {
     let connection = connect(address)?;
+    if connection.number("SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int")? == 0 {
+        return Ok(connection);
+    }
+    Err(Error::Lost("the server is read-only: it follows another server, or default_transaction_read_only is on".to_owned()))
+}
+
+fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+    let connection = connect_to_write(address)?;
     if let Some(replaced) = replaced {
         // The server may not have noticed that the old connection is gone.
         connection.run(&format!(
@@ -129,26 +181,32 @@ fn lead(address: &PostgresAddress, replaced: Option<Replaced>) -> Result<Connect
     }
     let Some(replaced) = replaced else {
         lock(&connection)?;
-        return begin_lead(connection, None);
+        return begin_lead(connection, None, note);
     };
-    // The lock was free for a moment: another hub may use the store since.
-    let is_same = |connection: &Connection| match connection.number(&format!("SELECT epoch FROM hub WHERE epoch = {}", replaced.epoch)) {
-        Err(Error::NoRows) => Err(Error::Other(TAKEN_OVER.to_owned())),
-        found => found.map(|_| ()),
+    // The lock was free for a moment: another hub may use the store since. One that does so in a database that was set back may have the same epoch.
+    let is_same = |connection: &Connection| {
+        check(connection, note)?;
+        let sql = format!("SELECT epoch FROM hub JOIN leads USING (epoch) WHERE epoch = {} AND id = '{}'", replaced.epoch, replaced.lead);
+        match connection.number(&sql) {
+            Err(Error::NoRows) => Err(Error::Other(TAKEN_OVER.to_owned())),
+            found => found.map(|_| ()),
+        }
     };
     if crate::failpoint::is_unfenced() {
         let epoch = connection.number("SELECT epoch FROM hub")?;
-        return ready(connection, epoch);
+        return ready(connection, epoch, replaced.lead.clone(), note);
     }
     is_same(&connection)?;
     lock(&connection)?;
     is_same(&connection)?;
-    ready(connection, replaced.epoch)
+    ready(connection, replaced.epoch, replaced.lead.clone(), note)
 }
 
-/// Returns a session that writes in an epoch.
-fn ready(mut connection: Connection, epoch: i64) -> Result<Connection> {
+/// Returns a session that writes in an epoch, as a lead.
+fn ready(mut connection: Connection, epoch: i64, lead: String, note: &Arc<ConfirmedNote>) -> Result<Connection> {
     connection.epoch = Some(epoch);
+    connection.lead = lead;
+    connection.note = Some(Arc::clone(note));
     connection.transaction.set(connection.number("SELECT transaction FROM hub")?);
     connection.state.set(State::Idle);
     Ok(connection)

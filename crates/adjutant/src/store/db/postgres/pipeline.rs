@@ -10,6 +10,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsStream};
@@ -45,9 +47,20 @@ enum Request {
     Continued,
 }
 
+/// The process of the server that serves a session, as the server announces it when the session begins. 0: not yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AnnouncedBackend(Arc<AtomicI32>);
+
+impl AnnouncedBackend {
+    pub(super) fn get(&self) -> i32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl<S> Pipelined<S> {
-    pub(super) fn new(inner: S) -> Self {
-        Self { inner, sent: Sent::default(), received: Received::default(), requests: Requests::default() }
+    pub(super) fn new(inner: S, backend: AnnouncedBackend) -> Self {
+        let received = Received { backend, ..Received::default() };
+        Self { inner, sent: Sent::default(), received, requests: Requests::default() }
     }
 }
 
@@ -130,6 +143,9 @@ struct Received {
     /// The rest of the current message.
     rest: usize,
     ready: Vec<u8>,
+    /// The body of `BackendKeyData`.
+    key_data: Vec<u8>,
+    backend: AnnouncedBackend,
 }
 
 impl Received {
@@ -146,6 +162,9 @@ impl Received {
             let (rest, after) = bytes.split_at(bytes.len().min(self.rest));
             self.ready.extend_from_slice(rest);
             self.rest -= rest.len();
+            if self.header.first() == Some(&b'K') {
+                self.key_data.extend_from_slice(rest);
+            }
             bytes = after;
             if self.rest == 0 {
                 let kind = self.header.first().copied().unwrap_or_default();
@@ -156,6 +175,9 @@ impl Received {
     }
 
     fn end_message(&mut self, kind: u8, requests: &mut Requests) {
+        if let (b'K', Some(backend)) = (kind, self.key_data.first_chunk::<4>()) {
+            self.backend.0.store(i32::from_be_bytes(*backend), Ordering::Relaxed);
+        }
         match (kind, requests.front()) {
             (b'Z', Some(_)) => drop(requests.pop_front()),
             // The end of a statement.
@@ -321,6 +343,18 @@ mod tests {
         let replies = [message(b'C', b""), message(b'E', b""), READY.to_vec(), message(b'C', b""), READY.to_vec()];
         assert_eq!(received(&replies, &mut requests, 4), "CZEZEZEZCZ");
         assert!(requests.is_empty());
+    }
+
+    #[test]
+    fn process_of_the_server_is_read_from_any_pieces() {
+        for chunk in [1, 3, 1_000] {
+            let mut received = Received::default();
+            for bytes in [message(b'R', &[0; 4]), message(b'K', &[0, 0, 1, 2, 9, 9, 9, 9]), READY.to_vec()].concat().chunks(chunk) {
+                received.accept(bytes, &mut Requests::default());
+                received.ready.clear();
+            }
+            assert_eq!(received.backend.get(), 258);
+        }
     }
 
     #[test]

@@ -17,15 +17,13 @@ CREATE FUNCTION next_number(of TEXT) RETURNS BIGINT LANGUAGE sql VOLATILE AS $$
   INSERT INTO sqlite_sequence AS s VALUES (of, 1) ON CONFLICT (name) DO UPDATE SET seq = s.seq + 1 RETURNING s.seq
 $$;
 
--- Functions and operators of SQLite that the store uses.
-CREATE FUNCTION max(a BIGINT, b BIGINT) RETURNS BIGINT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT greatest(a, b) $$;
-CREATE FUNCTION min(a BIGINT, b BIGINT) RETURNS BIGINT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT least(a, b) $$;
-CREATE FUNCTION hex(value BYTEA) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT upper(encode(value, 'hex')) $$;
-CREATE FUNCTION hex(value TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT upper(encode(convert_to(value, 'UTF8'), 'hex')) $$;
-CREATE FUNCTION randomblob(bytes BIGINT) RETURNS BYTEA LANGUAGE sql VOLATILE STRICT AS $$
-  SELECT substr(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 1, bytes::int)
+-- The functions of the store's SQL that no standard has under one name for all engines. SQLite's are in sqlite/functions.rs.
+CREATE FUNCTION larger(a BIGINT, b BIGINT) RETURNS BIGINT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT greatest(a, b) $$;
+CREATE FUNCTION smaller(a BIGINT, b BIGINT) RETURNS BIGINT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT least(a, b) $$;
+CREATE FUNCTION random_id() RETURNS TEXT LANGUAGE sql VOLATILE AS $$
+  SELECT left(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 32)
 $$;
-CREATE FUNCTION json_valid(value TEXT) RETURNS BOOLEAN LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION is_valid_json(value TEXT) RETURNS BOOLEAN LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF value IS NULL THEN RETURN NULL; END IF;
   PERFORM value::json;
@@ -33,17 +31,16 @@ BEGIN
 EXCEPTION WHEN data_exception THEN
   RETURN false;
 END $$;
--- Paths have the form `$.a.b`.
-CREATE FUNCTION json_keys(path TEXT) RETURNS TEXT[] LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT string_to_array(substr(path, 3), '.') $$;
-CREATE FUNCTION json_text(value TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT value::json #>> json_keys(path) $$;
-CREATE FUNCTION json_part(value TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT (value::json #> json_keys(path))::text $$;
-CREATE FUNCTION json(value TEXT) RETURNS JSONB LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT value::jsonb $$;
-CREATE FUNCTION json_set(value TEXT, path TEXT, part JSONB) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
-  SELECT coalesce(jsonb_set(value::jsonb, json_keys(path), coalesce(part, 'null')), value::jsonb)::text
+-- A path has the form `$.a.b`.
+CREATE FUNCTION keys_of_path(path TEXT) RETURNS TEXT[] LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT string_to_array(substr(path, 3), '.') $$;
+CREATE FUNCTION json_text_at(value TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT value::json #>> keys_of_path(path) $$;
+CREATE FUNCTION json_part_at(value TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT (value::json #> keys_of_path(path))::text $$;
+CREATE FUNCTION json_with_part(value TEXT, path TEXT, part TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+  SELECT coalesce(jsonb_set(value::jsonb, keys_of_path(path), coalesce(part::jsonb, 'null')), value::jsonb)::text
 $$;
-CREATE FUNCTION json_set(value TEXT, path TEXT, part TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$ SELECT json_set(value, path, to_jsonb(part)) $$;
-CREATE OPERATOR ->> (LEFTARG = TEXT, RIGHTARG = TEXT, FUNCTION = json_text);
-CREATE OPERATOR -> (LEFTARG = TEXT, RIGHTARG = TEXT, FUNCTION = json_part);
+CREATE FUNCTION json_with_text(value TEXT, path TEXT, content TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
+  SELECT json_with_part(value, path, to_jsonb(content)::text)
+$$;
 
 CREATE TABLE runs (
   no               BIGINT PRIMARY KEY DEFAULT next_number('runs'),

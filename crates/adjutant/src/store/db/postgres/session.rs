@@ -1,7 +1,7 @@
 //! One session with the server. The thread that waits for a reply reads and writes the socket, so a session needs no thread of its own.
 
 use super::address::Address;
-use super::pipeline::Pipelined;
+use super::pipeline::{AnnouncedBackend, Pipelined};
 use super::socket::Socket;
 use crate::store::db::{Error, Result};
 use futures::Stream;
@@ -40,6 +40,7 @@ pub(super) struct Session {
     reply_within: Cell<Duration>,
     /// How often a reply was waited for.
     round_trips: Cell<u64>,
+    backend: AnnouncedBackend,
 }
 
 /// Reads and writes the socket while it is polled.
@@ -58,9 +59,10 @@ impl Session {
     pub(super) fn connect(address: &Address) -> Result<Self> {
         let socket = Socket::connect(address).map_err(|error| Error::Lost(format!("error connecting to server: {error}")))?;
         let (progress, until) = (Progress::default(), Instant::now() + CONNECT_TIMEOUT);
-        let connected = match address.tls().map(|tls| tls.connector_for(address.host())).transpose().map_err(Error::Other)? {
+        let backend = AnnouncedBackend::default();
+        let connected = match address.tls().map(|tls| tls.connector_for(address.host(), backend.clone())).transpose().map_err(Error::Other)? {
             None => {
-                let connecting = address.driver().connect_raw(Pipelined::new(socket.clone()), NoTls);
+                let connecting = address.driver().connect_raw(Pipelined::new(socket.clone(), backend.clone()), NoTls);
                 progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
             }
             Some(tls) => {
@@ -84,7 +86,13 @@ impl Session {
             has_timed_out: Cell::new(false),
             reply_within: Cell::new(REPLY_TIMEOUT),
             round_trips: Cell::new(0),
+            backend,
         })
+    }
+
+    /// The process that serves this session, as it was announced when the session began. A pooler announces one of its own.
+    pub(super) fn announced_backend(&self) -> i32 {
+        self.backend.get()
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -242,8 +250,26 @@ impl Progress {
     }
 }
 
-/// Errors that end a session or refuse it for now: the server stops, starts, or has no free connection.
-const NO_SESSION: [SqlState; 4] = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW, SqlState::TOO_MANY_CONNECTIONS];
+/// Errors that pass: the server stops, starts, is read-only or has no room, or an administrator or a timeout of the role has ended the session or
+/// the transaction. The work is done again on another session.
+const PASSING: [&str; 16] = [
+    "25006", // read_only_sql_transaction
+    "25P02", // in_failed_sql_transaction, after an error that another statement got
+    "25P03", // idle_in_transaction_session_timeout
+    "25P04", // transaction_timeout
+    "40001", // serialization_failure
+    "40P01", // deadlock_detected
+    "53000", // insufficient_resources
+    "53200", // out_of_memory
+    "53300", // too_many_connections
+    "53400", // configuration_limit_exceeded
+    "57P01", // admin_shutdown
+    "57P02", // crash_shutdown
+    "57P03", // cannot_connect_now
+    "57P05", // idle_session_timeout
+    "58000", // system_error
+    "58030", // io_error
+];
 
 /// Classifies an error of the server or of the connection to it.
 fn of_server(error: &tokio_postgres::Error) -> Error {
@@ -259,7 +285,7 @@ fn of_server(error: &tokio_postgres::Error) -> Error {
         Error::Interrupted
     } else if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) {
         Error::Corrupt(message)
-    } else if NO_SESSION.contains(code) || code.code().starts_with("08") {
+    } else if PASSING.contains(&code.code()) || code.code().starts_with("08") {
         Error::Lost(message)
     } else if code.code().starts_with("23") {
         Error::Constraint(message)

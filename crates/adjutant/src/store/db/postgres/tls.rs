@@ -1,6 +1,6 @@
 //! TLS for connections to the server. Its certificate and name are always verified.
 
-use super::pipeline::Pipelined;
+use super::pipeline::{AnnouncedBackend, Pipelined};
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
@@ -21,18 +21,19 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Reads the certificates, for a connection to a host. Blocks.
-    pub(super) fn connector_for(&self, host: &str) -> Result<Handshake, String> {
+    pub(super) fn connector_for(&self, host: &str, backend: AnnouncedBackend) -> Result<Handshake, String> {
         let connector = match &self.root_certificates {
             Some(file) => crate::tls::connector_for(file)?,
             None => crate::tls::connector()?,
         };
-        Ok(Handshake { connector, name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())? })
+        Ok(Handshake { connector, name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?, backend })
     }
 }
 
 pub(super) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,
+    backend: AnnouncedBackend,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
@@ -41,7 +42,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
     type Future = Pin<Box<dyn Future<Output = io::Result<Pipelined<Stream<S>>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, stream).await.map(|stream| Pipelined::new(Stream(stream))) })
+        Box::pin(async move {
+            let stream = self.connector.connect(self.name, stream).await?;
+            Ok(Pipelined::new(Stream(stream), self.backend))
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The SQLite engine. The only module that names its library.
 
+mod functions;
 pub(in crate::store) mod log;
 
 use super::values::wrong_count;
@@ -64,6 +65,7 @@ impl Connection {
         // partial index.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
+        functions::register(&connection)?;
         let connection = Self { connection, log: None };
         for (name, convert) in functions {
             connection.add_text_function(name, *convert)?;
@@ -73,7 +75,9 @@ impl Connection {
 
     #[cfg(test)]
     pub(super) fn open_in_memory() -> Self {
-        Self { connection: rusqlite::Connection::open_in_memory().expect("a database"), log: None }
+        let connection = rusqlite::Connection::open_in_memory().expect("a database");
+        functions::register(&connection).expect("functions");
+        Self { connection, log: None }
     }
 
     /// Counts the pages in the write-ahead log after each commit. Replaces SQLite's own checkpoints.

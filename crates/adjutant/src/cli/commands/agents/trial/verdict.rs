@@ -39,6 +39,10 @@ pub struct CancelRun {
     pub other_approvals: u32,
     /// A process of its own was running when it was cancelled.
     pub had_child: bool,
+    /// The given command has run.
+    pub ran_command: bool,
+    /// Its profile need not permit commands.
+    pub may_run_nothing: bool,
     pub outcome: Option<OutcomeKind>,
     pub reason: Option<String>,
     /// Processes that were left afterwards.
@@ -74,6 +78,7 @@ fn passes(name: &'static str, is_so: bool, good: impl Into<String>, bad: impl In
 pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<Check> {
     let Some(cancelled) = cancelled else { return judge_work(kind, can, worked) };
     let mut checks = judge_work(kind, can, worked);
+    checks.push(command(kind, cancelled));
     checks.push(approvals(can, worked, cancelled));
     checks.push(cancel(cancelled));
     checks
@@ -132,12 +137,32 @@ fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> 
     checks
 }
 
+/// Judges whether the given command has run. An agent without a shell tool is no agent for code, but one that only prints text
+/// may have none.
+fn command(kind: Kind, cancelled: &CancelRun) -> Check {
+    let name = "command";
+    if cancelled.ran_command {
+        return check(name, Verdict::Pass, "ran the command");
+    }
+    let why = match (cancelled.approvals, cancelled.other_approvals) {
+        (0, 0) => "neither a process nor output of it was found",
+        (0, _) => "it asked for approval of something else, which was denied",
+        (_, _) => "it was approved, but neither a process nor output of it was found",
+    };
+    match kind {
+        Kind::Blocks => check(name, Verdict::NotApplicable, "ran no command; it may have no tool for that"),
+        Kind::Tools if cancelled.may_run_nothing => check(name, Verdict::NotApplicable, "ran no command, with profile read"),
+        Kind::Tools | Kind::Echo => check(name, Verdict::Fail, format!("did not run the command: {why}")),
+    }
+}
+
 fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> Check {
     let unasked = worked.approvals + cancelled.other_approvals;
     match can.map(|can| can.approvals) {
         _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "asked for approval of a command and ran it when approved"),
         Some(false) => check("approvals", Verdict::NotApplicable, "cannot ask for approval"),
         _ if unasked > 0 => check("approvals", Verdict::NotApplicable, "asked for approval of something else, which was denied"),
+        _ if cancelled.ran_command => check("approvals", Verdict::NotApplicable, "not exercised: the command ran without approval"),
         _ => check("approvals", Verdict::NotApplicable, "not exercised: nothing needed approval"),
     }
 }
@@ -177,7 +202,14 @@ mod tests {
             usage: Some(UsageView { input_tokens: 1, ..UsageView::default() }),
             ..WorkRun::default()
         };
-        let cancelled = CancelRun { asked: true, approvals: 1, had_child: true, outcome: Some(OutcomeKind::Cancelled), ..CancelRun::default() };
+        let cancelled = CancelRun {
+            asked: true,
+            approvals: 1,
+            had_child: true,
+            ran_command: true,
+            outcome: Some(OutcomeKind::Cancelled),
+            ..CancelRun::default()
+        };
         (worked, cancelled)
     }
 
@@ -215,6 +247,29 @@ mod tests {
         assert_eq!(cancel(|c| c.left = vec!["sleep 3600".to_owned()]), ["cancel"]);
         assert_eq!(cancel(|c| c.outcome = Some(OutcomeKind::Failed)), ["cancel"]);
         assert_eq!(cancel(|c| c.asked = false), ["cancel"]);
+        assert_eq!(cancel(|c| c.ran_command = false), ["command"]);
+    }
+
+    #[test]
+    fn command_that_did_not_run_is_no_pass() {
+        let (worked, good) = good();
+        // Without approval and child, like Codex in its sandbox.
+        let quiet = CancelRun { approvals: 0, had_child: false, ..good };
+        let of = |kind, cancelled: &CancelRun| {
+            let checks = judge(kind, Some(ALL), &worked, Some(cancelled));
+            let found = checks.into_iter().find(|check| check.check == "command").expect("it is judged");
+            (found.verdict, found.reason)
+        };
+        assert_eq!(of(Kind::Tools, &quiet).0, Verdict::Pass);
+        let broken = CancelRun { ran_command: false, ..quiet };
+        assert_eq!(of(Kind::Tools, &broken).0, Verdict::Fail);
+        let denied = CancelRun { other_approvals: 1, ..broken.clone() };
+        assert!(of(Kind::Tools, &denied).1.contains("something else"));
+        let approved = CancelRun { approvals: 1, ..broken.clone() };
+        assert!(of(Kind::Tools, &approved).1.contains("it was approved"));
+        assert_eq!(of(Kind::Tools, &CancelRun { may_run_nothing: true, ..broken.clone() }).0, Verdict::NotApplicable);
+        assert_eq!(of(Kind::Blocks, &broken).0, Verdict::NotApplicable);
+        assert_eq!(of(Kind::Echo, &broken).0, Verdict::Fail);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 // are sent at once. Each has an idempotency key, so that it can be repeated after the hub was unreachable, and takes effect once.
 import { Problem, call } from "./api.js";
 import { signal } from "./lib.js";
-import { refresh, whenLive } from "./state.js";
+import { release, releaseUnused } from "./drafts.js";
+import { busy, refresh, whenLive } from "./state.js";
 
 /** How long an action can be undone, in milliseconds. */
 export const UNDO_MS = 5000;
@@ -16,8 +17,6 @@ const NOTICE_MS = 8000;
 /** @typedef {{id: number, label: string, about: string, due: number, send: (keepalive: boolean) => void, timer: number}} Later */
 export const later = signal(/** @type {Later[]} */ ([]));
 export const notices = signal(/** @type {{id: number, text: string, tone: string}[]} */ ([]));
-/** The ids of requests and runs that an action is about, until the hub has replied. */
-export const busy = signal(/** @type {Set<string>} */ (new Set()));
 /** Text of the live region. */
 export const announced = signal("");
 let last = 0;
@@ -76,13 +75,13 @@ export async function send({ name, body, about, done, run, keepalive }) {
 /**
  * Sends a call after five seconds, unless it is undone.
  * @template {import("./contract.js").CallName} Name
- * @param {string} label @param {Action<Name>} action
+ * @param {string} label @param {Action<Name>} action @param {(isDone: boolean) => void} [then]
  */
-export function sendLater(label, action) {
+export function sendLater(label, action, then) {
     const id = ++last;
     const sending = (/** @type {boolean} */ keepalive) => {
         if (!drop(id)) return;
-        void send({ ...action, keepalive });
+        void send({ ...action, keepalive }).then((reply) => then?.(reply !== undefined));
     };
     mark(action.about, true);
     const timer = setTimeout(() => sending(false), UNDO_MS);
@@ -111,15 +110,21 @@ addEventListener("pagehide", () => {
     for (const entry of later.value) entry.send(true);
 });
 
+/** Forgets what was written about a request that this page has answered. If it could not, the text stays. @param {string} message */
+function settled(message) {
+    return (/** @type {boolean} */ isDone) => (isDone ? release(message) : releaseUnused(message));
+}
+
 /** @param {import("./contract.js").Request} request @param {string} answer */
-export function answer(request, answer) {
-    return send({
+export async function answer(request, answer) {
+    const reply = await send({
         name: "answer",
         body: { answers: [{ message_id: request.message_id, answer, content_hash: request.content_hash }] },
         about: request.message_id,
         run: request.run_id,
         done: `Answered ${request.number} of ${request.run_name}`,
     });
+    settled(request.message_id)(reply !== undefined);
 }
 
 /** @param {import("./contract.js").Request} request @param {"approve" | "deny"} decision @param {{reason?: string, changes?: import("./contract.js").Changes, same?: boolean}} [more] */
@@ -131,7 +136,7 @@ export function decide(request, decision, more = {}) {
         about: request.message_id,
         run: request.run_id,
         done: `${decision === "approve" ? "Approved" : "Denied"} ${request.number} of ${request.run_name}`,
-    });
+    }, settled(request.message_id));
 }
 
 /** The calls that name one run. @typedef {{[Name in import("./contract.js").CallName]: {run: string} extends Pick<import("./contract.js").Body<Name>, keyof import("./contract.js").Body<Name> & "run"> ? Name : never}[import("./contract.js").CallName]} RunCall */

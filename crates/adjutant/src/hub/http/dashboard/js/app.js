@@ -1,9 +1,8 @@
 // The frame: navigation, the state of the connection, the page, notices.
 import { announced, dismiss, later, notices, undo } from "./actions.js";
-import { signIn, signedOut } from "./api.js";
 import { Help, Merge, merging } from "./dialogs.js";
 import { helpOpen, listen } from "./keys.js";
-import { Component, effect, html, render, signal, useEffect } from "./lib.js";
+import { effect, html, render, signal, useEffect } from "./lib.js";
 import { Board } from "./pages/board.js";
 import { Chats } from "./pages/chats.js";
 import { Inbox } from "./pages/inbox.js";
@@ -11,31 +10,32 @@ import { Agents, Pools } from "./pages/pools.js";
 import { RunPage } from "./pages/run.js";
 import { Timeline } from "./pages/timeline.js";
 import { Tree } from "./pages/tree.js";
-import { Button } from "./parts.js";
+import { Button, Guard } from "./parts.js";
+import { endWithPage, signIn, signedOut } from "./session.js";
 import { attention, connection, follow, isLoaded, needsCount, now } from "./state.js";
+import { NotFound } from "./not-found.js";
 import { clean, duration } from "./text.js";
 
 const PAGES = { board: ["Board", Board], inbox: ["Inbox", Inbox], chats: ["Chats", Chats], timeline: ["Timeline", Timeline], tree: ["Tree", Tree], pools: ["Pools", Pools], agents: ["Agents", Agents] };
 const route = signal(location.hash);
 
-/** A page that fails shows its error, and the others still work. */
-class Guard extends Component {
-    constructor() {
-        super();
-        this.state = { error: null };
-    }
-    static getDerivedStateFromError(/** @type {Error} */ error) {
-        return { error };
-    }
-    render(/** @type {any} */ { children }, /** @type {any} */ { error }) {
-        return error ? html`<p class="problem" role="alert">This page failed: ${clean(String(error.message))}. Reload it; the hub is not affected.</p>` : children;
+/** The parts of an address; null if it is not one. @param {string} hash */
+function parts(hash) {
+    try {
+        return hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    } catch {
+        return null;
     }
 }
 
 function Frame() {
-    const [, name = "board", ...rest] = route.value.replace(/^#/, "").split("/");
-    const page = PAGES[/** @type {keyof typeof PAGES} */ (name)];
-    const title = name === "run" ? "Run" : (page?.[0] ?? "Board");
+    const [word = "", ...rest] = parts(route.value) ?? ["malformed"];
+    const name = word || "board";
+    const page = Object.hasOwn(PAGES, name) ? PAGES[/** @type {keyof typeof PAGES} */ (name)] : undefined;
+    const isRun = name === "run" && Boolean(rest[0]);
+    const title = isRun ? "Run" : (page?.[0] ?? "Page not found");
+    // The parts of a run are one page: what is selected or written there stays.
+    const key = isRun ? pageOf(route.value) : route.value;
     useEffect(() => {
         document.title = `${needsCount.value ? `(${needsCount.value}) ` : ""}${title} – Adjutant`;
     }, [title, needsCount.value]);
@@ -58,7 +58,7 @@ function Frame() {
         ${connection.value === "reconnecting" && !signedOut.value && html`<p class="banner" role="alert">The hub does not answer. Reconnecting … What you see is the last known state; runs continue. Any <code>adj</code> command starts the hub.</p>`}
         ${signedOut.value !== null && html`<p class="banner" role="alert">No access: ${signedOut.value}. <code>adj ui</code> opens the dashboard signed in.</p>`}
         <main id="main" tabindex="-1" aria-label=${title}>
-            ${isLoaded.value ? html`<${Guard} key=${route.value}>${name === "run" ? html`<${RunPage} id=${decodeURIComponent(rest[0] ?? "")} tab=${rest[1] ?? "log"} />` : html`<${page?.[1] ?? Board} args=${rest} />`}<//>` : html`<p class="first">${signedOut.value === null ? "Connecting to the hub …" : html`Run <code>adj ui</code> in a terminal of this machine. From another machine: <code>ssh -L ${location.port || 7317}:127.0.0.1:${location.port || 7317} HOST adj ui</code>`}</p>`}
+            ${isLoaded.value ? html`<${Guard} key=${key}>${isRun ? html`<${RunPage} id=${rest[0]} tab=${rest[1] || "log"} />` : page ? html`<${page[1]} args=${rest} />` : html`<${NotFound} title="Page not found" what=${`There is no page at ${route.value}`} />`}<//>` : html`<p class="first">${signedOut.value === null ? "Connecting to the hub …" : html`Run <code>adj ui</code> in a terminal of this machine. From another machine: <code>ssh -L ${location.port || 7317}:127.0.0.1:${location.port || 7317} HOST adj ui</code>`}</p>`}
         </main>
         <${Notices} />
         <p class="unseen" aria-live="polite">${announced.value}</p>
@@ -92,9 +92,13 @@ effect(() => {
     else if (fresh?.length) announced.value = `${fresh.length} new requests`;
 });
 
-/** Shows a page from its top. The parts of a run are one page. @param {string} hash */
+/** The page of an address. The parts of a run are one page. @param {string} hash */
+function pageOf(hash) {
+    return hash.split("/").slice(0, hash.startsWith("#/run/") ? 3 : 2).join("/");
+}
+
+/** Shows a page from its top. @param {string} hash */
 function show(hash) {
-    const pageOf = (/** @type {string} */ of) => of.split("/").slice(0, of.startsWith("#/run/") ? 3 : 2).join("/");
     if (pageOf(hash) !== pageOf(route.peek())) scrollTo(0, 0);
     route.value = hash;
 }
@@ -110,5 +114,6 @@ addEventListener("hashchange", () => {
 if (!location.hash.startsWith("#code=")) route.value = location.hash;
 else route.value = "";
 listen();
+endWithPage();
 render(html`<${Frame} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 void start();

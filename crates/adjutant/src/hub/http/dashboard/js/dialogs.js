@@ -1,7 +1,8 @@
 // The help, and the question for the way of a merge.
 import { onRun } from "./actions.js";
 import { html, signal, useState } from "./lib.js";
-import { KEYS, helpOpen } from "./keys.js";
+import { KEYS } from "./guard.js";
+import { helpOpen } from "./keys.js";
 import { Dialog } from "./parts.js";
 import { clean } from "./text.js";
 
@@ -10,7 +11,7 @@ export const merging = signal(/** @type {import("./contract.js").Run | null} */ 
 
 export function Help() {
     return html`<${Dialog} title="Keys" onClose=${() => (helpOpen.value = false)}>
-        <table class="keys"><tbody>${KEYS.map(([key, what]) => html`<tr><th scope="row"><kbd>${key}</kbd></th><td>${what}</td></tr>`)}</tbody></table>
+        <table class="keys"><tbody>${KEYS.map(({ keys, shown, what }) => html`<tr><th scope="row"><kbd>${shown ?? keys[0]}</kbd></th><td>${what}</td></tr>`)}</tbody></table>
         <form method="dialog"><button autofocus>Close</button></form>
     <//>`;
 }

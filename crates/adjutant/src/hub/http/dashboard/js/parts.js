@@ -1,7 +1,8 @@
 // Small parts that several pages use.
-import { computed, html, useEffect, useMemo, useRef, useState } from "./lib.js";
+import { dialogCloses, dialogOpens } from "./keys.js";
+import { Component, computed, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { now, runs } from "./state.js";
-import { clean, duration, money } from "./text.js";
+import { clean, count, duration, money } from "./text.js";
 
 /** How long ago a time is. @param {{at: string, class?: string}} props */
 export function Age({ at, class: name }) {
@@ -35,6 +36,7 @@ export function kindOf(run) {
 export function stateWords(run) {
     if (run.state === "finished") return run.outcome === "succeeded" ? "done" : String(run.outcome).replace("_", " ");
     if (run.pending?.length) return `asks ${run.pending.map((/** @type {import("./contract.js").Request} */ request) => request.number).join(", ")}`;
+    if (run.reported) return `reports ${run.reported.status.replaceAll("_", " ")}${run.silent_since ? ", still alive" : ""}`;
     if (run.silent_since) return "silent";
     return run.state === "running" ? "working" : run.state;
 }
@@ -77,13 +79,40 @@ export function Long({ of, step = 50, each, empty }) {
     </ul>`;
 }
 
+/** A change of the policies that waits for the person. @param {{change: import("./contract.js").Attention["policy_change"]}} props */
+export function PolicyChange({ change }) {
+    if (!change) return null;
+    const permits = change.policies.filter((changed) => changed.permits).length;
+    return html`<p class="warn" role="status">The policies of <code>${clean(change.file)}</code> changed while runs were live (${permits} of ${count(change.policies.length, "change", "changes")} permit more), and count only when you trust them: <code>adj policy</code></p>`;
+}
+
+/** A page that fails shows its error, and the others still work. */
+export class Guard extends Component {
+    constructor() {
+        super();
+        this.state = { error: null };
+    }
+    static getDerivedStateFromError(/** @type {Error} */ error) {
+        return { error };
+    }
+    render(/** @type {any} */ { children }, /** @type {any} */ { error }) {
+        return error ? html`<p class="problem" role="alert">This page failed: ${clean(String(error.message))}. Reload it; the hub is not affected.</p>` : children;
+    }
+}
+
 /** A dialog that closes with Escape and returns the focus. @param {{title: string, onClose: () => void, children?: any}} props */
 export function Dialog({ title, onClose, children }) {
     const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-    useEffect(() => {
+    useLayoutEffect(() => {
         const before = /** @type {HTMLElement | null} */ (document.activeElement);
+        dialogOpens();
         dialog.current?.showModal();
-        return () => before?.isConnected && before.focus();
+        return () => {
+            dialogCloses();
+            // While it is open, nothing else can have the focus.
+            dialog.current?.close();
+            if (before?.isConnected) before.focus();
+        };
     }, []);
     return html`<dialog ref=${dialog} aria-labelledby="dialog-title" onClose=${onClose} onCancel=${onClose}>
         <h2 id="dialog-title">${title}</h2>
@@ -115,10 +144,18 @@ export function Failure({ error }) {
     return error && error.status !== 0 && html`<p class="problem" role="alert">${clean(error.message)}${error.hint && ` (${clean(error.hint)})`}</p>`;
 }
 
-/** Focuses an element that has just appeared. @param {HTMLElement | null} element */
-export function focusOnce(element) {
-    if (element && !element.dataset.focused) {
-        element.dataset.focused = "1";
+let awaited = "";
+
+/** Says which field is to have the focus when it appears. @param {string} field */
+export function openField(field) {
+    awaited = field;
+}
+
+/** Focuses a field that the person has just opened. One that appears by itself takes the focus from nothing. @param {string} field */
+export function focusOpened(field) {
+    return (/** @type {HTMLElement | null} */ element) => {
+        if (!element || awaited !== field) return;
+        awaited = "";
         element.focus();
-    }
+    };
 }

@@ -1,7 +1,9 @@
 // What the hub knows, kept current by its event stream. The stream first names a position; the state is read after it, then
 // events say which runs to read again. While the hub is unreachable, the last state stays visible.
-import { Problem, call, request, signedOut } from "./api.js";
+import { Problem, call, request } from "./api.js";
+import { keepClosed, withKept } from "./drafts.js";
 import { batch, computed, signal } from "./lib.js";
+import { signedOut } from "./session.js";
 
 /** Runs that the pages list. */
 const RUNS_MAX = 1000;
@@ -36,6 +38,17 @@ export const needsCount = computed(() => {
     return requests.length + requests_more + stopped.length + runs_more + mentions.length;
 });
 
+/** The ids of requests and runs that an action is about, until the hub has replied. */
+export const busy = signal(/** @type {Set<string>} */ (new Set()));
+/** The cards of requests: the open ones, and closed ones that somebody writes in. */
+export const requests = computed(() => withKept(attention.value.requests));
+
+/** @param {import("./contract.js").Attention} needs */
+function takeAttention(needs) {
+    keepClosed(attention.peek().requests, needs.requests, (message) => busy.peek().has(message));
+    attention.value = needs;
+}
+
 setInterval(() => {
     now.value = Date.now();
 }, 1000);
@@ -59,7 +72,7 @@ export async function loadAll() {
         // A run that needs somebody may be older than the list.
         store(needs.runs, false);
         runsMore.value = list.more;
-        attention.value = needs;
+        takeAttention(needs);
         isLoaded.value = true;
         generation.value += 1;
     });
@@ -95,7 +108,7 @@ async function readAgain(ids) {
     if (ids.length > SINGLE_RUNS_MAX) return loadAll();
     const [needs, ...found] = await Promise.all([call("attention", { limit: 500 }), ...ids.map((run) => readOne(run))]);
     batch(() => {
-        attention.value = needs;
+        takeAttention(needs);
         store(found.filter((run) => run !== null), false);
         const gone = ids.filter((_, at) => found[at] === null);
         if (gone.length) {

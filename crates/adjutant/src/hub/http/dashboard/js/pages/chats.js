@@ -1,6 +1,7 @@
 // Chats: the list, and one of them.
 import { send } from "../actions.js";
 import { call } from "../api.js";
+import { sent as removeSent, text as draftText } from "../drafts.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { Age, Failure, useRead } from "../parts.js";
 import { connection, generation, whenLive } from "../state.js";
@@ -32,7 +33,8 @@ export function Chats({ args }) {
 /** @param {{id: number}} props */
 function Chat({ id }) {
     const [state, setState] = useState(/** @type {{chat: import("../contract.js").Reply<"chat">["chat"] | null, entries: import("../contract.js").Entry[], error: any}} */ ({ chat: null, entries: [], error: null }));
-    const [text, setText] = useState("");
+    const field = draftText(`chat ${id}`);
+    const text = field.value;
     const end = useRef(/** @type {HTMLElement | null} */ (null));
     useEffect(() => {
         const stop = new AbortController();
@@ -70,7 +72,7 @@ function Chat({ id }) {
             event.preventDefault();
             if (!text.trim()) return;
             const sent = await send({ name: "say", body: { chat_id: id, message: text }, about: `chat-${id}`, done: (reply) => (reply.answering.length ? `Posted; ${reply.answering.join(", ")} will answer` : "Posted") });
-            if (sent) setText("");
-        }}><input data-key="r" aria-label="Message" placeholder=${connection.value === "live" ? "Message (r); @name mentions" : "The hub does not answer"} value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} autocomplete="off" /><button type="submit" disabled=${!text.trim()}>Post</button></form>
+            if (sent) removeSent(`chat ${id}`, text);
+        }}><input data-key="r" aria-label="Message" placeholder=${connection.value === "live" ? "Message (r); @name mentions" : "The hub does not answer"} value=${text} onInput=${(/** @type {any} */ event) => (field.value = event.target.value)} autocomplete="off" /><button type="submit" disabled=${!text.trim()}>Post</button></form>
     </section>`;
 }

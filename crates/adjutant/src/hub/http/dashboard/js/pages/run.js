@@ -2,12 +2,16 @@
 import { nowOnRun, onRun, send } from "../actions.js";
 import { call } from "../api.js";
 import { merging } from "../dialogs.js";
+import { sent as removeSent, text as draftText } from "../drafts.js";
+import { selectPage, wasOpenedByKey } from "../keys.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { Age, Budget, Button, Failure, RunLink, State, useRead } from "../parts.js";
+import { NotFound } from "../not-found.js";
+import { Age, Budget, Button, Failure, Guard, RunLink, State, useRead } from "../parts.js";
 import { Request } from "../request.js";
-import { EVENTS_KEPT, attention, connection, findRun, generation, history, lastEvent, whenLive } from "../state.js";
+import { EVENTS_KEPT, attention, connection, findRun, generation, history, lastEvent, requests as cards, whenLive } from "../state.js";
 import { Said, clean, clock, count, duration, money, plain, size, words } from "../text.js";
 import { Stopped } from "./board.js";
+import { Kept } from "../unsent.js";
 import { Changes } from "./changes.js";
 import { Bar } from "./timeline.js";
 
@@ -26,24 +30,32 @@ const LOG_PAGE_BYTES = 128 * 1024;
 /** How long one read of the log waits, in milliseconds. */
 const LOG_WAIT_MS = 20_000;
 
-/** @param {{id: string, tab: string}} props */
+/** A run, by its id or its name. Another run is another page, so what was read is of this one. @param {{id: string, tab: string}} props */
 export function RunPage({ id, tab }) {
     const known = findRun(id);
     const event = lastEvent.value;
-    const runId = known?.run_id ?? id;
+    const runId = useRef(id);
     // Read again with each event of the run.
     const seq = useRef(0);
-    if (event?.run_id === runId) seq.current = event?.seq ?? 0;
-    const { data, error } = useRead(() => call("run", { run: runId }), [runId, seq.current, generation.value]);
-    const run = data?.run_id === runId ? data : known;
-    if (!run) return html`<h1>Run</h1><${Failure} error=${error} />${!error && html`<p class="empty">Reading …</p>`}`;
-    const requests = attention.value.requests.filter((request) => request.run_id === run.run_id);
+    if (event?.run_id === runId.current) seq.current = event?.seq ?? 0;
+    const { data, error } = useRead(() => call("run", { run: runId.current }), [runId.current, seq.current, generation.value]);
+    const run = data ?? known;
+    runId.current = run?.run_id ?? id;
+    const isShown = run !== undefined;
+    useEffect(() => {
+        if (isShown && wasOpenedByKey()) selectPage();
+    }, [isShown]);
+    const status = /** @type {any} */ (error)?.status;
+    if (!run && status === 404) return html`<${NotFound} title="Run not found" what=${`There is no run ${id}. It may have been removed.`} />`;
+    if (!run) return html`<h1>Run</h1><${Failure} error=${error} />${error && status !== 0 ? html`<p><a href="#/board">Board</a></p>` : html`<p class="empty">Reading …</p>`}`;
+    if (!TABS.some(([word]) => word === tab)) return html`<${NotFound} title="Page not found" what=${`A run has no page ${tab}.`} run=${run.run_id} name=${run.name} />`;
+    const requests = cards.value.filter((request) => request.run_id === run.run_id);
     const needy = attention.value.runs.find((other) => other.run_id === run.run_id);
     const isLive = run.state !== "finished";
     const children = run.children ?? [];
     const changed = run.changed_files?.length ?? 0;
     const hasWork = run.workspace && run.workspace.state !== "discarded" && run.workspace.state !== "merged";
-    return html`<div class="bar run-bar">
+    return html`<div class="bar run-bar" data-item="" data-page="" tabindex="-1" role="group" aria-label=${`Run ${run.name}`}>
             <h1>${clean(run.name)}</h1>
             <${State} run=${run} />
             <p class="totals">${clean(run.agent)} · ${isLive ? html`for <${Age} at=${run.started_at ?? run.created_at} />` : html`ended <${Age} at=${run.ended_at ?? run.updated_at} /> ago`}${run.attempt > 1 && ` · attempt ${run.attempt}`}${run.usage?.cost_usd && ` · ${money(run.usage.cost_usd)}`}${run.active_ms > 0 && ` · ${duration(run.active_ms)} active`}</p>
@@ -61,17 +73,14 @@ export function RunPage({ id, tab }) {
             ${run.parent && html`parent <${RunLink} run=${run.parent} name=${run.parent_name} /> · `}${children.length > 0 && html`children ${children.map((name) => html`<${RunLink} run=${findRun(name)?.run_id ?? name} name=${name} /> `)}· `}
             ${run.retry_of && html`retry of <${RunLink} run=${run.retry_of} /> · `}<code>${clean(run.cwd)}</code>${run.workspace && ` · ${run.workspace.isolation}, ${run.workspace.state}`}${run.permissions && ` · may ${run.permissions}`}${run.fence?.enforced && ` · fence ${words(run.fence.enforced)}`} · pool ${run.pool}
         </p>
+        ${run.snapshot_problem && html`<p class="warn">Not all files are kept, so adj undo cannot restore them: ${clean(run.snapshot_problem)}</p>`}
         ${run.reason && !needy && html`<p class="warn">${clean(run.reason)}</p>`}
         ${run.queue && html`<p class="warn">${clean(run.queue.why)}</p>`}
         <${Bar} run=${run} />
         ${requests.length > 0 && html`<section aria-label="Open requests" class="inbox">${requests.map((request) => html`<${Request} key=${request.message_id} request=${request} wide />`)}</section>`}
         ${needy && html`<section aria-label="Needs you" class="inbox"><${Stopped} run=${needy} /></section>`}
         <nav class="tabs" aria-label="Parts of the run">${TABS.map(([word, label, key]) => html`<a href=${`#/run/${run.run_id}/${word}`} data-key=${key} aria-keyshortcuts=${key} aria-current=${word === tab ? "page" : undefined}>${label}${word === "changes" && changed > 0 && ` ${changed}`}</a>`)}</nav>
-        ${tab === "log" && html`<${Log} key=${run.run_id} run=${run} />`}
-        ${tab === "changes" && html`<${Changes} key=${run.run_id} run=${run} />`}
-        ${tab === "conversation" && html`<${Conversation} run=${run} seq=${seq.current} />`}
-        ${tab === "report" && html`<${Report} run=${run} />`}
-        ${tab === "raw" && html`<${Raw} key=${run.run_id} run=${run} seq=${seq.current} />`}`;
+        <${Guard} key=${tab}>${tab === "log" && html`<${Log} key=${run.run_id} run=${run} />`}${tab === "changes" && html`<${Changes} key=${run.run_id} run=${run} />`}${tab === "conversation" && html`<${Conversation} run=${run} seq=${seq.current} />`}${tab === "report" && html`<${Report} run=${run} />`}${tab === "raw" && html`<${Raw} key=${run.run_id} run=${run} seq=${seq.current} />`}<//>`;
 }
 
 /** The output of the agent, or what its CLI wrote. @param {{run: import("../contract.js").Run, raw?: boolean}} props */
@@ -139,7 +148,10 @@ function Log({ run, raw = false }) {
 /** @param {{run: import("../contract.js").Run, seq: number}} props */
 function Conversation({ run, seq }) {
     const { data, error } = useRead(() => call("requests", { run: run.run_id, all: true, limit: 200 }), [run.run_id, seq]);
-    const [text, setText] = useState("");
+    const field = draftText(`send ${run.run_id}`);
+    const text = field.value;
+    const [hasFocus, setFocus] = useState(false);
+    const isOver = run.state === "finished";
     const requests = data?.requests ?? [];
     return html`<section aria-label="Conversation">
         <${Failure} error=${error} />
@@ -150,12 +162,13 @@ function Conversation({ run, seq }) {
                 ${request.answer ? html`<p class="reply"><span class="dim">${clean(request.answered_by ?? "")} ${request.answered_at && clock(request.answered_at)}</span><br /><${Said} text=${request.answer} /></p>` : html`<p class="reply dim">${words(request.status)}</p>`}
             </li>`)}
         </ol>
-        ${run.state !== "finished" && html`<form class="line" onSubmit=${async (/** @type {SubmitEvent} */ event) => {
+        ${(!isOver || hasFocus || text) && html`<form class="line" onFocusIn=${() => setFocus(true)} onFocusOut=${() => setFocus(false)} onSubmit=${async (/** @type {SubmitEvent} */ event) => {
             event.preventDefault();
-            if (!text.trim()) return;
+            if (!text.trim() || isOver) return;
             const sent = await send({ name: "send", body: { run: run.run_id, text }, about: `send-${run.run_id}`, run: run.run_id, done: (reply) => `Message to ${run.name}: ${words(reply.delivery)}` });
-            if (sent) setText("");
-        }}><input aria-label="Message to the run" placeholder="Message to the run" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} autocomplete="off" /><button type="submit" disabled=${!text.trim()}>Send</button></form>`}
+            if (sent) removeSent(`send ${run.run_id}`, text);
+        }}><input aria-label="Message to the run" placeholder="Message to the run" value=${text} onInput=${(/** @type {any} */ event) => (field.value = event.target.value)} autocomplete="off" /><button type="submit" disabled=${!text.trim() || isOver}>Send</button></form>`}
+        ${isOver && (hasFocus || text) && html`<${Kept} about=${`${run.name} has ended meanwhile`} text=${text} onDone=${() => (field.value = "")} />`}
     </section>`;
 }
 

@@ -1,0 +1,60 @@
+//! The pages in docs/design: each guarantee names its tests after `Test:` or `Tests:`, as the test runner prints them, and each path that a
+//! page names exists.
+
+use regex::Regex;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+/// The sources with tests. The module path of a test is relative to one of them.
+const SOURCES: [&str; 4] = ["crates/adjutant/tests/it", "crates/adjutant/src", "crates/adjutant-core/src", "crates/adjutant-stream/src"];
+
+static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("`([^`\n]+)`").expect("a pattern"));
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns the pages with their names.
+fn pages() -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(root().join("docs/design")).expect("the pages").map(|entry| entry.expect("an entry").path());
+    entries.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).expect("a page"))).collect()
+}
+
+fn codes(text: &str) -> Vec<&str> {
+    CODE.captures_iter(text).map(|code| code.get(1).expect("a group").as_str()).collect()
+}
+
+/// Returns whether the sources have this test. A module `tests` is a file, or a part of the file above it.
+fn has_test(name: &str) -> bool {
+    let Some((module, function)) = name.rsplit_once("::") else { return false };
+    let (path, function) = (module.replace("::", "/"), format!("fn {function}("));
+    let paths = [Some(path.as_str()), path.strip_suffix("/tests")];
+    let mut files = paths.into_iter().flatten().flat_map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]);
+    let has_it = |file: PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.contains(&function));
+    files.any(|file| SOURCES.iter().any(|dir| has_it(root().join(dir).join(&file))))
+}
+
+#[test]
+fn guarantees_of_design_pages_name_their_tests() {
+    let pages: Vec<(String, String)> = pages().into_iter().filter(|(name, _)| !name.ends_with("README.md")).collect();
+    assert!(pages.len() >= 8 && !has_test("kills::no_such_test"), "{}", pages.len());
+    for (name, page) in pages {
+        let (_, guarantees) = page.split_once("\n## Guarantees\n").unwrap_or_else(|| panic!("{name} states no guarantees"));
+        let items: Vec<&str> = guarantees.split("\n## ").next().unwrap_or_default().split("\n- ").skip(1).collect();
+        assert!(items.len() >= 3, "{name}");
+        for item in items {
+            let tests = item.split_once("Test: ").or_else(|| item.split_once("Tests: ")).map(|(_, tests)| codes(tests)).unwrap_or_default();
+            assert!(!tests.is_empty() && tests.iter().all(|test| has_test(test)), "{name}: a test is missing:\n{item}");
+        }
+    }
+}
+
+#[test]
+fn paths_of_design_pages_exist() {
+    let pages = pages();
+    let named = pages.iter().flat_map(|(name, page)| codes(page).into_iter().map(move |code| (name, code)));
+    let paths: Vec<(&String, &str)> = named.filter(|(_, code)| ["crates/", "xtask/", ".ci/"].iter().any(|start| code.starts_with(*start))).collect();
+    assert!(paths.len() > 50, "{}", paths.len());
+    let wrong: Vec<_> = paths.iter().filter(|(_, path)| !root().join(path).exists()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
