@@ -146,7 +146,7 @@ impl Lead {
         let opened = match (session, replaced) {
             (Some(session), _) => own.to_json().and_then(|own| postgres::open::begin_lead(session, Some(&own), &self.note)),
             (None, replaced @ Some(_)) => postgres::open::writable(&self.address, replaced, &self.note),
-            (None, None) => Err(Error::Other(postgres::open::TAKEN_OVER.to_owned())),
+            (None, None) => Err(postgres::open::taken_over()),
         };
         match opened {
             Ok(session) => {
@@ -157,7 +157,9 @@ impl Lead {
             }
             Err(error) => {
                 if !matches!(error, Error::Lost(_)) {
-                    self.is_refused.store(true, Ordering::SeqCst);
+                    if !matches!(error, Error::TakenOver(_)) {
+                        self.is_refused.store(true, Ordering::SeqCst);
+                    }
                     self.lose(&error.to_string());
                 }
                 Err(error)

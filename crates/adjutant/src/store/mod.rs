@@ -119,6 +119,7 @@ pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, ne
 pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
 
 use crate::config::Home;
+use crate::trace::RepeatedFailures;
 pub use db::{Connection, sqlite::version as sqlite_version};
 use place::Access;
 pub use place::Place;
@@ -128,6 +129,7 @@ use runs::outlook;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeFlavor;
 use writer::AfterCommit;
 
@@ -136,6 +138,9 @@ use writer::AfterCommit;
 const READERS_MAX: usize = 2;
 /// The same for a server, whose replies each connection waits for.
 const SERVER_READERS_MAX: usize = 8;
+/// How long a read waits for a connection that is not lost as soon as it is made, and how long it pauses before it makes another.
+const BEGIN_READ_MAX: Duration = Duration::from_secs(10);
+const BEGIN_READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// The store. Cheap to clone.
 #[derive(Clone)]
@@ -436,7 +441,7 @@ impl Store {
     ///
     /// # Errors
     /// The error of `work`, or a failure of the store.
-    pub fn read_until<T>(&self, deadline: std::time::Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn read_until<T>(&self, deadline: Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut lent = self.begin_read(Some(deadline))?;
         let result = lent.read(work);
         lent.limit(None)?;
@@ -444,17 +449,29 @@ impl Store {
     }
 
     /// Borrows a connection and begins to read. A connection that was lost while it was idle is replaced.
-    fn begin_read(&self, deadline: Option<std::time::Instant>) -> Result<PooledConnection<'_>, StoreError> {
-        for _ in 0..=readers_max(&self.0.access) {
+    fn begin_read(&self, deadline: Option<Instant>) -> Result<PooledConnection<'_>, StoreError> {
+        let until = Instant::now() + BEGIN_READ_MAX;
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let (mut lost, mut failures) = (0, RepeatedFailures::default());
+        loop {
+            // Those that were idle may all be lost. An administrator may end others as fast as they are made.
+            if lost > readers_max(&self.0.access) {
+                std::thread::park_timeout(BEGIN_READ_PAUSE);
+            }
             let mut lent = self.borrow_connection()?;
             lent.limit(deadline)?;
             match lent.connection().begin_read() {
                 Ok(()) => return Ok(lent),
-                Err(db::Error::Lost(problem)) => tracing::info!(problem, "a connection for reads was lost; another follows"),
+                Err(db::Error::Lost(problem)) if Instant::now() < until => {
+                    if let Some(times) = failures.note(&problem, Instant::now()) {
+                        tracing::info!(problem, times, "a connection for reads was lost; another follows");
+                    }
+                    lost += 1;
+                }
+                Err(db::Error::Lost(_)) => return Err(StoreError::Unreachable("connections end as soon as they are made".to_owned())),
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(StoreError::Unreachable("connections end as soon as they are made".to_owned()))
     }
 
     fn borrow_connection(&self) -> Result<PooledConnection<'_>, StoreError> {
@@ -636,7 +653,7 @@ impl PooledConnection<'_> {
     }
 
     /// Sets or clears the deadline at which statements are interrupted.
-    fn limit(&mut self, deadline: Option<std::time::Instant>) -> Result<(), StoreError> {
+    fn limit(&mut self, deadline: Option<Instant>) -> Result<(), StoreError> {
         Ok(self.connection.as_mut().expect("present until dropped").set_deadline(deadline)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Where the store's database is.
 
-use super::db::{Connection, postgres};
+use super::db::{Connection, Error, postgres};
 use super::lead::Lead;
 use super::{ConfirmedNote, StoreError, open};
 use crate::config::{Home, PostgresAddress};
@@ -54,7 +54,11 @@ impl Access {
     pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>) -> Result<Connection, StoreError> {
         match self {
             Self::Place(place, note) => place.writable(replaced, note),
-            Self::Lead(lead) => lead.writable(replaced).map_err(StoreError::of_opening),
+            Self::Lead(lead) => lead.writable(replaced).map_err(|error| match error {
+                // The hub becomes a standby hub, and passes repeated calls to the leader.
+                Error::TakenOver(_) => StoreError::Closed,
+                error => StoreError::of_opening(error),
+            }),
         }
     }
 

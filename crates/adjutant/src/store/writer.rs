@@ -171,20 +171,24 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
             take_waiting(queue, &mut batch);
         }
         last = batch.len();
-        let mut is_closed = false;
-        if connection.is_none() {
-            let reopened = access.writable(replaced.as_ref()).and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened));
-            match reopened {
-                Ok(reopened) => connection = Some(reopened),
-                Err(StoreError::Closed) => is_closed = true,
-                Err(error) => tracing::error!(%error, "the store cannot be reopened"),
-            }
-        }
-        let done = match &connection {
-            Some(open) => commit(open, &mut saved, &mut batch, shared),
-            None => {
+        let opened = match connection.take() {
+            Some(open) => Ok(open),
+            None => access.writable(replaced.as_ref()).and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened)),
+        };
+        let done = match opened {
+            Ok(open) => commit(connection.insert(open), &mut saved, &mut batch, shared),
+            Err(error) => {
+                // This is logged where the hub stops being the leader.
+                if !matches!(error, StoreError::Closed) {
+                    tracing::error!(%error, "the store cannot be reopened");
+                }
                 for job in batch.drain(..) {
-                    job.refuse(if is_closed { StoreError::Closed } else { StoreError::Unreachable("it cannot be opened".to_owned()) });
+                    job.refuse(match &error {
+                        StoreError::Closed => StoreError::Closed,
+                        StoreError::Full => StoreError::Full,
+                        StoreError::Unreachable(problem) => StoreError::Unreachable(problem.clone()),
+                        error => StoreError::Unreachable(error.to_string()),
+                    });
                 }
                 Committed::Broken
             }
@@ -209,7 +213,9 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
                 }
                 Err(error) => {
                     tracing::error!(%error, "the store cannot be reopened");
-                    outcome.fail(&problem);
+                    // If another hub has taken over, it knows whether the calls were committed when they are repeated with their keys.
+                    let is_closed = matches!(error, StoreError::Closed);
+                    outcome.fail(|| if is_closed { StoreError::Closed } else { StoreError::Unknown(problem.clone()) });
                 }
             }
         }
@@ -281,10 +287,10 @@ impl Outcome {
         }
     }
 
-    /// Replies that the outcome is not known.
-    fn fail(self, problem: &str) {
+    /// Replies with an error to everyone: the outcome is not known.
+    fn fail(self, error: impl Fn() -> StoreError) {
         for reply in self.replies {
-            reply(Err(StoreError::Unknown(problem.to_owned())));
+            reply(Err(error()));
         }
     }
 }
@@ -391,7 +397,7 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         }
         Err(error) => {
             tracing::error!(%error, "commit failed");
-            outcome.fail(&error.to_string());
+            outcome.fail(|| StoreError::Unknown(error.to_string()));
             Committed::Broken
         }
     }

@@ -30,6 +30,9 @@ pub enum Error {
     /// The database lacks transactions that were confirmed.
     #[error("the database was set back: it lacks transactions that were confirmed")]
     SetBack,
+    /// A lost connection cannot be replaced: another hub has used the database since, or uses it.
+    #[error("{0}")]
+    TakenOver(String),
     /// The statement reached its deadline.
     #[error("interrupted")]
     Interrupted,

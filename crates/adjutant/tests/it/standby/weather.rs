@@ -108,6 +108,25 @@ fn cancelled_and_terminated_statements_are_done_again() {
     assert_none_has_ended(&group, pids);
 }
 
+/// An administrator ends the session that writes. The standby hub has the lock at once, and the calls of the leader are repeated there.
+#[test]
+fn calls_of_a_leader_whose_session_is_ended_reach_the_next() {
+    let Some(group) = Group::new() else { return };
+    let pids = [0, 1].map(|n| group.hub(n).pid);
+    group.hubs[0].ok(&["chat", "start", "plans"]);
+    let holder = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    for round in 0..4 {
+        let (leader, standby) = (round % 2, 1 - round % 2);
+        group.until_standby(standby);
+        assert_eq!(group.server.sql("hub", holder), "1");
+        let posted = group.hubs[leader].adj(&["chat", "post", "1", "after the end of the session"]);
+        assert_eq!(posted.code, 0, "{posted:?}\n{}", std::fs::read_to_string(group.hubs[leader].home.hub_log()).unwrap_or_default());
+        group.until_leads(standby);
+    }
+    assert_eq!(super::texts(&group.hubs[1]).len(), 4, "each once");
+    assert_none_has_ended(&group, pids);
+}
+
 /// A standby hub that comes before the store has tables passes calls as soon as there is a leader.
 #[test]
 fn hubs_that_start_together_on_an_empty_database_pass_calls_at_once() {

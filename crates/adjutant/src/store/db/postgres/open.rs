@@ -40,7 +40,7 @@ pub(super) const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace W
 /// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
 const LOCK_TIMEOUT_MS: u32 = 5_000;
 /// The problem of a hub whose store another hub uses since.
-pub(in crate::store) const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
+const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
 /// How long calls wait for a server that cannot be reached.
 const UNREACHABLE_MAX: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_millis(20);
@@ -188,7 +188,7 @@ fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<Confi
         check(connection, note)?;
         let sql = format!("SELECT epoch FROM hub JOIN leads USING (epoch) WHERE epoch = {} AND id = '{}'", replaced.epoch, replaced.lead);
         match connection.number(&sql) {
-            Err(Error::NoRows) => Err(Error::Other(TAKEN_OVER.to_owned())),
+            Err(Error::NoRows) => Err(taken_over()),
             found => found.map(|_| ()),
         }
     };
@@ -197,9 +197,14 @@ fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<Confi
         return ready(connection, epoch, replaced.lead.clone(), note);
     }
     is_same(&connection)?;
-    lock(&connection)?;
+    lock(&connection).map_err(|error| if let Error::Other(holder) = error { Error::TakenOver(holder) } else { error })?;
     is_same(&connection)?;
     ready(connection, replaced.epoch, replaced.lead.clone(), note)
+}
+
+/// The error of a hub whose store another hub uses since.
+pub(in crate::store) fn taken_over() -> Error {
+    Error::TakenOver(TAKEN_OVER.to_owned())
 }
 
 /// Returns a session that writes in an epoch, as a lead.
