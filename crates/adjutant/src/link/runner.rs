@@ -1,8 +1,9 @@
 //! The calls of a runner to the hub, all with a token of role runner. All but the first name the session in a header.
 
+use super::calls::FactsStored;
 use super::fact::Fact;
 use super::order::Order;
-use crate::view::{LogPage, ReadLogs};
+use crate::view::{ErrorView, LogPage, ReadLogs};
 use adjutant_core::pressure::{MachineLoad, Share, Stall};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -215,6 +216,37 @@ pub struct LogBytes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogBytesStored {
     pub bytes: u64,
+}
+
+/// How many calls of supervisors one call can deliver.
+pub const SUPERVISOR_CALLS_MAX: usize = 128;
+
+/// `POST /runner/supervisor-facts`: delivers up to [`SUPERVISOR_CALLS_MAX`] calls of supervisors to `/link/facts`. May be repeated.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PostSupervisorFacts {
+    pub calls: Vec<SupervisorCall>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SupervisorCall {
+    pub attempt: String,
+    /// The token that the supervisor has presented.
+    pub token: String,
+    /// Its arguments, a [`super::PostFacts`], as they are. The runner may be older than the supervisor.
+    pub arguments: serde_json::Value,
+}
+
+/// The answers, in the order of the calls.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SupervisorFactsAnswers {
+    pub answers: Vec<SupervisorFactsAnswer>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SupervisorFactsAnswer {
+    Stored(FactsStored),
+    Refused(ErrorView),
 }
 
 /// `POST /runner/facts`: delivers facts of an attempt without processes. May be repeated.

@@ -8,6 +8,7 @@
 //! ```
 
 mod attempts;
+mod facts;
 mod logs;
 mod note;
 mod places;
@@ -200,9 +201,12 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     let (watched, uploads) = (attempts.watched(), attempts.uploads());
     let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let mut tasks = JoinSet::new();
+    let (facts, delivering) = facts::FactCalls::new(Arc::clone(&uplink));
+    tasks.spawn(delivering.boxed());
     let socket = Arc::new(RunnerSocket {
         home: home.dir.clone(),
         uplink: Arc::clone(&uplink),
+        facts,
         repositories: attempts.repositories(),
         uploads: Arc::clone(&uploads),
         storage: Arc::clone(&storage),

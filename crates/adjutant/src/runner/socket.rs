@@ -1,11 +1,12 @@
 //! The socket of a runner's home, on which its supervisors call as they would call a hub. Their calls are relayed.
 
+use super::facts::{FACTS, FactCalls};
 use super::repository::Repositories;
 use super::storage::Storage;
 use super::uplink::{RELAY_MAX, Relayed, Uplink};
 use super::uploads::Uploads;
 use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
-use crate::link::{AttemptDir, Fact, FactKind, PostFacts, headers};
+use crate::link::{AttemptDir, Fact, FactKind, FactsStored, PostFacts, SupervisorCall, headers};
 use crate::process::peer::{Peer, Place};
 use crate::sock;
 use crate::view::{ErrorView, codes};
@@ -25,13 +26,11 @@ use tokio::net::UnixListener;
 /// Largest body of a call, in bytes, as at the hub.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The path of the calls that deliver facts.
-const FACTS: &str = "/link/facts";
-
 /// The state of the socket.
 pub(super) struct RunnerSocket {
     pub home: PathBuf,
     pub uplink: Arc<Uplink>,
+    pub facts: FactCalls,
     pub repositories: Arc<Repositories>,
     pub uploads: Arc<Uploads>,
     pub storage: Arc<Storage>,
@@ -108,31 +107,36 @@ async fn relay(runner: &RunnerSocket, caller: &Caller, request: Request) -> Resu
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return Err(failed(&refusal(codes::INVALID, format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes"))));
     };
-    let facts = if head.uri.path() == FACTS {
-        // The hub refuses them.
-        let unreadable = |error| {
-            tracing::warn!(%error, attempt, "facts of a supervisor cannot be read");
-            Vec::new()
-        };
-        serde_json::from_slice::<PostFacts>(&body).map_or_else(unreadable, |call| call.facts)
-    } else {
+    if head.uri.path() == FACTS {
+        let stored = deliver_facts(runner, attempt, token.to_owned(), &body).await.map_err(|error| failed(&error))?;
+        return Ok(Json(stored).into_response());
+    }
+    let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
+    let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;
+    Ok(response(reply.status, &reply.headers, reply.body))
+}
+
+/// Delivers facts of a supervisor, after what the hub must know before it may accept them.
+async fn deliver_facts(runner: &RunnerSocket, attempt: String, token: String, body: &Bytes) -> Result<FactsStored, ErrorView> {
+    let arguments: serde_json::Value = serde_json::from_slice(body).map_err(|error| refusal(codes::INVALID, error.to_string()))?;
+    // The hub refuses them.
+    let unreadable = |error| {
+        tracing::warn!(%error, attempt, "facts of a supervisor cannot be read");
         Vec::new()
     };
-    // The hub must have the snapshots before the facts about them.
+    let facts = serde_json::from_slice::<PostFacts>(body).map_or_else(unreadable, |call| call.facts);
     if facts.iter().any(needs_work) {
         let sent = tokio::time::timeout(RELAY_MAX, runner.repositories.send(&attempt)).await;
-        sent.map_err(|_| failed(&refusal(codes::CLOSING, "the work of the run is being sent to the hub".to_owned())))?;
+        sent.map_err(|_| refusal(codes::CLOSING, "the work of the run is being sent to the hub".to_owned()))?;
     }
     if facts.iter().any(|fact| matches!(fact.what, FactKind::Ended { .. })) {
         runner.uploads.begin_if_finished(&attempt).await;
     }
     if let Some(why) = facts.iter().find_map(unwritable_in) {
         let held = tokio::time::timeout(RELAY_MAX, runner.storage.hold(why)).await;
-        held.map_err(|_| failed(&refusal(codes::CLOSING, "the hub does not know yet that this runner takes no attempts".to_owned())))?;
+        held.map_err(|_| refusal(codes::CLOSING, "the hub does not know yet that this runner takes no attempts".to_owned()))?;
     }
-    let relayed = Relayed { path: head.uri.path(), attempt: &attempt, token, key: text(headers::KEY), wait: wait_of(&body), body };
-    let reply = runner.uplink.relay(&relayed).await.map_err(|error| failed(&error))?;
-    Ok(response(reply.status, &reply.headers, reply.body))
+    runner.facts.deliver(SupervisorCall { attempt, token, arguments }, body.len()).await
 }
 
 /// Returns whether the hub may accept a fact only when it has the work of the run.

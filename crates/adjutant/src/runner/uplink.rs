@@ -357,7 +357,7 @@ fn checked(reply: Reply) -> Result<Reply, CallFailure> {
 
 /// Returns whether the same call can succeed later.
 pub(super) fn is_passing(error: &ErrorView) -> bool {
-    matches!(error.code.as_str(), codes::STORAGE | codes::STORAGE_FULL | codes::CLOSING | codes::INTERNAL)
+    matches!(error.code.as_str(), codes::STORAGE | codes::STORAGE_FULL | codes::UNREACHABLE | codes::CLOSING | codes::INTERNAL)
 }
 
 fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {

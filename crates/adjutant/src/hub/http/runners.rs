@@ -2,12 +2,14 @@
 
 use super::limits::BodyBytes;
 use super::{Http, problem};
+use crate::failpoint::failpoint;
 use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
 use crate::link::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
-    PostLog, PostLogFiles, PostRemoved, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork, WORK_BYTES_MAX, headers,
+    PostLog, PostLogFiles, PostRemoved, PostSupervisorFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork, WORK_BYTES_MAX,
+    headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -28,6 +30,7 @@ pub(super) const PREFIX: &str = "/runner/";
 const JOIN: &str = "/runner/join";
 const WORK: &str = "/runner/work";
 const FACTS: &str = "/runner/facts";
+const SUPERVISOR_FACTS: &str = "/runner/supervisor-facts";
 const ENDED: &str = "/runner/ended";
 const REPOSITORY: &str = "/runner/repository";
 const REFS: &str = "/runner/refs";
@@ -41,7 +44,9 @@ const REMOVED: &str = "/runner/removed";
 pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
     let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
-    if relayed.is_none() && ![JOIN, WORK, FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES, REMOVED].contains(&path) {
+    if relayed.is_none()
+        && ![JOIN, WORK, FACTS, SUPERVISOR_FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES, REMOVED].contains(&path)
+    {
         return problem::not_found(path);
     }
     if head.method != Method::POST {
@@ -149,6 +154,17 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
         },
         FACTS => match parse::<PostLeftFacts>(body) {
             Ok(call) => reply(ops.apply_left_facts(session, call).await),
+            Err(refusal) => *refusal,
+        },
+        SUPERVISOR_FACTS => match parse::<PostSupervisorFacts>(body) {
+            Ok(call) => {
+                failpoint!("hub.before_facts");
+                let applied = ops.apply_supervisor_facts(session, call).await;
+                reply(applied.map(|(answers, attempts)| {
+                    attempts.into_iter().for_each(|attempt| ops.note_facts(attempt));
+                    answers
+                }))
+            }
             Err(refusal) => *refusal,
         },
         REPOSITORY => match parse::<GetRepository>(body) {

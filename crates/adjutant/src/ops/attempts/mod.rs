@@ -17,7 +17,7 @@ mod unreadable;
 
 use crate::link::{AttemptDir, Order};
 use crate::ops::{OpError, Ops};
-use crate::store::{Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id};
+use crate::store::{AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id};
 use adjutant_core::{AttemptNo, RunId, RunState};
 pub(in crate::ops) use recovery::Loss;
 use sha2::{Digest, Sha256};
@@ -59,6 +59,11 @@ pub(in crate::ops) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
+/// Returns whether `token` is the one that an attempt's supervisor was given. Comparing hashes leaks nothing about it through timing.
+pub(in crate::ops) fn is_token_of(row: &AttemptRow, token: &str) -> bool {
+    row.token_hash == hash(token)
+}
+
 impl Ops {
     /// Returns the directory of an attempt's files.
     #[must_use]
@@ -72,8 +77,7 @@ impl Ops {
     /// A failure of the store.
     pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
         let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
-        // Comparing hashes leaks nothing about the token through timing.
-        Ok(row.is_some_and(|row| row.token_hash == hash(token)))
+        Ok(row.is_some_and(|row| is_token_of(&row, token)))
     }
 
     /// Lists the attempts on the hub's own machine that may be alive.

@@ -4,6 +4,7 @@
 //! runner makes no call for the lease of an attempt, the attempt is lost, and what it reports later is refused. Its agent has ended by
 //! then, because the supervisor ends it earlier (see `adjutant_core::lease`).
 
+mod facts;
 mod launches;
 mod logs;
 mod losses;
@@ -17,11 +18,11 @@ pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
 use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, PostRemoved, RunnerJoined, RunnerWork};
-use crate::ops::attempts::Loss;
+use crate::ops::attempts::{Loss, is_token_of};
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{
-    AttemptRow, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner,
-    live_by_host, runner_name,
+    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts,
+    left_on_runner, live_by_host, runner_name,
 };
 use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
@@ -243,8 +244,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, the token is not that of the attempt, or its lease has expired.
     pub fn check_relayed(&self, session: &RunnerSession, attempt: &str, token: &str) -> Result<AttemptId, OpError> {
-        let id = self.check_hosted(session, attempt)?;
-        if self.is_supervisor_of(id, token)? { Ok(id) } else { Err(foreign_attempt()) }
+        Ok(self.store.read(|connection| supervised_attempt(connection, session, attempt, token))?)
     }
 
     /// Applies the remaining facts of an attempt without processes.
@@ -269,18 +269,12 @@ impl Ops {
     }
 
     fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
-        let (id, row) = self.placed_attempt(session, attempt)?;
-        if row.lost_at.is_some() {
-            return Err(Denied::conflict("attempt", format!("the lease of {id} has expired")).into());
-        }
-        Ok(id)
+        Ok(self.store.read(|connection| hosted_attempt(connection, session, attempt))?.0)
     }
 
     /// Reads an attempt that is or was on a runner.
     fn placed_attempt(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), OpError> {
-        let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
-        Ok((id, row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?))
+        Ok(self.store.read(|connection| placed_attempt(connection, session, attempt))?)
     }
 
     /// Waits until a runner joins, after which leases can expire.
@@ -289,8 +283,30 @@ impl Ops {
     }
 }
 
-fn foreign_attempt() -> OpError {
-    Denied::NotAllowed { who: "a runner", action: "act for an attempt of another machine" }.into()
+fn foreign_attempt() -> Denied {
+    Denied::NotAllowed { who: "a runner", action: "act for an attempt of another machine" }
+}
+
+/// Reads an attempt that is or was on a runner.
+fn placed_attempt(connection: &Connection, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), StoreError> {
+    let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
+    let row = attempt_row(connection, id.run, id.n)?;
+    Ok((id, row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?))
+}
+
+/// Reads an attempt that is on a runner.
+fn hosted_attempt(connection: &Connection, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), StoreError> {
+    let (id, row) = placed_attempt(connection, session, attempt)?;
+    if row.lost_at.is_some() {
+        return Err(Denied::conflict("attempt", format!("the lease of {id} has expired")).into());
+    }
+    Ok((id, row))
+}
+
+/// Checks that an attempt is on a runner, and that its supervisor has presented the right token.
+fn supervised_attempt(connection: &Connection, session: &RunnerSession, attempt: &str, token: &str) -> Result<AttemptId, StoreError> {
+    let (id, row) = hosted_attempt(connection, session, attempt)?;
+    if is_token_of(&row, token) { Ok(id) } else { Err(foreign_attempt().into()) }
 }
 
 /// Returns the pools that a runner serves: those that it names, or all with labels if it has these.

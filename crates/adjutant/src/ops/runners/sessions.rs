@@ -19,6 +19,14 @@ pub struct RunnerSession {
     id: String,
 }
 
+#[cfg(test)]
+impl RunnerSession {
+    /// Returns a session that was not begun.
+    pub(super) fn of_host(host: &str) -> Self {
+        Self { host: host.to_owned(), id: String::new() }
+    }
+}
+
 /// A runner that has joined and waits for attempts.
 #[derive(Debug, Clone)]
 pub(super) struct WaitingRunner {

@@ -8,8 +8,11 @@ use adjutant_core::{
     AgentName, AgentSpec, AttemptEnd, Decision, Denied, EventSeq, Exit, Fence, HarnessKind, Isolation, Permissions, Principal, PromptVia,
     RequestEvent, RequestId, RunEvent, RunId, RunName, Subject,
 };
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
+/// The token of the supervisors of runs on runners.
+pub(crate) const TOKEN: &str = "token";
 pub(crate) const KEEP: Retention = Retention { stopped_ms: 60_000 };
 
 pub(crate) struct Fixture {
@@ -129,9 +132,10 @@ impl Fixture {
     /// Starts a run on a runner. The lease of its attempt is over.
     pub(crate) async fn hosted(&self, new: NewRun, host: &str) -> Run {
         let host = host.to_owned();
+        let token_hash = Sha256::digest(TOKEN);
         let started = self.store.write(move |tx| {
             let run = tx.dispatch(&new)?;
-            let run = tx.claim(&run, b"hash", Some(HostLease { host: &host, lease_ms: 0 }), KEEP)?;
+            let run = tx.claim(&run, &token_hash, Some(HostLease { host: &host, lease_ms: 0 }), KEEP)?;
             tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
         });
         started.await.expect("running")

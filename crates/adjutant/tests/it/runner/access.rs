@@ -78,6 +78,11 @@ fn runner_acts_only_for_attempts_that_are_placed_on_it() {
     for (status, body) in refused {
         assert_eq!(status, "403", "{body}");
     }
+    // Calls that are delivered together are refused one by one.
+    let calls = json!({"calls": [{"attempt": attempt, "token": "x", "arguments": {"facts": []}}]});
+    let (status, body) = post(&pair, &other, "/runner/supervisor-facts", &own, &calls);
+    let answers: Value = serde_json::from_str(&body).expect("JSON");
+    assert!(status == "200" && answers["answers"][0]["refused"]["code"] == "not_allowed", "{status} {body}");
     // The same home with the token of the other runner is another one.
     let mine = std::fs::read_to_string(pair.token_file()).expect("a token");
     let (status, body) = join(mine.trim());
