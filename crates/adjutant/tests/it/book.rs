@@ -228,7 +228,7 @@ fn links(page: &str) -> Vec<String> {
 #[test]
 fn links_lead_to_pages_and_headings() {
     let mut pages = pages();
-    for name in ["ARCHITECTURE.md", "CHANGELOG.md"] {
+    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
         pages.insert(name.to_owned(), read(&root().join(name)));
     }
     let mut wrong = Vec::new();

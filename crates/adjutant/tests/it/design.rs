@@ -1,12 +1,12 @@
 //! The pages in docs/design: each guarantee names its tests after `Test:` or `Tests:`, as the test runner prints them, and each path that a
-//! page names exists.
+//! page names exists. So do those that CONTRIBUTING.md names.
 
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The sources with tests. The module path of a test is relative to one of them.
-const SOURCES: [&str; 4] = ["crates/adjutant/tests/it", "crates/adjutant/src", "crates/adjutant-core/src", "crates/adjutant-stream/src"];
+const SOURCES: [&str; 5] = ["crates/adjutant/tests/it", "crates/adjutant/src", "crates/adjutant-core/src", "crates/adjutant-stream/src", "xtask/src"];
 
 static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("`([^`\n]+)`").expect("a pattern"));
 
@@ -57,4 +57,20 @@ fn paths_of_design_pages_exist() {
     assert!(paths.len() > 50, "{}", paths.len());
     let wrong: Vec<_> = paths.iter().filter(|(_, path)| !root().join(path).exists()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn tests_and_paths_of_the_recipes_exist() {
+    let text = std::fs::read_to_string(root().join("CONTRIBUTING.md")).expect("CONTRIBUTING.md");
+    // Names of tests are sentences; other names below modules are shorter.
+    let test = Regex::new("^[a-z0-9_]+(::[a-z0-9_]+)*::[a-z0-9]+(_[a-z0-9]+){2,}$").expect("a pattern");
+    let tests: Vec<&str> = codes(&text).into_iter().filter(|code| test.is_match(code)).collect();
+    assert!(tests.len() > 20, "{tests:?}");
+    let missing: Vec<&&str> = tests.iter().filter(|test| !has_test(test)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+    let commands = codes(&text).into_iter().filter_map(|code| code.split(' ').next());
+    let paths: Vec<&str> = commands.filter(|path| ["crates/", "xtask/", ".ci/"].iter().any(|start| path.starts_with(start))).collect();
+    let missing: Vec<&&str> =
+        paths.iter().filter(|path| !["NAME", "NOUN"].iter().any(|any| path.contains(any)) && !root().join(path).exists()).collect();
+    assert!(paths.len() > 20 && missing.is_empty(), "{} paths, missing: {missing:#?}", paths.len());
 }

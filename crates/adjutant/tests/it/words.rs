@@ -75,7 +75,7 @@ fn pattern(text: &str) -> Regex {
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].iter().map(|name| root.join(name)).collect();
+    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].iter().map(|name| root.join(name)).collect();
     for dir in ["docs", "docs/agents", "docs/design"] {
         let entries = std::fs::read_dir(root.join(dir)).expect("the documentation").map(|entry| entry.expect("an entry").path());
         pages.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
