@@ -31,6 +31,7 @@ pub use target::InProcess;
 
 use crate::config::Home;
 use crate::link::{Order, WorkerAccess, headers};
+use crate::process::Lock;
 use crate::sock;
 use crate::view::{Call, ErrorView, HandOver, codes};
 use adjutant_core::ClientName;
@@ -109,11 +110,11 @@ impl Client {
         Self::new(Target::Worker { socket: access.socket, token: Some(access.token) })
     }
 
-    /// Creates a supervisor's client of the hub.
+    /// Creates a client of the hub for the supervisor that holds this lock. Its calls wait for a hub until the lock is removed.
     #[must_use]
-    pub fn supervisor(order: &Order) -> Self {
+    pub fn supervisor(order: &Order, lock: Arc<Lock>) -> Self {
         let attempt = format!("{}/{}", order.run_id, order.attempt);
-        Self::new(Target::Supervisor { home: Home { dir: order.home.clone() }, attempt, token: order.token.clone() })
+        Self::new(Target::Supervisor { home: Home { dir: order.home.clone() }, attempt, token: order.token.clone(), lock })
     }
 
     /// Creates a client within the hub's process.
@@ -303,10 +304,14 @@ impl Client {
                     hint: Some("the run has ended or is being stopped".to_owned()),
                 })
             }
-            Target::Supervisor { home, .. } => {
-                start::wait_for_hub(home).await;
-                Ok(())
-            }
+            Target::Supervisor { home, lock, .. } => match start::wait_for_hub_until(home, || lock.is_removed()).await {
+                true => Ok(()),
+                false => Err(ErrorView {
+                    code: codes::UNREACHABLE.to_owned(),
+                    message: format!("the files of this run in {} were removed, so no hub can find it", home.dir.display()),
+                    hint: Some("it is being stopped".to_owned()),
+                }),
+            },
             Target::InProcess(_) => unreachable!("calls in process need no connection"),
         }
     }

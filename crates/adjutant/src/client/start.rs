@@ -87,10 +87,18 @@ fn start(home: &Home) -> io::Result<()> {
 /// Waits without a limit until the home's hub accepts connections. The kernel wakes it when a socket appears in the
 /// home.
 pub async fn wait_for_hub(home: &Home) {
+    wait_for_hub_until(home, || false).await;
+}
+
+/// Waits as [`wait_for_hub`], until `is_over`, which is asked when the home changes or is removed. Returns `false` if it is over.
+pub(super) async fn wait_for_hub_until(home: &Home, is_over: impl Fn() -> bool) -> bool {
     loop {
         let watch = watch_dir(home);
+        if is_over() {
+            return false;
+        }
         if sock::connect(&home.socket()).await.is_ok() {
-            return;
+            return true;
         }
         match &watch {
             Ok(watch) => {

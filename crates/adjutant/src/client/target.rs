@@ -1,6 +1,7 @@
 //! The servers that a client can call.
 
 use crate::config::Home;
+use crate::process::Lock;
 use crate::view::ErrorView;
 use adjutant_core::ClientName;
 use futures::future::BoxFuture;
@@ -41,8 +42,8 @@ pub(super) enum Target {
     RunningHub { home: Home },
     /// A supervisor's socket. If it is gone, the run has ended.
     Worker { socket: PathBuf, token: Option<String> },
-    /// The hub, for a supervisor, which waits for it without a limit.
-    Supervisor { home: Home, attempt: String, token: String },
+    /// The hub, for a supervisor, which waits for it without a limit while its lock is there.
+    Supervisor { home: Home, attempt: String, token: String, lock: Arc<Lock> },
     /// The hub of this process.
     InProcess(InProcess),
 }

@@ -93,7 +93,7 @@ pub(super) async fn watch(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost
 async fn find_loss(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     // A home that was moved took its lock file with it.
-    if rustix::fs::fstat(lock).is_ok_and(|stat| stat.st_nlink > 0) {
+    if !lock.is_removed() {
         return Lost::Unlocked;
     }
     let removed = async {

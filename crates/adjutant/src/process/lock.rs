@@ -68,6 +68,12 @@ impl Lock {
         }
     }
 
+    /// Returns whether its file was removed, so that nobody can see any more that it is held.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Writes the holder's pid into the file.
     ///
     /// # Errors

@@ -112,7 +112,8 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
         return Err(io::Error::other("the order is for another attempt"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(supervise(order, dir, lifeline))?;
+    let lock = Arc::new(lock);
+    let code = runtime.block_on(supervise(order, dir, lifeline, &lock))?;
     // A task that hangs must not keep the process alive.
     runtime.shutdown_background();
     drop(lock);
@@ -120,15 +121,16 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
 }
 
 /// Supervises one attempt from its start to its end.
-async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>, lock: &Arc<Lock>) -> io::Result<ExitCode> {
     let above = sync_parent_directories(dir);
-    let client = Client::supervisor(&order);
+    let client = Client::supervisor(&order, Arc::clone(lock));
     let mut tasks = JoinSet::new();
     let recorded = journal::Recorded::default();
     let (mut journal, uploader) = journal::open(dir, client.clone(), recorded.clone())?;
     tasks.spawn(uploader.run().boxed());
     let (orders_sender, orders) = watch::channel(Orders::default());
-    tasks.spawn(orders::follow(client.clone(), orders_sender, recorded, order.lease_ms.map(Lease::from_ms)).boxed());
+    let lease = order.lease_ms.map(Lease::from_ms);
+    tasks.spawn(orders::follow(client.clone(), orders_sender, recorded, lease, Arc::clone(lock)).boxed());
 
     if let Err(refusal) = workspace::make(&order, dir).await {
         return Ok(record_refusal(journal, refusal).await);

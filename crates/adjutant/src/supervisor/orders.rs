@@ -3,11 +3,13 @@
 
 use crate::client::Client;
 use crate::link::{GetOrders, Orders, Standing};
+use crate::process::Lock;
 use crate::supervisor::journal::Recorded;
 use crate::trace::RepeatedFailures;
 use adjutant_core::StopReason;
 use adjutant_core::lease::Lease;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,8 +19,9 @@ const WAIT: Duration = Duration::from_secs(10 * 60);
 /// The pause after the hub refused such a call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, the order is to stop, and stays so.
-pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Recorded, lease: Option<Lease>) {
+/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or the lock of its supervisor is removed with the
+/// home, the order is to stop, and stays so: nobody else can end the attempt.
+pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Recorded, lease: Option<Lease>, lock: Arc<Lock>) {
     let wait = lease.map_or(WAIT, |lease| lease.wait_max().min(WAIT));
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let mut contact = Instant::now();
@@ -32,8 +35,7 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
         match until_lease_ends(lease, contact, asked).await {
             None => {
                 tracing::warn!("the lease of the attempt ends: the agent is being stopped");
-                orders.send_modify(|orders| orders.stop = Some(StopReason::HostLost.word().to_owned()));
-                return orders.closed().await;
+                return stop(&orders).await;
             }
             Some(Ok(None)) => failures.clear(),
             Some(Ok(Some(now))) => {
@@ -44,6 +46,8 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
                     orders.send_replace(now);
                 }
             }
+            // The hub of another home at this path knows nothing of the attempt.
+            Some(Err(_)) if lock.is_removed() => return stop(&orders).await,
             Some(Err(error)) => {
                 if let Some(times) = failures.note(&error.to_string(), sent.into()) {
                     tracing::warn!(%error, times, "the orders cannot be read from the hub");
@@ -54,6 +58,12 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
             }
         }
     }
+}
+
+/// Orders a stop, and keeps it.
+async fn stop(orders: &watch::Sender<Orders>) {
+    orders.send_modify(|orders| orders.stop = Some(StopReason::HostLost.word().to_owned()));
+    orders.closed().await;
 }
 
 /// Waits until the hub confirms that the attempt may start: its order may have taken longer than the lease. Returns

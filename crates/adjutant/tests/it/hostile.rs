@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const SUBREAPER: &str = "containment = \"subreaper\"\n";
 /// A run with a process that outlives it.
 const DETACHES: &str = "spawn setsid ignore-term\nsay ready\nhang";
+/// A run that waits for its parent.
+const ASKS: &str = "say begun\nask \"Go on?\"\nsay done";
 /// Far less than a hanging hub would take.
 const PROMPT: Duration = Duration::from_secs(10);
 
@@ -224,9 +226,40 @@ fn hub_of_a_removed_home_exits_and_ends_its_runs() {
 }
 
 #[test]
+fn supervisors_of_a_removed_home_end_without_its_hub() {
+    for has_new_home in [false, true] {
+        let home = TestHome::with_config(SUBREAPER);
+        home.start("homeless", ASKS);
+        home.until_status("homeless", "waiting_parent_reply");
+        let before = home.processes_of(&home.run_id("homeless"));
+        home.ok(&["stop"]);
+        assert!(before.len() > 2 && before.iter().all(|(pid, _)| TestHome::is_alive(*pid)), "{before:?}");
+        std::fs::remove_dir_all(&home.home.dir).expect("it can be removed");
+        if has_new_home {
+            // Its hub does not know the run.
+            assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
+        }
+        home.until("guard, supervisor and agent have ended", || (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(()));
+    }
+}
+
+#[test]
+fn run_continues_when_its_home_is_back() {
+    let home = TestHome::new();
+    home.start("lasting", ASKS);
+    home.until_status("lasting", "waiting_parent_reply");
+    home.ok(&["stop"]);
+    let away = home.work().join("away");
+    std::fs::rename(&home.home.dir, &away).expect("it can be moved");
+    std::fs::rename(&away, &home.home.dir).expect("it can be moved back");
+    home.ok(&["reply", "lasting", "yes"]);
+    assert_eq!(home.finished("lasting")["outcome"], "succeeded");
+}
+
+#[test]
 fn hub_without_its_lock_exits_and_runs_continue() {
     let home = TestHome::new();
-    home.start("lasting", "say begun\nask \"Go on?\"\nsay done");
+    home.start("lasting", ASKS);
     home.until_status("lasting", "waiting_parent_reply");
     let hub = home.hub_pid();
     remove(&home.home.hub_lock());
