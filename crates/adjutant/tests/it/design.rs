@@ -5,13 +5,16 @@ use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The sources with tests. The module path of a test is relative to one of them.
-const SOURCES: [&str; 5] = ["crates/adjutant/tests/it", "crates/adjutant/src", "crates/adjutant-core/src", "crates/adjutant-stream/src", "xtask/src"];
-
 static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("`([^`\n]+)`").expect("a pattern"));
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns the directories of sources with tests. The module path of a test is relative to one of them.
+fn sources() -> impl Iterator<Item = PathBuf> {
+    let crates = crate::layering::crates().into_iter().flat_map(|(_, dir)| [dir.join("src"), dir.join("tests/it")]);
+    crates.chain([root().join("xtask/src")])
 }
 
 /// Returns the pages with their names.
@@ -31,7 +34,7 @@ fn has_test(name: &str) -> bool {
     let paths = [Some(path.as_str()), path.strip_suffix("/tests")];
     let mut files = paths.into_iter().flatten().flat_map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]);
     let has_it = |file: PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.contains(&function));
-    files.any(|file| SOURCES.iter().any(|dir| has_it(root().join(dir).join(&file))))
+    files.any(|file| sources().any(|dir| has_it(dir.join(&file))))
 }
 
 #[test]

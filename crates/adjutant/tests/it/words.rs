@@ -86,11 +86,9 @@ fn pages() -> Vec<PathBuf> {
 /// Returns every Rust file of the project but this one.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut dirs: Vec<PathBuf> =
-        ["crates/adjutant/src", "crates/adjutant/tests", "crates/adjutant-core/src", "crates/adjutant-stream/src", "xtask/src"]
-            .map(|dir| root.join(dir))
-            .into();
+    let crates = crate::layering::crates().into_iter().flat_map(|(_, dir)| [dir.join("src"), dir.join("tests")]);
+    let mut dirs: Vec<PathBuf> = crates.filter(|dir| dir.is_dir()).collect();
+    dirs.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/src"));
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).expect("a directory of sources") {
             let path = entry.expect("an entry").path();

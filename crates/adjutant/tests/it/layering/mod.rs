@@ -213,6 +213,9 @@ const ONLY: &[(&str, &[&str])] = &[
     ("ratatui", &["cli"]),
 ];
 
+/// The pure crates, and what else each must not use. The core must not depend on a serialization format either.
+const PURE: [(&str, &[&str]); 2] = [("adjutant-core", &["serde"]), ("adjutant-stream", &[])];
+
 /// Identifiers that the pure crates must not use.
 const NOT_PURE: &[&str] =
     &["std::fs", "std::net", "std::env", "std::process", "std::thread", "std::io", "SystemTime", "Instant::now", "tokio", "async fn"];
@@ -221,7 +224,7 @@ const NOT_PURE: &[&str] =
 fn modules_use_only_lower_modules() {
     let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(module, uses)| (*module, uses.iter().copied().collect())).collect();
     let mut wrong = Vec::new();
-    for (module, file, code) in sources(&crate_dir().join("src")) {
+    for (module, file, code) in product() {
         let Some(uses) = allowed.get(module.as_str()) else {
             wrong.push(format!("{}: `{module}` has no place in LAYERS", file.display()));
             continue;
@@ -250,8 +253,8 @@ fn layers_name_only_earlier_rows() {
 #[test]
 fn module_with_children_is_a_mod_rs() {
     let mut wrong = Vec::new();
-    for root in ["src", "tests/it", "../adjutant-core/src", "../adjutant-stream/src", "../../xtask/src"] {
-        let root = crate_dir().join(root);
+    let tests = [crate_dir().join("tests/it"), crate_dir().join("../../xtask/src")];
+    for root in crates().into_iter().map(|(_, dir)| dir.join("src")).chain(tests) {
         for (_, file, _) in sources(&root) {
             if root.join(&file).with_extension("").is_dir() {
                 wrong.push(format!("{}: move it to {}/mod.rs", file.display(), file.with_extension("").display()));
@@ -264,7 +267,7 @@ fn module_with_children_is_a_mod_rs() {
 #[test]
 fn restricted_words_stay_in_their_modules() {
     let mut wrong = Vec::new();
-    for (module, file, code) in sources(&crate_dir().join("src")) {
+    for (module, file, code) in product() {
         for (word, entitled) in ONLY {
             let is_entitled = entitled.iter().any(|place| *place == module || file.starts_with(place));
             if !is_entitled && has_word(&code, word) {
@@ -279,7 +282,7 @@ fn restricted_words_stay_in_their_modules() {
 #[test]
 fn interfaces_show_requests_only_through_present() {
     let mut wrong = Vec::new();
-    for (module, file, code) in sources(&crate_dir().join("src")) {
+    for (module, file, code) in product() {
         // A worker sees its own questions; the trial decides about a known command.
         let is_shown =
             module == "cli" && !file.starts_with("cli/commands/agents/trial") || file.starts_with("mcp/show") || file.starts_with("mcp/tools/parent");
@@ -294,9 +297,8 @@ fn interfaces_show_requests_only_through_present() {
 #[test]
 fn core_and_stream_are_pure() {
     let mut wrong = Vec::new();
-    // The core must not depend on a serialization format either.
-    for (dir, more) in [("../adjutant-core/src", &["serde"][..]), ("../adjutant-stream/src", &[])] {
-        for (_, file, code) in sources(&crate_dir().join(dir)) {
+    for (name, more) in PURE {
+        for (_, file, code) in sources(&crate_dir().join("..").join(name).join("src")) {
             for word in NOT_PURE.iter().chain(more) {
                 if has_word(&code, word) {
                     wrong.push(format!("{}: `{word}` in a pure crate", file.display()));
@@ -309,6 +311,24 @@ fn core_and_stream_are_pure() {
 
 fn crate_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns each crate below `crates` with its directory.
+pub fn crates() -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(crate_dir().join("..")).expect("the crates").map(|entry| entry.expect("an entry").path());
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter(|dir| dir.join("Cargo.toml").is_file())
+        .map(|dir| (dir.file_name().unwrap_or_default().to_string_lossy().into_owned(), dir))
+        .collect();
+    found.sort();
+    assert!(found.len() > PURE.len(), "{found:?}");
+    found
+}
+
+/// Returns the source files of every crate that is not pure.
+fn product() -> Vec<(String, PathBuf, String)> {
+    let is_pure = |name: &str| PURE.iter().any(|(pure, _)| *pure == name);
+    crates().into_iter().filter(|(name, _)| !is_pure(name)).flat_map(|(_, dir)| sources(&dir.join("src"))).collect()
 }
 
 /// Returns every source file below `root` with its module, without comments, literals and unit tests. `lib.rs` and
