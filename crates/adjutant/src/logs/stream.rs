@@ -95,7 +95,7 @@ impl Stream {
             Head::Beginning(stream) => stream,
         };
         let mut segments: Vec<(u64, LogFileName)> =
-            stored.logs.files.iter().filter_map(|file| Some((file.name.segment_of(output)?, file.name))).collect();
+            stored.logs.files.iter().filter_map(|file| Some((start_of_segment(file.name, output)?, file.name))).collect();
         segments.sort_unstable_by_key(|(start, _)| *start);
         for (start, name) in segments {
             if let Some(file) = stored.open(name) {
@@ -256,13 +256,11 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-impl LogFileName {
-    /// Returns where a segment of an output starts in its stream. `None`: it is none.
-    const fn segment_of(self, output: Output) -> Option<u64> {
-        match (self, output) {
-            (Self::TextSegment(start), Output::Text) | (Self::RawSegment(start), Output::Raw) => Some(start),
-            _ => None,
-        }
+/// Returns where a segment of an output starts in its stream. `None`: it is none.
+const fn start_of_segment(name: LogFileName, output: Output) -> Option<u64> {
+    match (name, output) {
+        (LogFileName::TextSegment(start), Output::Text) | (LogFileName::RawSegment(start), Output::Raw) => Some(start),
+        _ => None,
     }
 }
 

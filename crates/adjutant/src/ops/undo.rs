@@ -153,7 +153,7 @@ impl Ops {
                 files: restored.files,
                 skipped: restored.skipped,
                 is_unguarded: restored.is_unguarded,
-                ..view.with_left_alone(left_alone)
+                ..with_left_alone(view, left_alone)
             };
             let stored = ops.write(caller, move |tx, _| {
                 tx.finish_undo(id)?;
@@ -165,20 +165,18 @@ impl Ops {
     }
 }
 
-impl UndoView {
-    /// Adds the files that were left alone, because a program has changed them or has them open.
-    fn with_left_alone(mut self, files: Vec<(String, LeftAlone)>) -> Self {
-        for (file, LeftAlone { cause, kept_as }) in files {
-            if let Some(name) = kept_as {
-                self.kept_beside.push(Path::new(&file).with_file_name(name).to_string_lossy().into_owned());
-            }
-            match cause {
-                Cause::Changed => self.changed_meanwhile.push(file),
-                Cause::InUse => self.in_use.push(file),
-            }
+/// Adds the files that were left alone, because a program has changed them or has them open.
+fn with_left_alone(mut view: UndoView, files: Vec<(String, LeftAlone)>) -> UndoView {
+    for (file, LeftAlone { cause, kept_as }) in files {
+        if let Some(name) = kept_as {
+            view.kept_beside.push(Path::new(&file).with_file_name(name).to_string_lossy().into_owned());
         }
-        self
+        match cause {
+            Cause::Changed => view.changed_meanwhile.push(file),
+            Cause::InUse => view.in_use.push(file),
+        }
     }
+    view
 }
 
 /// Refuses while other runs work in or around the directory. A run that waits for an answer does not.
