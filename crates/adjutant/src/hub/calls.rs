@@ -5,11 +5,7 @@ use super::auth::Auth;
 use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
-use crate::view::{
-    AddPeer, Ask, AskAndWait, AskTogether, BlockPeer, Call, CheckLogStore, CreateToken, Delegate, ErrorView, FollowChat, GetHub, GetPeer, GetRun,
-    HandOver, InvitePeer, ListPeers, ListTokens, OpenDashboard, ReadRequest, ReadTogether, RemovePeer, RequestApproval, RevokeToken, ShareChat,
-    StopHub, StopWork, UnfollowChat, WithdrawRequest, codes,
-};
+use crate::view::{Call, CheckLogStore, ErrorView, GetHub, HandOver, StopHub, codes};
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
 use axum::http::header::CONTENT_TYPE;
@@ -30,71 +26,13 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Serves one call, given its caller, headers and body.
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
-/// Calls of workers, and those about the hub itself, its tokens and its peers, which HTTP does not serve.
-const LOCAL_ONLY: [&str; 24] = [
-    Ask::NAME,
-    AskAndWait::NAME,
-    AskTogether::NAME,
-    RequestApproval::NAME,
-    Delegate::NAME,
-    WithdrawRequest::NAME,
-    ReadTogether::NAME,
-    StopWork::NAME,
-    StopHub::NAME,
-    CheckLogStore::NAME,
-    HandOver::NAME,
-    CreateToken::NAME,
-    ListTokens::NAME,
-    RevokeToken::NAME,
-    OpenDashboard::NAME,
-    InvitePeer::NAME,
-    AddPeer::NAME,
-    ListPeers::NAME,
-    GetPeer::NAME,
-    BlockPeer::NAME,
-    RemovePeer::NAME,
-    ShareChat::NAME,
-    FollowChat::NAME,
-    UnfollowChat::NAME,
-];
 /// Calls about the hub's process, which do not depend on runs, so they do not wait for their supervisors.
 pub(super) const OF_PROCESS: [&str; 4] = [GetHub::NAME, StopHub::NAME, HandOver::NAME, CheckLogStore::NAME];
-/// Calls that change state only for runs, to which they deliver messages.
-const WRITE_FOR_RUNS: [&str; 2] = [GetRun::NAME, ReadRequest::NAME];
-
-fn effect<C: Call>() -> CallEffect {
-    match C::NAME {
-        name if LOCAL_ONLY.contains(&name) => CallEffect::LocalOnly,
-        name if C::WRITES && !WRITE_FOR_RUNS.contains(&name) => CallEffect::Changes,
-        _ => CallEffect::Reads,
-    }
-}
 
 /// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each call.
 #[derive(Default)]
 pub(super) struct Calls {
     by_path: HashMap<String, (CallEffect, Serve)>,
-    #[cfg(test)]
-    schemas: Vec<Schemas>,
-}
-
-/// What the description of the API needs to know of a call.
-#[cfg(test)]
-pub(super) struct Schemas {
-    pub name: &'static str,
-    pub effect: CallEffect,
-    /// Whether it takes an idempotency key.
-    pub takes_key: bool,
-    pub arguments: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
-    pub reply: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
-}
-
-#[cfg(test)]
-impl Schemas {
-    fn of<C: Call>() -> Self {
-        let (arguments, reply) = (schemars::SchemaGenerator::subschema_for::<C>, schemars::SchemaGenerator::subschema_for::<C::Reply>);
-        Self { name: C::NAME, effect: effect::<C>(), takes_key: C::WRITES, arguments, reply }
-    }
 }
 
 impl Calls {
@@ -105,12 +43,6 @@ impl Calls {
     /// Returns a call with its effect.
     pub fn with_effect(&self, path: &str) -> Option<&(CallEffect, Serve)> {
         self.by_path.get(path)
-    }
-
-    /// Returns the schemas of the calls of the contract.
-    #[cfg(test)]
-    pub fn schemas(&self) -> &[Schemas] {
-        &self.schemas
     }
 }
 
@@ -141,9 +73,7 @@ where
             }
         }
     };
-    calls.by_path.insert(format!("/api/v1/{}", C::NAME), (effect::<C>(), Box::new(served)));
-    #[cfg(test)]
-    calls.schemas.push(Schemas::of::<C>());
+    calls.by_path.insert(format!("/api/v1/{}", C::NAME), (C::EFFECT, Box::new(served)));
     calls
 }
 

@@ -395,3 +395,16 @@ async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response
     let GetClosing { by_itself } = asked;
     reply(hub.ops.closing(attempt, by_itself))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::calls;
+    use crate::view::CALLS;
+
+    #[test]
+    fn every_call_of_the_contract_is_served() {
+        let served = calls();
+        let missing: Vec<&str> = CALLS.iter().map(|(name, _)| *name).filter(|name| served.get(&format!("/api/v1/{name}")).is_none()).collect();
+        assert!(CALLS.len() > 60 && missing.is_empty(), "{missing:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Agents: which exist, whether each can be started, and their properties.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::Permissions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,6 @@ pub struct ListAgents {
     #[serde(default)]
     pub all: bool,
 }
-call!(ListAgents = "agents", writes false -> AgentList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -1,6 +1,6 @@
 //! Items that need attention, and the notifications that the owners of runs have received.
 
-use super::{Call, MentionView, PolicyChangeView, RequestView, RunView, SetBackView, WaitOutcome, Waited, Word};
+use super::{MentionView, PolicyChangeView, RequestView, RunView, SetBackView, WaitOutcome, Waited, Word};
 use adjutant_core::attention::Need;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,6 @@ pub struct ListAttention {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(ListAttention = "attention", writes false -> AttentionList);
 
 /// The items that need the caller's attention. Reading them does not count as a notification.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -107,7 +106,6 @@ pub struct ConfirmNotified {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
 }
-call!(ConfirmNotified = "notified", writes true -> Notified);
 
 /// The state of a run that its owner was shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

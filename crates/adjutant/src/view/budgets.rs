@@ -1,7 +1,5 @@
 //! Budgets of runs.
 
-use super::Call;
-use super::runs::RunView;
 use super::word::Word;
 use adjutant_core::BudgetKind;
 use serde::{Deserialize, Serialize};
@@ -86,4 +84,3 @@ pub struct ChangeBudget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub add: Option<String>,
 }
-call!(ChangeBudget = "budget", writes true -> RunView);

@@ -1,6 +1,6 @@
 //! Snapshots of a run's tree, and the differences between them.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::ledger::AnnouncedKind;
 use adjutant_core::merge::ConflictKind;
 use adjutant_core::snapshot::SnapshotCause;
@@ -101,7 +101,6 @@ pub struct DiffRun {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
 }
-call!(DiffRun = "diff", writes false -> DiffView);
 
 /// The difference between two snapshots of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +165,6 @@ pub struct UndoRun {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
-call!(UndoRun = "undo", writes true -> UndoView);
 
 /// An undo that was interrupted, for example because the hub was killed: each file is as before the undo or as after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

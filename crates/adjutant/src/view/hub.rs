@@ -1,6 +1,5 @@
 //! The hub's state, and administrative calls that runs cannot make.
 
-use super::{Call, RunList};
 use serde::{Deserialize, Serialize};
 
 /// Reassigns runs and their descendants to another client, for a parent that reconnects under a new name.
@@ -13,7 +12,6 @@ pub struct Adopt {
     #[serde(default)]
     pub client: String,
 }
-call!(Adopt = "adopt", writes true -> RunList);
 
 /// Removes finished runs and their files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -32,7 +30,6 @@ pub struct Clean {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
-call!(Clean = "clean", writes true -> Cleaned);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -59,7 +56,6 @@ pub struct KeptRun {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GetHub {}
-call!(GetHub = "hub", writes false -> HubView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -149,7 +145,6 @@ pub struct LeaderView {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListWebhooks {}
-call!(ListWebhooks = "webhooks", writes false -> WebhookList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -166,7 +161,6 @@ pub struct RetryWebhooks {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
-call!(RetryWebhooks = "webhooks-retry", writes true -> WebhooksRetried);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -216,7 +210,6 @@ impl WebhookView {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CheckLogStore {}
-call!(CheckLogStore = "check-log-store", writes false -> LogStoreCheck);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -234,7 +227,6 @@ pub struct LogStoreCheck {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StopHub {}
-call!(StopHub = "stop", writes false -> HubView);
 
 /// Replaces the hub with another binary: the hub stops accepting calls, releases the home and executes `exe`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -244,4 +236,3 @@ pub struct HandOver {
     pub exe: String,
     pub version: String,
 }
-call!(HandOver = "hand-over", writes false -> HubView);

@@ -1,6 +1,6 @@
 //! Merging a run's changes into the user's repository, and discarding its workspace.
 
-use super::{Call, MessageView, RunView, SnapshotView, Word};
+use super::{MessageView, RunView, SnapshotView, Word};
 use adjutant_core::merge::{ConflictKind, MergeMode, MergeOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,6 @@ pub struct MergeRun {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
-call!(MergeRun = "merge", writes true -> MergeView);
 
 /// The outcome of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -127,7 +126,6 @@ pub struct DiscardRun {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
-call!(DiscardRun = "discard", writes true -> DiscardView);
 
 /// What a discard did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +155,6 @@ pub struct CommentOnRun {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
-call!(CommentOnRun = "comment", writes true -> CommentedView);
 
 /// The outcome of comments on a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

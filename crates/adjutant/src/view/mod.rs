@@ -5,6 +5,7 @@
 //! [`ErrorView`]. Field names are snake_case, times are RFC 3339 in UTC, and durations have their unit in the name.
 //! Changes only add to the contract.
 
+use adjutant_core::token::CallEffect;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +19,12 @@ pub trait Described {}
 #[cfg(not(test))]
 impl<T> Described for T {}
 
-/// A use case with its arguments.
+/// A use case with its arguments. `calls.rs` has the table of them.
 pub trait Call: Described + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The call's path below `/api/v1/`.
     const NAME: &'static str;
+    /// How it is served to tokens.
+    const EFFECT: CallEffect;
     /// Whether the call can change state, even if only for some callers. Such a call takes an idempotency key
     /// (header `adj-key`).
     const WRITES: bool;
@@ -29,25 +32,17 @@ pub trait Call: Described + Serialize + DeserializeOwned + Send + Sync + 'static
     type Reply: Described + Serialize + DeserializeOwned + Send + 'static;
 }
 
-macro_rules! call {
-    ($call:ident = $name:literal, writes $writes:literal -> $reply:ty) => {
-        impl Call for $call {
-            const NAME: &'static str = $name;
-            const WRITES: bool = $writes;
-            type Reply = $reply;
-        }
-    };
-}
-
 mod agents;
 mod attention;
 mod budgets;
+mod calls;
 mod changes;
 mod chats;
 mod fields;
 mod hub;
 mod merges;
 mod metadata;
+pub mod openapi;
 mod operation;
 mod peers;
 mod policies;
@@ -63,6 +58,7 @@ mod word;
 pub use agents::*;
 pub use attention::*;
 pub use budgets::*;
+pub use calls::CALLS;
 pub use changes::*;
 pub use chats::*;
 pub use fields::field_names;

@@ -1,6 +1,5 @@
 //! Other hubs, and chats shared with them or followed from them. Only the person manages them, on the hub's socket.
 
-use super::{Call, ChatView};
 use serde::{Deserialize, Serialize};
 
 /// Makes a peer known that may connect to this hub with a token, which the caller has made and the hub never sees. A second
@@ -13,7 +12,6 @@ pub struct InvitePeer {
     /// The SHA-256 of the token, in hexadecimal.
     pub sha256: String,
 }
-call!(InvitePeer = "peer-invite", writes true -> PeerView);
 
 /// Makes a peer known to which this hub can connect, or changes how it connects.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -32,14 +30,12 @@ pub struct AddPeer {
     #[serde(default)]
     pub plain: bool,
 }
-call!(AddPeer = "peer-add", writes true -> PeerView);
 
 /// Lists the peers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListPeers {}
-call!(ListPeers = "peers", writes false -> PeerList);
 
 /// Shows a peer, and asks it which chats it shares with this hub.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -48,7 +44,6 @@ call!(ListPeers = "peers", writes false -> PeerList);
 pub struct GetPeer {
     pub name: String,
 }
-call!(GetPeer = "peer", writes false -> PeerDetails);
 
 /// Blocks or unblocks a peer. While it is blocked, nothing is exchanged with it, and posts wait.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -58,7 +53,6 @@ pub struct BlockPeer {
     pub name: String,
     pub blocked: bool,
 }
-call!(BlockPeer = "peer-block", writes true -> PeerView);
 
 /// Removes a peer. Its token is revoked, and copies of its chats are no longer updated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -67,7 +61,6 @@ call!(BlockPeer = "peer-block", writes true -> PeerView);
 pub struct RemovePeer {
     pub name: String,
 }
-call!(RemovePeer = "peer-remove", writes true -> PeerView);
 
 /// Shares a chat with a peer, or ends that.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -80,7 +73,6 @@ pub struct ShareChat {
     pub read_only: bool,
     pub shared: bool,
 }
-call!(ShareChat = "chat-share", writes true -> ChatShares);
 
 /// Starts a copy of a peer's chat, which arrives in the background, or finds the one that exists.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -94,7 +86,6 @@ pub struct FollowChat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
-call!(FollowChat = "chat-follow", writes true -> ChatView);
 
 /// Ends a copy of a peer's chat. It stays as it is; posts that wait are refused.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -103,7 +94,6 @@ call!(FollowChat = "chat-follow", writes true -> ChatView);
 pub struct UnfollowChat {
     pub chat_id: i64,
 }
-call!(UnfollowChat = "chat-unfollow", writes true -> ChatView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

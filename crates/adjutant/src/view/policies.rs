@@ -1,6 +1,6 @@
 //! Policies and grants: the rules that answer approvals, and their answers.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::Permissions;
 use adjutant_core::policy::PolicyDecision;
 use adjutant_core::words;
@@ -16,7 +16,6 @@ pub struct ListPolicies {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
-call!(ListPolicies = "policies", writes false -> PolicyList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -79,7 +78,6 @@ pub struct TrustPolicyChange {
     /// The change, as [`PolicyChangeView::change`] names it. Another one is refused.
     pub change: String,
 }
-call!(TrustPolicyChange = "policies-trust-change", writes true -> PolicyChangeView);
 
 /// Whether the policies of a repository are in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +165,6 @@ pub struct TryPolicies {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(TryPolicies = "policies-try", writes false -> PolicyTrial);
 
 /// The decisions of the tried policies.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -234,7 +231,6 @@ pub struct CheckPolicies {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
 }
-call!(CheckPolicies = "policies-check", writes false -> PolicyCheck);
 
 /// The answer that a request would get, and the policies that would not decide.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -269,7 +265,6 @@ pub struct TrustPolicies {
     /// The text of the file.
     pub text: String,
 }
-call!(TrustPolicies = "policies-trust", writes true -> TrustedPolicies);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -289,7 +284,6 @@ pub struct ListGrants {
     #[serde(default)]
     pub all: bool,
 }
-call!(ListGrants = "grants", writes false -> GrantList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -305,7 +299,6 @@ pub struct RevokeGrant {
     /// `G3`.
     pub grant: String,
 }
-call!(RevokeGrant = "grant-revoke", writes true -> GrantView);
 
 /// Whether a grant answers requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

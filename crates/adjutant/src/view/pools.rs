@@ -1,6 +1,6 @@
 //! Pools: how many of their runs may be live, and what waits.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::Isolation;
 use adjutant_core::pool::{AfterEnd, AfterState, QueueReason};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListPools {}
-call!(ListPools = "pools", writes false -> PoolList);
 
 /// Changes a pool until it is changed again, also across restarts of the hub. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -28,7 +27,6 @@ pub struct ChangePool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
-call!(ChangePool = "pool-change", writes true -> PoolView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -1,6 +1,6 @@
 //! Requests of runs: creating, answering and reading them.
 
-use super::{Call, MessageView, OperationView, RunView, Word};
+use super::{MessageView, OperationView, RunView, Word};
 use adjutant_core::request::MessageStatus;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
@@ -31,7 +31,6 @@ pub struct Ask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
 }
-call!(Ask = "ask", writes true -> RequestView);
 
 /// Asks like [`Ask`], then waits up to this long for the answer. The question stays open if the wait times out or fails. A
 /// repeated call with the same key may have another wait.
@@ -42,7 +41,6 @@ pub struct AskAndWait {
     pub ask: Ask,
     pub wait_ms: u64,
 }
-call!(AskAndWait = "ask-wait", writes true -> RequestView);
 
 /// Asks several questions as one group. Either all are asked or none. Durable when the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -54,7 +52,6 @@ pub struct AskTogether {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
 }
-call!(AskTogether = "ask-together", writes true -> RequestList);
 
 /// The fields that a run states with a group of questions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +108,6 @@ pub struct RequestApproval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationView>,
 }
-call!(RequestApproval = "request-approval", writes true -> RequestView);
 
 /// Asks to delegate a task to another agent. Durable when the call returns; [`ReadRequest`] waits for the decision
 /// and, if the task blocks the run, for the end of the task.
@@ -150,7 +146,6 @@ pub struct Delegate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
 }
-call!(Delegate = "delegate", writes true -> RequestView);
 
 /// A delegation without its task, and the changes it was approved with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,7 +227,6 @@ pub struct ReadRequest {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadRequest = "request", writes true -> RequestView);
 
 /// Withdraws an open request of the calling run, which can then no longer be answered.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -241,7 +235,6 @@ call!(ReadRequest = "request", writes true -> RequestView);
 pub struct WithdrawRequest {
     pub message_id: String,
 }
-call!(WithdrawRequest = "withdraw-request", writes true -> RequestView);
 
 /// Reads a group of questions of the calling run. With `wait_ms`, waits up to this long until no blocking question
 /// of the group is open. No answer counts as read before the call returns.
@@ -254,7 +247,6 @@ pub struct ReadTogether {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadTogether = "request-together", writes true -> RequestList);
 
 /// Lists open requests that the caller may answer, oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -269,7 +261,6 @@ pub struct ListRequests {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(ListRequests = "requests", writes false -> RequestList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -287,7 +278,6 @@ pub struct RequestList {
 pub struct AnswerRequests {
     pub answers: Vec<AnswerOne>,
 }
-call!(AnswerRequests = "answer", writes true -> Answered);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -1,6 +1,6 @@
 //! Full-text search.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::RequestKind;
 use adjutant_core::chat::EntryKind;
 use adjutant_core::words::Words;
@@ -36,7 +36,6 @@ pub struct Search {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(Search = "search", writes false -> SearchHits);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

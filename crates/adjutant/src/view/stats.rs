@@ -1,6 +1,6 @@
 //! Statistics of runs.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::stats::{AnswerSource, StatsBy};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,6 @@ pub struct GetStats {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Word<StatsBy>>,
 }
-call!(GetStats = "stats", writes false -> StatsView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -1,6 +1,6 @@
 //! Tokens for callers over HTTP. Only the person manages them, on the hub's socket.
 
-use super::{Call, Word};
+use super::Word;
 use adjutant_core::token::TokenRole;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,6 @@ pub struct CreateToken {
     /// The SHA-256 of the token, in hexadecimal.
     pub sha256: String,
 }
-call!(CreateToken = "token-create", writes true -> TokenView);
 
 /// Lists the tokens.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -28,7 +27,6 @@ pub struct ListTokens {
     #[serde(default)]
     pub all: bool,
 }
-call!(ListTokens = "tokens", writes false -> TokenList);
 
 /// Revokes a token. Its connections are closed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -37,7 +35,6 @@ call!(ListTokens = "tokens", writes false -> TokenList);
 pub struct RevokeToken {
     pub name: String,
 }
-call!(RevokeToken = "token-revoke", writes true -> TokenView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -76,7 +73,6 @@ pub struct OpenDashboard {
     /// The SHA-256 of the code, in hexadecimal.
     pub sha256: String,
 }
-call!(OpenDashboard = "dashboard", writes false -> DashboardView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

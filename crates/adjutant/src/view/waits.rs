@@ -1,6 +1,6 @@
 //! Waiting for runs, the event history, and stored waits.
 
-use super::{Call, RequestView, RunView, Word};
+use super::{RequestView, RunView, Word};
 use adjutant_core::signal::{SignalKind, Source};
 use adjutant_core::{EventKind, words};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,6 @@ pub struct Wait {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(Wait = "wait", writes false -> Waited);
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +96,6 @@ pub struct ReadEvents {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadEvents = "events", writes false -> EventPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -149,7 +147,6 @@ pub struct StartTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declined: Vec<String>,
 }
-call!(StartTask = "task-start", writes true -> TaskView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -163,7 +160,6 @@ pub struct GetTask {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_person: bool,
 }
-call!(GetTask = "task", writes false -> TaskView);
 
 /// Records the outcome of requests about which a task asked the client's person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -178,7 +174,6 @@ pub struct UpdateTask {
     #[serde(default)]
     pub closed: Vec<String>,
 }
-call!(UpdateTask = "task-update", writes true -> TaskView);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -186,7 +181,6 @@ call!(UpdateTask = "task-update", writes true -> TaskView);
 pub struct CancelTask {
     pub task_id: String,
 }
-call!(CancelTask = "task-cancel", writes true -> TaskView);
 
 /// The status of a stored wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! The agents' answers to a message, and summaries of a chat.
 
 use super::entries::{ChatEntryView, ReceiptView};
-use crate::view::Call;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,7 +22,6 @@ pub struct ReadAnswers {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadAnswers = "answers", writes false -> Answers);
 
 /// Cancels the runs that are answering a message. Only the sender of the message may.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -33,7 +31,6 @@ pub struct CancelAnswers {
     pub chat_id: i64,
     pub seq: i64,
 }
-call!(CancelAnswers = "answers-cancel", writes true -> Answers);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -69,4 +66,3 @@ pub struct SummariseChat {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
-call!(SummariseChat = "chat-summarise", writes true -> Answers);

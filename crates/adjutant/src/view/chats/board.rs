@@ -1,6 +1,5 @@
 //! Boards.
 
-use crate::view::Call;
 use serde::{Deserialize, Serialize};
 
 /// Reads the boards that the caller may see, merged: the entries that were added or changed last, oldest first.
@@ -14,7 +13,6 @@ pub struct ReadBoard {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(ReadBoard = "board", writes false -> Board);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

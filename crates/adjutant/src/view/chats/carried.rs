@@ -1,7 +1,5 @@
 //! Export and import of a chat.
 
-use super::chat::ChatView;
-use crate::view::Call;
 use adjutant_core::chat::{FileEntry, FileHead, FileMember, FileRevision};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +12,6 @@ pub struct ExportChat {
     #[serde(default)]
     pub after: i64,
 }
-call!(ExportChat = "chat-export", writes false -> ChatExport);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -45,7 +42,6 @@ pub struct ImportChat {
     #[serde(default)]
     pub more: bool,
 }
-call!(ImportChat = "chat-import", writes true -> ChatView);
 
 /// The first line of an exported chat. Times are in milliseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Chats and their participants.
 
-use crate::view::{Call, OutgoingView, PeerFollowedView, ShareView, Word};
+use crate::view::{OutgoingView, PeerFollowedView, ShareView, Word};
 use adjutant_core::chat::ChatKind;
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::run::RunStatus;
@@ -33,7 +33,6 @@ pub struct StartChat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_from: Option<String>,
 }
-call!(StartChat = "chat-start", writes true -> ChatView);
 
 /// Which chats to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +79,6 @@ pub struct ListChats {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wait_ms: u64,
 }
-call!(ListChats = "chats", writes false -> ChatList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -129,7 +127,6 @@ pub struct ArchiveChat {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
-call!(ArchiveChat = "chat-archive", writes true -> ChatView);
 
 /// A chat without its entries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

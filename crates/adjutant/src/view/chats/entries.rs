@@ -1,7 +1,7 @@
 //! The entries of a chat: reading and posting them.
 
 use super::chat::ChatView;
-use crate::view::{Call, Word};
+use crate::view::Word;
 use adjutant_core::chat::{EntryKind, Receipt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,7 +29,6 @@ pub struct ShowChat {
     #[serde(default)]
     pub peek: bool,
 }
-call!(ShowChat = "chat", writes false -> ChatPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -104,7 +103,6 @@ pub struct Say {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
-call!(Say = "say", writes true -> PostedMessage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

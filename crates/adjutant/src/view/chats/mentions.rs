@@ -1,7 +1,7 @@
 //! Unread messages for the caller.
 
 use super::entries::ChatEntryView;
-use crate::view::{Call, Word};
+use crate::view::Word;
 use adjutant_core::chat::ChatKind;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,6 @@ pub struct ListMentions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
-call!(ListMentions = "mentions", writes false -> Mentions);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

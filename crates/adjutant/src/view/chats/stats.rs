@@ -1,6 +1,5 @@
 //! Statistics of chats.
 
-use crate::view::Call;
 use serde::{Deserialize, Serialize};
 
 /// Returns statistics of one chat, or of all chats.
@@ -11,7 +10,6 @@ pub struct GetChatStats {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
 }
-call!(GetChatStats = "chat-stats", writes false -> ChatStats);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -1,7 +1,7 @@
 //! Calls that start, show, stop, resume and cancel runs.
 
 use super::run::RunView;
-use crate::view::{Call, Word};
+use crate::view::Word;
 use adjutant_core::checkpoint::Choice;
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::Priority;
@@ -80,7 +80,6 @@ pub struct Dispatch {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub set_env: std::collections::BTreeMap<String, String>,
 }
-call!(Dispatch = "dispatch", writes true -> RunView);
 
 /// Lists runs that the caller may see: live ones, then stopped, queued and finished ones, each newest first. With `before`, in the order of
 /// their dispatch, newest first, to read all of them in pages.
@@ -97,7 +96,6 @@ pub struct ListRuns {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
-call!(ListRuns = "runs", writes false -> RunList);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -129,7 +127,6 @@ pub struct GetRun {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub newest: bool,
 }
-call!(GetRun = "run", writes true -> RunView);
 
 /// Cancels a run. Its attempt is stopped, with all processes of the attempt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -140,7 +137,6 @@ pub struct Cancel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
-call!(Cancel = "cancel", writes true -> RunView);
 
 /// Reads a run's whole result.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -149,7 +145,6 @@ call!(Cancel = "cancel", writes true -> RunView);
 pub struct ReadResult {
     pub run: String,
 }
-call!(ReadResult = "result", writes false -> ResultView);
 
 /// A run's whole result, cut to its last 1 MiB. The log has a longer one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +178,6 @@ pub struct Retry {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
-call!(Retry = "retry", writes true -> RunView);
 
 /// Starts a run that continues the work of an ended one, or of the newest run that follows it: in its directory, with the same agent, and
 /// in its session if the agent's CLI can resume one. The new run's `retry_of` names it.
@@ -197,7 +191,6 @@ pub struct FollowUp {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
-call!(FollowUp = "follow-up", writes true -> RunView);
 
 /// Stops a run's attempt. The run can be resumed later.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -206,7 +199,6 @@ call!(FollowUp = "follow-up", writes true -> RunView);
 pub struct Pause {
     pub run: String,
 }
-call!(Pause = "pause", writes true -> RunView);
 
 /// Starts a new attempt of a stopped run. Its prompt contains the checkpoint, the decisions since, and the fields
 /// of this call.
@@ -230,4 +222,3 @@ pub struct Resume {
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub env: std::collections::BTreeMap<String, String>,
 }
-call!(Resume = "resume", writes true -> RunView);

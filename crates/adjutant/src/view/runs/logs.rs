@@ -1,6 +1,5 @@
 //! Reading a run's log.
 
-use crate::view::Call;
 use serde::{Deserialize, Serialize};
 
 /// Reads a run's log: the agent's output as readable text.
@@ -30,7 +29,6 @@ pub struct ReadLogs {
     #[serde(default)]
     pub wait_ms: u64,
 }
-call!(ReadLogs = "logs", writes false -> LogPage);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

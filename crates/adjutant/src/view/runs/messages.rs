@@ -1,6 +1,6 @@
 //! Messages to a run.
 
-use crate::view::{Call, Word};
+use crate::view::Word;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,6 @@ pub struct SendToRun {
     pub run: String,
     pub text: String,
 }
-call!(SendToRun = "send", writes true -> MessageView);
 
 /// How a message reaches its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Status reports of a run, and notes of its parent.
 
-use super::run::RunView;
-use crate::view::{Call, Word};
+use crate::view::Word;
 use adjutant_core::signal::StopCause;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
@@ -55,7 +54,6 @@ pub struct SetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_duration: Option<String>,
 }
-call!(SetStatus = "status", writes true -> RunView);
 
 /// Stops the calling run with a checkpoint, because it cannot continue or is done.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -80,4 +78,3 @@ pub struct StopWork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_recovery: Option<String>,
 }
-call!(StopWork = "stop-work", writes true -> RunView);
