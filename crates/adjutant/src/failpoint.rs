@@ -155,13 +155,15 @@ pub struct SetClock {
 pub const VARIABLE: &str = "ADJ_FAILPOINT";
 
 /// Dies here if this failpoint is armed.
-macro_rules! failpoint {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __failpoint {
     ($name:literal) => {{
         const { assert!($crate::failpoint::is_known($name), "a failpoint that is not in NAMES") }
         $crate::failpoint::reach($name);
     }};
 }
-pub(crate) use failpoint;
+pub use crate::__failpoint as failpoint;
 
 /// Returns whether `name` is listed. For the macro.
 #[must_use]

@@ -67,7 +67,7 @@ impl Refusal {
         Self::LeftAlone(format!("{}{more}", named.join(", ")))
     }
 
-    pub(crate) fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
+    pub fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
         let mut files: Vec<String> = files.into_iter().collect();
         if files.is_empty() {
             return Ok(());
