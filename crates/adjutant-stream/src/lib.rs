@@ -5,6 +5,7 @@
 //! - [`rules`]: applies the rules to a line and returns its events.
 //! - [`reader`]: reads a whole stream and produces its log, updates and summary.
 //! - [`api_usage`]: finds the token counts in responses of models' APIs.
+//! - [`signal`]: finds signal blocks in streamed text, and reads them.
 //! - [`text_retries`]: finds retries that a CLI reports in plain text.
 //!
 //! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its interface
@@ -17,4 +18,5 @@ pub mod decoder;
 pub mod format;
 pub mod reader;
 pub mod rules;
+pub mod signal;
 pub mod text_retries;

@@ -1,5 +1,5 @@
 //! Adjutant delegates tasks to CLI coding agents of any vendor, supervises them, and carries questions and answers.
-//! `ARCHITECTURE.md` describes the modules.
+//! `ARCHITECTURE.md` describes the crates and their modules. The modules of the other crates have the same paths here.
 
 pub mod cli;
 pub mod client;
@@ -29,7 +29,6 @@ pub mod preset;
 pub mod process;
 pub mod remote;
 pub mod runner;
-pub mod signal;
 pub mod sock;
 pub mod spool;
 pub mod store;
@@ -42,3 +41,5 @@ pub mod user_files;
 pub mod versions;
 pub mod view;
 pub mod webhook;
+
+pub use adjutant_stream::signal;
