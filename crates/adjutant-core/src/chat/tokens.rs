@@ -124,7 +124,7 @@ mod tests {
         ("code", include_str!("../run/state.rs")),
         ("SQL", include_str!("../../../adjutant/src/store/db/sqlite/migrations/0001.sql")),
         ("JSON", include_str!("../../../../docs/signal.schema.json")),
-        ("TOML", include_str!("../../../adjutant/src/preset/builtin/claude.toml")),
+        ("TOML", include_str!("../../../adjutant-api/src/preset/builtin/claude.toml")),
         ("lock file", include_str!("../../../../Cargo.lock")),
     ];
 

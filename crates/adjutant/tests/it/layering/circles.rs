@@ -45,7 +45,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     ),
     ("adjutant", "store::runs", &["conditions", "due", "lookup", "reports", "row", "write"]),
     ("adjutant", "supervisor::attempt", &["finish", "input", "statements"]),
-    ("adjutant", "view", &["budgets", "runs"]),
+    ("adjutant-api", "view", &["budgets", "runs"]),
     ("adjutant-stream", "reader", &["message", "retries"]),
     ("xtask", "bench", &["gate", "http"]),
 ];
