@@ -5,7 +5,6 @@ pub mod cli;
 pub mod client;
 pub mod echo;
 pub mod gate;
-pub mod git;
 pub mod guard;
 pub mod harness;
 pub mod hub;
@@ -19,6 +18,7 @@ pub mod supervisor;
 pub mod webhook;
 
 pub use adjutant_api::{link, present, preset, text, view};
+pub use adjutant_git::git;
 pub use adjutant_home::{
     clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
     user_files, versions,

@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 /// The circles that are left: the root, the module, and its children that use each other. It may only become shorter.
 const CIRCLES: &[(&str, &str, &[&str])] = &[
     ("adjutant", "client", &["connection", "failure", "presence"]),
-    ("adjutant", "git", &["contents", "copied", "diff", "line_ends", "merge_tree", "scratch", "whole"]),
-    ("adjutant", "git", &["error", "refusal"]),
-    ("adjutant", "git", &["exchange", "workspace"]),
-    ("adjutant", "git", &["restore", "submodule_commits", "submodules"]),
+    ("adjutant-git", "git", &["contents", "copied", "diff", "line_ends", "merge_tree", "scratch", "whole"]),
+    ("adjutant-git", "git", &["error", "refusal"]),
+    ("adjutant-git", "git", &["exchange", "workspace"]),
+    ("adjutant-git", "git", &["restore", "submodule_commits", "submodules"]),
     ("adjutant", "harness::acp", &["permission", "update"]),
     ("adjutant", "ops", &["attempts", "log_store", "pools", "pressure", "results", "runners"]),
     ("adjutant", "ops", &["changes", "conflicts", "tree_work"]),
