@@ -2,7 +2,6 @@
 //! `ARCHITECTURE.md` describes the crates and their modules. The modules of the other crates have the same paths here.
 
 pub mod cli;
-pub mod client;
 pub mod echo;
 pub mod gate;
 pub mod guard;
@@ -10,12 +9,9 @@ pub mod harness;
 pub mod hub;
 pub mod mcp;
 pub mod ops;
-pub mod peer;
-pub mod remote;
 pub mod runner;
 pub mod store;
 pub mod supervisor;
-pub mod webhook;
 
 pub use adjutant_api::{link, present, preset, text, view};
 pub use adjutant_git::git;
@@ -23,4 +19,5 @@ pub use adjutant_home::{
     clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
     user_files, versions,
 };
+pub use adjutant_net::{client, peer, remote, webhook};
 pub use adjutant_stream::signal;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 /// The circles that are left: the root, the module, and its children that use each other. It may only become shorter.
 const CIRCLES: &[(&str, &str, &[&str])] = &[
-    ("adjutant", "client", &["connection", "failure", "presence"]),
+    ("adjutant-net", "client", &["connection", "failure", "presence"]),
     ("adjutant-git", "git", &["contents", "copied", "diff", "line_ends", "merge_tree", "scratch", "whole"]),
     ("adjutant-git", "git", &["error", "refusal"]),
     ("adjutant-git", "git", &["exchange", "workspace"]),

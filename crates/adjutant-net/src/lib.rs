@@ -1,0 +1,13 @@
+//! Calls from this machine: of the hub, of a hub on another machine, of other hubs, and the delivery of webhooks.
+//!
+//! It may use the machine (`adjutant-home`). It serves nothing.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod peer;
+pub mod remote;
+pub mod webhook;
+
+pub(crate) use adjutant_api::{link, text, view};
+pub(crate) use adjutant_home::{clock, config, connection_tasks, files, process, sock, spool, tcp, tls};
