@@ -7,7 +7,6 @@ pub mod gate;
 pub mod guard;
 pub mod harness;
 pub mod hub;
-pub mod mcp;
 pub mod ops;
 pub mod runner;
 pub mod store;
@@ -19,5 +18,6 @@ pub use adjutant_home::{
     clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
     user_files, versions,
 };
+pub use adjutant_mcp::mcp;
 pub use adjutant_net::{client, peer, remote, webhook};
 pub use adjutant_stream::signal;
