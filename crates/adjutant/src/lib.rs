@@ -3,15 +3,11 @@
 
 pub mod cli;
 pub mod echo;
-pub mod gate;
-pub mod guard;
-pub mod harness;
 pub mod hub;
 pub mod ops;
-pub mod runner;
 pub mod store;
-pub mod supervisor;
 
+pub use adjutant_agent::{gate, guard, harness, runner, supervisor};
 pub use adjutant_api::{link, present, preset, text, view};
 pub use adjutant_git::git;
 pub use adjutant_home::{
