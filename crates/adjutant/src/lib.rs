@@ -3,9 +3,6 @@
 
 pub mod cli;
 pub mod echo;
-pub mod hub;
-pub mod ops;
-pub mod store;
 
 pub use adjutant_agent::{gate, guard, harness, runner, supervisor};
 pub use adjutant_api::{link, present, preset, text, view};
@@ -14,6 +11,7 @@ pub use adjutant_home::{
     clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
     user_files, versions,
 };
+pub use adjutant_hub::{hub, ops, store};
 pub use adjutant_mcp::mcp;
 pub use adjutant_net::{client, peer, remote, webhook};
 pub use adjutant_stream::signal;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/hub/http/dashboard")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant-hub/src/hub/http/dashboard")
 }
 
 /// Returns every file that must be served, with the path of its request.

@@ -390,7 +390,7 @@ fn high_risk_is_approved_with_shift() {
 
 #[test]
 fn dashboard_knows_the_same_low_risks() {
-    let dashboard = include_str!("../../../hub/http/dashboard/js/guard.js");
+    let dashboard = include_str!("../../../../../adjutant-hub/src/hub/http/dashboard/js/guard.js");
     let words = dashboard.split("const LOW_RISKS = /^\\s*(?:").nth(1).and_then(|rest| rest.split(')').next()).expect("the words");
     let (mut theirs, mut ours): (Vec<&str>, Vec<&str>) = (words.split('|').collect(), adjutant_core::request::LOW_RISKS.to_vec());
     theirs.sort_unstable();
@@ -534,7 +534,7 @@ fn log_keeps_its_end_and_joins_cut_lines() {
 
 #[test]
 fn help_lists_the_keys_of_the_dashboard() {
-    let dashboard = include_str!("../../../hub/http/dashboard/js/guard.js");
+    let dashboard = include_str!("../../../../../adjutant-hub/src/hub/http/dashboard/js/guard.js");
     let table = dashboard.split("export const KEYS = [").nth(1).and_then(|rest| rest.split("];").next()).expect("the table of keys");
     let field = |row: &str, name: &str| Some(row.split_once(name)?.1.split('"').nth(1)?.to_owned());
     let keys = table.lines().filter_map(|row| field(row, "shown:").or_else(|| field(row, "keys:")));

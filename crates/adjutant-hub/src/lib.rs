@@ -1,0 +1,20 @@
+//! The hub: the store, the use cases over it, and the process that serves them.
+//!
+//! It may use git, MCP and calls of other hubs. It knows nothing of the processes beside an agent but the messages of `link`, and nothing of the
+//! command line.
+
+#![forbid(unsafe_code)]
+
+pub mod hub;
+pub mod ops;
+pub mod store;
+
+pub(crate) use adjutant_api::{link, present, preset, text, view};
+pub(crate) use adjutant_git::git;
+pub(crate) use adjutant_home::{
+    clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
+    user_files, versions,
+};
+pub(crate) use adjutant_mcp::mcp;
+pub(crate) use adjutant_net::{client, peer, remote, webhook};
+pub(crate) use adjutant_stream::signal;
