@@ -45,7 +45,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     ),
     ("adjutant-hub", "store::runs", &["conditions", "due", "lookup", "reports", "row", "write"]),
     ("adjutant-agent", "supervisor::attempt", &["finish", "input", "statements"]),
-    ("adjutant-api", "view", &["budgets", "runs"]),
     ("adjutant-stream", "reader", &["message", "retries"]),
     ("xtask", "bench", &["gate", "http"]),
 ];
