@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A git directory without configuration, hooks, attributes or excludes that shares the objects of a repository. It is removed when
@@ -472,7 +473,9 @@ fn remove(dir: &Path) -> io::Result<()> {
 
 /// Replaces `to`, below `home`, with a copy of an index atomically.
 pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
-    let new = to.with_extension(format!("new-{}", std::process::id()));
+    // Two snapshots of one workspace may be taken at the same time, as by a merge after a turn.
+    static SAVED: AtomicU64 = AtomicU64::new(0);
+    let new = to.with_extension(format!("new-{}-{}", std::process::id(), SAVED.fetch_add(1, Ordering::Relaxed)));
     let mut copy = files::replace(home, &new)?;
     let mut from = File::open(from)?;
     io::copy(&mut from, &mut copy)?;
@@ -487,4 +490,32 @@ pub(super) fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
     io::copy(&mut from, &mut to)?;
     let modified = from.metadata()?.modified()?;
     to.set_times(fs::FileTimes::new().set_modified(modified))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_saved_at_the_same_time_are_whole() {
+        let home = tempfile::tempdir().expect("a directory");
+        let to = home.path().join(".index");
+        let whole = |writer: u8| vec![writer; 64 * 1024];
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (home, to) = (home.path(), &to);
+                let from = home.join(format!("from-{writer}"));
+                fs::write(&from, whole(writer)).expect("written");
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        save_index(home, &from, to).expect("it is saved");
+                        let read = fs::read(to).expect("it is there");
+                        assert!(read == whole(read[0]), "it is torn");
+                    }
+                });
+            }
+        });
+        let left = fs::read_dir(home.path()).expect("the directory").filter_map(Result::ok).map(|entry| entry.file_name());
+        assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("new-")), "a temporary file is left");
+    }
 }
