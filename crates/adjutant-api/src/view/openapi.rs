@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn description_is_current() {
-        assert!(DESCRIPTION == current(), "write it: cargo test -p adjutant-api -- --ignored openapi");
+        assert!(DESCRIPTION == current(), "write it: cargo test --lib -- --ignored write_the_description");
     }
 
     #[test]
