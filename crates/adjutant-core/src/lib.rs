@@ -3,6 +3,8 @@
 //! This crate decides and never acts: it does no I/O, reads no clock, uses no random numbers and knows no wire
 //! format. A decision takes values (including `now`) and returns values and effects.
 
+#![forbid(unsafe_code)]
+
 pub mod address;
 pub mod agent;
 pub mod attention;

@@ -1,7 +1,7 @@
 //! The hub: the store, the use cases over it, and the process that serves them.
 //!
-//! It may use git, MCP and calls of other hubs. It knows nothing of the processes beside an agent but the messages of `link`, and nothing of the
-//! command line.
+//! It may use git, MCP and calls of other hubs. It starts, ends and hears the processes beside an agent (`process`, `link`, `leftovers`) without their
+//! code, and knows nothing of the command line.
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,9 @@
 //! - [`text_retries`]: finds retries that a CLI reports in plain text.
 //!
 //! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its interface
-//! has no generics, because generic code is compiled with its callers.
+//! has few generics, because generic code is compiled with its callers.
+
+#![forbid(unsafe_code)]
 
 pub mod api_usage;
 pub mod calls;

@@ -1,6 +1,8 @@
 //! Adjutant delegates tasks to CLI coding agents of any vendor, supervises them, and carries questions and answers.
 //! `ARCHITECTURE.md` describes the crates and their modules. The modules of the other crates have the same paths here.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod echo;
 

@@ -1,6 +1,8 @@
 //! The entry point. Adjutant's own processes are dispatched before the command line's grammar is built, which they
 //! do not need.
 
+#![forbid(unsafe_code)]
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

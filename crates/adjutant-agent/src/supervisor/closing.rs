@@ -6,6 +6,7 @@ use super::side_command::{self, SideCommand};
 use super::{deliverable, worker};
 use crate::client::Client;
 use crate::link::{AttemptEvidence, Closing, CommandEvidence, FactKind, GetClosing, Order, Orders};
+use crate::process::Lock;
 use crate::process::containment::StartError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,8 @@ pub struct Closer<'a> {
     pub tree: Option<RunTree>,
     /// Cancelled once the files of its workspace are on disk, or that has failed.
     pub synced: CancellationToken,
+    /// The lock of this supervisor. Once it is removed, no hub says what to inspect.
+    pub lock: &'a Lock,
 }
 
 impl Closer<'_> {
@@ -44,7 +47,8 @@ impl Closer<'_> {
     /// works in a repository.
     #[must_use]
     pub fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
-        stopped || signals > 0 || !self.order.accept.is_empty() || self.tree.is_some() || self.has_connected.load(Ordering::Relaxed)
+        let may_have_acted = stopped || signals > 0 || self.has_connected.load(Ordering::Relaxed);
+        !self.lock.is_removed() && (may_have_acted || !self.order.accept.is_empty() || self.tree.is_some())
     }
 
     /// Returns whether the agent was to use Adjutant's tools and has never connected to them.

@@ -133,7 +133,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     tasks.spawn(orders::follow(client.clone(), orders_sender, recorded, lease, Arc::clone(lock)).boxed());
 
     if let Err(refusal) = workspace::make(&order, dir).await {
-        return Ok(record_refusal(journal, refusal).await);
+        return Ok(record_refusal(journal, refusal, lock).await);
     }
     let (preparation, end) = setup::run(&order, dir, &orders).await;
     preparation.into_iter().for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
@@ -141,13 +141,13 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Ready => {}
         // Nothing ran that counts: the hub settles an attempt that never started.
         SetupEnd::Stopped => return Ok(ExitCode::SUCCESS),
-        SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal).await),
+        SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
     }
     let activity = Arc::new(AgentActivity::default());
     let Preparation { mut launch, log, lines_of, has_connected, gate } =
         match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), &mut tasks).await {
             Ok(prepared) => prepared,
-            Err(refusal) => return Ok(record_refusal(journal, refusal).await),
+            Err(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
         };
     let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
     if order.lease_ms.is_some() && !orders::is_confirmed(&orders).await {
@@ -162,13 +162,13 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     match marked {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
-        Err(error) => return Ok(record_refusal(journal, not_prepared(dir, &error)).await),
+        Err(error) => return Ok(record_refusal(journal, not_prepared(dir, &error), lock).await),
     }
     failpoint!("supervisor.after_marker");
     let (delivered_sender, delivered) = mpsc::unbounded_channel();
     let (mut worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
         Ok(started) => started,
-        Err(error) => return Ok(record_refusal(journal, not_started(&order, &launch, &error)).await),
+        Err(error) => return Ok(record_refusal(journal, not_started(&order, &launch, &error), lock).await),
     };
     let dialogue = launch.dialogue.take();
     // The prompt may be large, and the agent has its own copy.
@@ -184,10 +184,10 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     });
     problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client: client.clone(), has_connected, tree, synced };
+    let closer = Closer { order: &order, client: client.clone(), has_connected, tree, synced, lock };
     let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate };
     let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
-    upload_last_fact(&mut journal).await;
+    upload_last_fact(&mut journal, lock).await;
     // The disk may have room again, as it had for the last fact.
     logfile::finish(&mut logs);
     tasks.shutdown().await;
@@ -301,16 +301,16 @@ fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
     }
 }
 
-async fn record_refusal(mut journal: Journal, refusal: Refusal) -> ExitCode {
+async fn record_refusal(mut journal: Journal, refusal: Refusal, lock: &Lock) -> ExitCode {
     journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
-    upload_last_fact(&mut journal).await;
+    upload_last_fact(&mut journal, lock).await;
     ExitCode::SUCCESS
 }
 
 /// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If the disk is full, tries
-/// until one of them has it, because nothing else knows how the attempt ended.
-async fn upload_last_fact(journal: &mut Journal) {
-    while tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub()).await.is_err() {
+/// until one of them has it, because nothing else knows how the attempt ended. Nobody takes it once the lock is removed.
+async fn upload_last_fact(journal: &mut Journal, lock: &Lock) {
+    while !lock.is_removed() && tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub()).await.is_err() {
         if journal.is_on_disk() {
             tracing::warn!("the last fact cannot be sent to the hub, which finds it on disk");
             return;

@@ -19,8 +19,8 @@ const WAIT: Duration = Duration::from_secs(10 * 60);
 /// The pause after the hub refused such a call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or the lock of its supervisor is removed with the
-/// home, the order is to stop, and stays so: nobody else can end the attempt.
+/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or a call fails after the lock of the supervisor
+/// was removed, as with the home, the order is to stop, and stays so: nobody else can end the attempt.
 pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Recorded, lease: Option<Lease>, lock: Arc<Lock>) {
     let wait = lease.map_or(WAIT, |lease| lease.wait_max().min(WAIT));
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -46,8 +46,11 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
                     orders.send_replace(now);
                 }
             }
-            // The hub of another home at this path knows nothing of the attempt.
-            Some(Err(_)) if lock.is_removed() => return stop(&orders).await,
+            // No hub can find the attempt any more; that of a new home at this path refuses it.
+            Some(Err(error)) if lock.is_removed() => {
+                tracing::warn!(%error, "the lock of the attempt was removed: the agent is being stopped");
+                return stop(&orders).await;
+            }
             Some(Err(error)) => {
                 if let Some(times) = failures.note(&error.to_string(), sent.into()) {
                     tracing::warn!(%error, times, "the orders cannot be read from the hub");

@@ -1,4 +1,4 @@
-//! The table of all calls: their paths, what they do, who may make them, and their replies. Nothing else says it.
+//! The table of all calls: their paths, what they do, how HTTP serves them to tokens, and their replies.
 
 use super::*;
 use adjutant_core::token::CallEffect;

@@ -476,12 +476,19 @@ pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> 
     // Two snapshots of one workspace may be taken at the same time, as by a merge after a turn.
     static SAVED: AtomicU64 = AtomicU64::new(0);
     let new = to.with_extension(format!("new-{}-{}", std::process::id(), SAVED.fetch_add(1, Ordering::Relaxed)));
-    let mut copy = files::replace(home, &new)?;
-    let mut from = File::open(from)?;
-    io::copy(&mut from, &mut copy)?;
-    copy.set_times(fs::FileTimes::new().set_modified(from.metadata()?.modified()?))?;
-    drop(copy);
-    fs::rename(new, to)
+    let saved = || {
+        let mut copy = files::replace(home, &new)?;
+        let mut from = File::open(from)?;
+        io::copy(&mut from, &mut copy)?;
+        copy.set_times(fs::FileTimes::new().set_modified(from.metadata()?.modified()?))?;
+        fs::rename(&new, to)
+    };
+    saved().inspect_err(|error| {
+        // The disk may be full.
+        if let Err(left) = fs::remove_file(&new) {
+            tracing::debug!(%error, %left, path = %new.display(), "a part of an index is left");
+        }
+    })
 }
 
 /// Copies an index with its modification time. git compares it with the times of files to find those that it must read.
@@ -515,6 +522,8 @@ mod tests {
                 });
             }
         });
+        let missing = home.path().join("missing");
+        assert!(save_index(home.path(), &missing, &to).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
         let left = fs::read_dir(home.path()).expect("the directory").filter_map(Result::ok).map(|entry| entry.file_name());
         assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("new-")), "a temporary file is left");
     }

@@ -161,6 +161,18 @@ mod tests {
     }
 
     #[test]
+    fn lock_of_a_moved_directory_is_there_and_that_of_a_removed_one_is_not() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (base, away) = (dir.path().join("home"), dir.path().join("away"));
+        std::fs::create_dir(&base).expect("a directory");
+        let lock = Lock::try_take(&base, &base.join("x.lock")).expect("takes").expect("free");
+        std::fs::rename(&base, &away).expect("it is moved");
+        assert!(!lock.is_removed());
+        std::fs::remove_dir_all(&away).expect("it is removed");
+        assert!(lock.is_removed());
+    }
+
+    #[test]
     fn lock_is_held_until_its_last_descriptor_closes() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (base, path) = (dir.path(), dir.path().join("x.lock"));

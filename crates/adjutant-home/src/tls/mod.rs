@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn renewed_certificate_has_the_fingerprint_of_its_key() {
         let of = |name: &str| {
-            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name);
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant/tests/fixtures/tls").join(name);
             fingerprint(&CertificateDer::from_pem_file(file).expect("a certificate")).expect("a fingerprint")
         };
         assert_eq!(of("server.pem"), of("expired.pem"), "both have the key of the server");

@@ -306,7 +306,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     async fn load_fixture(name: &str) -> TlsServer {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant/tests/fixtures/tls");
         let dir = tempfile::tempdir().expect("a directory");
         let key = dir.path().join("key.pem");
         std::fs::copy(fixtures.join(format!("{name}.key")), &key).expect("copied");

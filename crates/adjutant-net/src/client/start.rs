@@ -90,7 +90,7 @@ pub async fn wait_for_hub(home: &Home) {
     wait_for_hub_until(home, || false).await;
 }
 
-/// Waits as [`wait_for_hub`], until `is_over`, which is asked when the home changes or is removed. Returns `false` if it is over.
+/// Waits as [`wait_for_hub`], until `is_over`, which is asked when the home changes or is removed, and every five seconds. Returns `false` if it is over.
 pub(super) async fn wait_for_hub_until(home: &Home, is_over: impl Fn() -> bool) -> bool {
     loop {
         let watch = watch_dir(home);

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn each_error_code_has_one_exit_code() {
         let source = include_str!("../../../adjutant-api/src/view/mod.rs");
-        let section = source.split("pub mod codes {").nth(1).expect("view.rs has the codes");
+        let section = source.split("pub mod codes {").nth(1).expect("view/mod.rs has the codes");
         let declared: Vec<&str> = section.lines().filter_map(|l| l.split_once("&str = \"")?.1.split('"').next()).collect();
         assert!(declared.len() >= 15, "{declared:?}");
         for code in declared {

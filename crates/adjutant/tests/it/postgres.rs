@@ -135,7 +135,7 @@ fn password_is_read_from_the_environment_or_a_private_file() {
     let Some((home, mut server)) = home_on_a_server() else { return };
     server.require_password("s3cret");
     let refused = home.adj(&["ps"]);
-    assert!(refused.code != 0 && refused.err.contains("password"), "{refused:?}");
+    assert!(refused.code != 0 && refused.err.contains("asks for a password: set PGPASSWORD"), "{refused:?}");
     let named = home.command(&["ps"]).env("PGPASSWORD", "s3cret").output().expect("adj starts");
     assert!(named.status.success(), "{named:?}");
     home.ok(&["stop"]);

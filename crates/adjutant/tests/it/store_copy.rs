@@ -209,7 +209,8 @@ fn stores_in_use_and_targets_with_rows_are_refused() {
     home.ok(&["stop"]);
     refused(&home, "home", "home", &["the same store"]);
     refused(&home, &url, "home", &["no store to copy"]);
-    refused(&home, "home", "postgres://adj:canary@/x?host=/tmp", &["leave the password out"]);
+    refused(&home, "home", "postgres://adj:canary@/x?host=/tmp", &["TO cannot be used: leave the password out"]);
+    refused(&home, "hmoe", "home", &["FROM is neither home nor an address"]);
     assert!(!home.adj(&["store", "copy", "home", "postgres://adj:canary@/x?host=/tmp"]).err.contains("canary"));
     // Another home's hub uses the database.
     let other = TestHome::with_config(&format!("store = \"{url}\"\n"));

@@ -1,5 +1,5 @@
 //! Work of ended attempts that is only here: the hub could not store it, or had recorded the attempt as lost. The hub still accepts it
-//! ([`crate::ops::Ops::accept_work`]).
+//! (`Ops::accept_work` of the hub).
 
 use super::{NotSent, Place, Repositories, SendAgain};
 use crate::failpoint;

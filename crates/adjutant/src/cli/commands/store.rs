@@ -41,7 +41,11 @@ fn place(text: &str, name: &str, cx: &Context) -> Result<Place, Failure> {
     match text {
         HOME => Ok(Place::Home(cx.home.clone())),
         // The text is not repeated, because it could contain a password.
-        text => text.parse().map(Place::Postgres).map_err(|error| fail(cli_codes::USAGE, format!("{name} is neither home nor an address: {error}"))),
+        text => text.parse().map(Place::Postgres).map_err(|error| {
+            let is_address = text.starts_with("postgres://") || text.starts_with("postgresql://");
+            let problem = if is_address { "cannot be used" } else { "is neither home nor an address" };
+            fail(cli_codes::USAGE, format!("{name} {problem}: {error}"))
+        }),
     }
 }
 

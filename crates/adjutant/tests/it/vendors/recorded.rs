@@ -122,7 +122,7 @@ fn reset_time_is_read_from_a_message() {
     }
 }
 
-/// Records the streams again: `ADJ_RECORD_STREAMS=1 cargo test -p adjutant --test it -- --ignored streams_are_recorded`.
+/// Records the streams again: `ADJ_RECORD_STREAMS=1 cargo test --test it -- --ignored streams_are_recorded`.
 #[test]
 #[ignore = "writes the fixtures"]
 fn streams_are_recorded() {

@@ -303,8 +303,14 @@ fn is_permanent(error: &tokio_postgres::Error) -> bool {
     is_refused || is_of("invalid configuration") || is_of("authentication error")
 }
 
+/// The driver's error for a server that asks for a password, and what to do about it.
+const NO_PASSWORD: (&str, &str) = ("password missing", "the server asks for a password: set PGPASSWORD, or add a line for this address to ~/.pgpass");
+
 /// Returns the message of an error with its causes. The password is not part of them.
 fn message_of(error: &tokio_postgres::Error) -> String {
+    if std::error::Error::source(error).is_some_and(|cause| cause.to_string() == NO_PASSWORD.0) {
+        return NO_PASSWORD.1.to_owned();
+    }
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
