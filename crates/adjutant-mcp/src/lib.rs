@@ -7,5 +7,8 @@
 pub mod mcp;
 
 pub(crate) use adjutant_api::{link, present, text, view};
-pub(crate) use adjutant_home::{clock, config, failpoint, sock};
+// Only the fixtures of the conformance suite, which are in builds for tests, use it.
+#[cfg(debug_assertions)]
+pub(crate) use adjutant_home::clock;
+pub(crate) use adjutant_home::{config, failpoint, sock};
 pub(crate) use adjutant_net::client;
