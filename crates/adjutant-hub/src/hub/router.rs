@@ -399,11 +399,12 @@ async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response
 #[cfg(test)]
 mod tests {
     use super::calls;
+    use crate::hub::listening::with_dashboard;
     use crate::view::CALLS;
 
     #[test]
     fn every_call_of_the_contract_is_served() {
-        let served = calls();
+        let served = with_dashboard(calls());
         let missing: Vec<&str> = CALLS.iter().map(|(name, _)| *name).filter(|name| served.get(&format!("/api/v1/{name}")).is_none()).collect();
         assert!(CALLS.len() > 60 && missing.is_empty(), "{missing:?}");
     }
