@@ -6,6 +6,7 @@
 //! Changes only add to the contract.
 
 use adjutant_core::token::CallEffect;
+use adjutant_stream::cut;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,20 @@ pub struct ErrorView {
     pub hint: Option<String>,
 }
 
+/// How many bytes of a long description of a problem with JSON are kept at its beginning and at its end, which says what was expected.
+const JSON_PROBLEM_BEGIN_BYTES: usize = 200;
+const JSON_PROBLEM_END_BYTES: usize = 200;
+
+/// Describes why JSON cannot be used. serde repeats a value of a wrong type whole, which can be megabytes of what the caller sent.
+#[must_use]
+pub fn json_problem(error: &serde_json::Error) -> String {
+    let problem = error.to_string();
+    if problem.len() <= JSON_PROBLEM_BEGIN_BYTES + JSON_PROBLEM_END_BYTES {
+        return problem;
+    }
+    format!("{} … {}", cut::head(&problem, JSON_PROBLEM_BEGIN_BYTES), cut::tail(&problem, JSON_PROBLEM_END_BYTES))
+}
+
 /// The stable error codes. Exit codes, HTTP statuses and MCP errors derive from them.
 pub mod codes {
     /// The object does not exist, its id is malformed, or it is not visible to the caller.
@@ -130,4 +145,18 @@ pub mod codes {
     /// No answer arrived within the reply timeout.
     pub const STALLED: &str = "stalled";
     pub const INTERNAL: &str = "internal";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_problem_repeats_little_of_a_long_value() {
+        let problem = |json: &str| json_problem(&serde_json::from_str::<u64>(json).expect_err("it is a text"));
+        let long = problem(&format!("{:?}", "ä".repeat(1_000_000)));
+        assert!(long.starts_with("invalid type: string \"ää") && long.len() < 500, "{long}");
+        assert!(long.ends_with("expected u64 at line 1 column 2000002"), "{long}");
+        assert_eq!(problem("\"x\""), "invalid type: string \"x\", expected u64 at line 1 column 3");
+    }
 }

@@ -5,7 +5,7 @@ use super::auth::Auth;
 use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
 use crate::store::Key;
-use crate::view::{Call, CheckLogStore, ErrorView, GetHub, HandOver, StopHub, codes};
+use crate::view::{Call, CheckLogStore, ErrorView, GetHub, HandOver, StopHub, codes, json_problem};
 use adjutant_core::token::CallEffect;
 use adjutant_core::{Principal, limits};
 use axum::http::header::CONTENT_TYPE;
@@ -113,7 +113,8 @@ fn parse_call<C: Call>(who: &Principal, given: &HeaderMap, body: &[u8]) -> Resul
 fn body_of<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {
-        let message = if error.is_data() { error.to_string() } else { format!("the body is not JSON: {error}") };
+        let problem = json_problem(&error);
+        let message = if error.is_data() { problem } else { format!("the body is not JSON: {problem}") };
         Box::new(failed(&bad(&message)))
     })
 }

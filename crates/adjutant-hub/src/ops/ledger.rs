@@ -6,7 +6,7 @@ use crate::store::{
     Announced, Connection, OverlapChange, Run, StoreError, Tx, announced_by, announcing_in, other_announcing_runs, overlaps_of, run_by_id,
     workspace_around, workspace_of,
 };
-use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView};
+use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView, json_problem};
 use adjutant_core::ledger::{self, AnnouncedKind, Announcement, ITEMS_MAX, Overlap, STEPS_MAX};
 use adjutant_core::quote::{quote_field, quote_line};
 use adjutant_core::{Denied, Principal, RequestId};
@@ -49,7 +49,7 @@ impl Post {
     fn parse(text: &str) -> Result<Self, Denied> {
         if text.trim_start().starts_with('{') {
             let hint = "use {\"paths\": [\"src/parser\"], \"interfaces\": [\"Parser::parse\"], \"release\": true or [\"src/old\"]}";
-            return serde_json::from_slice(text.as_bytes()).map_err(|error| Denied::invalid("message", format!("{error}: {hint}")));
+            return serde_json::from_slice(text.as_bytes()).map_err(|error| Denied::invalid("message", format!("{}: {hint}", json_problem(&error))));
         }
         let paths = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
         Ok(Self { paths, ..Self::default() })

@@ -7,7 +7,9 @@ use super::refusal::Refusal;
 use super::session::{Facade, Session};
 use super::tools::parent::{run_confirmation, run_directory};
 use crate::config::dispatch_env;
-use crate::view::{AnswerOne, AnswerRequests, Dispatch, FollowUp, GetRun, ReadEvents, ReadResult, RequestView, Resume, RunView, SendToRun};
+use crate::view::{
+    AnswerOne, AnswerRequests, Dispatch, FollowUp, GetRun, ReadEvents, ReadResult, RequestView, Resume, RunView, SendToRun, json_problem,
+};
 use adjutant_core::{OutcomeKind, Permissions, RequestKind};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool};
@@ -134,7 +136,7 @@ fn object(value: Value) -> JsonObject {
 
 fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, Refusal> {
     serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| Refusal::invalid(format!("the arguments cannot be used: {error}"), "correct them and call again"))
+        .map_err(|error| Refusal::invalid(format!("the arguments cannot be used: {}", json_problem(&error)), "correct them and call again"))
 }
 
 async fn codex(session: &Session, facade: &Facade, caller: &Caller, arguments: Option<JsonObject>) -> Result<CallToolResult, Refusal> {

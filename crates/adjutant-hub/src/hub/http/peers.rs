@@ -4,7 +4,7 @@
 use super::{Http, problem};
 use crate::link::peer::{ListShared, MESSAGE_BYTES_MAX, PeerCall, PostShared, ReadShared};
 use crate::ops::{OpError, TokenAccess};
-use crate::view::{ErrorView, codes};
+use crate::view::{ErrorView, codes, json_problem};
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
@@ -77,7 +77,8 @@ async fn read<T: DeserializeOwned>(head: &Parts, body: Body, bytes_max: usize) -
         }
     };
     serde_json::from_slice(&body).map_err(|error| {
-        Box::new(problem::of(&ErrorView { code: codes::INVALID.to_owned(), message: format!("the body cannot be used: {error}"), hint: None }))
+        let message = format!("the body cannot be used: {}", json_problem(&error));
+        Box::new(problem::of(&ErrorView { code: codes::INVALID.to_owned(), message, hint: None }))
     })
 }
 

@@ -13,7 +13,7 @@ use crate::link::{
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
-use crate::view::{ErrorView, codes};
+use crate::view::{ErrorView, codes, json_problem};
 use adjutant_core::Principal;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -254,5 +254,5 @@ fn parsed<T: DeserializeOwned>(body: &[u8], serve: impl FnOnce(T) -> Response) -
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {
-    serde_json::from_slice(body).map_err(|error| Box::new(failed(&bad(&error.to_string()))))
+    serde_json::from_slice(body).map_err(|error| Box::new(failed(&bad(&json_problem(&error)))))
 }

@@ -3,7 +3,7 @@
 use super::{RunnerSession, supervised_attempt};
 use crate::link::{FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall, SupervisorFactsAnswer, SupervisorFactsAnswers};
 use crate::ops::{AttemptId, OpError, Ops};
-use crate::view::codes;
+use crate::view::{codes, json_problem};
 use adjutant_core::Denied;
 use futures::future::join_all;
 
@@ -25,7 +25,7 @@ impl Ops {
         let checked = self.store.read(|connection| {
             let check = |SupervisorCall { attempt, token, arguments }: SupervisorCall| {
                 let id = supervised_attempt(connection, session, &attempt, &token)?;
-                let PostFacts { facts } = serde_json::from_value(arguments).map_err(|error| Denied::invalid("facts", error.to_string()))?;
+                let PostFacts { facts } = serde_json::from_value(arguments).map_err(|error| Denied::invalid("facts", json_problem(&error)))?;
                 Ok((id, facts))
             };
             Ok(calls.into_iter().map(check).collect::<Vec<Result<_, OpError>>>())

@@ -6,6 +6,7 @@ mod received;
 
 pub use received::{Refused, prepared};
 
+use crate::view::json_problem;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetMeta,
@@ -219,7 +220,7 @@ fn meaning(line: &[u8]) -> Meaning {
         tracing::debug!(%error, "ignored a message");
         return Meaning::Nothing;
     }
-    let problem = format!("this is not a JSON-RPC 2.0 message: {error}");
+    let problem = format!("this is not a JSON-RPC 2.0 message: {}", json_problem(&error));
     Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
 }
 

@@ -7,6 +7,7 @@ use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, Run
 use adjutant::remote::{Connections, Reply, Trust};
 use adjutant::tls::SHARED;
 use futures::stream::{FuturesUnordered, StreamExt};
+use hyper::body::Bytes;
 use serde::Serialize;
 use std::fs;
 use std::sync::Arc;
@@ -47,9 +48,13 @@ impl Caller {
     }
 
     async fn post(&self, path: &str, call: &impl Serialize) -> Result<Reply, String> {
+        self.send(path, serde_json::to_vec(call).expect("JSON").into()).await
+    }
+
+    async fn send(&self, path: &str, body: Bytes) -> Result<Reply, String> {
         let bearer = format!("Bearer {}", self.token);
         let headers = [("authorization", bearer.as_str()), (RUNNER_HOME, HOME), (RUNNER_SESSION, &self.session)];
-        self.hub.post(path, &headers, serde_json::to_vec(call).expect("JSON").into(), LIMIT).await
+        self.hub.post(path, &headers, body, LIMIT).await
     }
 
     async fn status(&self, path: &str) -> u16 {
@@ -156,12 +161,14 @@ async fn bodies_of_one_runner_are_limited_together() {
     let pair = Pair::with_tls("60s", None);
     let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
     caller.join().await;
-    let body = serde_json::Value::String("x".repeat(BODY_BYTES));
-    let sent = futures::future::join_all((0..4).map(|_| caller.post("/runner/facts", &body))).await;
-    let statuses: Vec<u16> = sent.into_iter().map(|sent| sent.expect("a reply").status.as_u16()).collect();
+    let body = Bytes::from(format!("\"{}\"", "x".repeat(BODY_BYTES)));
+    let sent = futures::future::join_all((0..4).map(|_| caller.send("/runner/facts", body.clone()))).await;
+    let sent: Vec<Reply> = sent.into_iter().map(|sent| sent.expect("a reply")).collect();
+    assert!(sent.iter().all(|reply| reply.body.len() < 1_000), "a reply repeats what was sent");
+    let statuses: Vec<u16> = sent.iter().map(|reply| reply.status.as_u16()).collect();
     assert!(statuses.contains(&429) && statuses.iter().all(|status| matches!(status, 429 | 422)), "{statuses:?}");
     // What is sent again is received.
-    assert_eq!(caller.post("/runner/facts", &body).await.expect("a reply").status, 422);
+    assert_eq!(caller.send("/runner/facts", body).await.expect("a reply").status, 422);
 }
 
 /// A hub without a shared connection, which accepts one call and closes its connection without a reply.
