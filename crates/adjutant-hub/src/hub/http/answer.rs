@@ -28,7 +28,7 @@ const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 /// The answers that are read at a time.
 const READING_MAX: usize = 16;
 /// Most requests with valid codes, and with unknown ones, in a period. Each has its own limit, so guesses do not block valid links.
-const VALID_MAX: u32 = 200;
+const VALID_MAX: u32 = 60;
 const UNKNOWN_MAX: u32 = 30;
 const PERIOD: Duration = Duration::from_secs(1);
 
