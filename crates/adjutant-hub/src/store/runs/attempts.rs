@@ -214,11 +214,6 @@ impl Tx<'_> {
     /// The core rejects the event.
     pub fn claim(&mut self, run: &Run, token_hash: &[u8], host: Option<HostLease<'_>>, retention: Retention) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
-        self.prepare(
-            "UPDATE runs SET attempt = ?2, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL, retrying = NULL,
-             retrying_seq = NULL, reported_at = NULL, report_seq = NULL WHERE id = ?1",
-        )?
-        .run(params![run.id.to_string(), n.0])?;
         self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             run.id.to_string(),
             n.0,

@@ -29,6 +29,15 @@ fn duration_text(ms: i64) -> String {
     }
 }
 
+/// Stores the state of a run.
+const UPDATE_STATE: &str =
+    "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
+     updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
+     active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END";
+/// Begins an attempt: forgets what was of the one before. In the same statement, because each costs a server as much as the rest of a claim.
+const BEGIN_ATTEMPT: &str = ", attempt = attempt + 1, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL,
+     retrying = NULL, retrying_seq = NULL, reported_at = NULL, report_seq = NULL";
+
 /// The change of a run's state by an event, which the history already has.
 #[derive(Debug, Clone, Copy)]
 struct Change<'r> {
@@ -245,13 +254,8 @@ impl Tx<'_> {
         let ended_at = next.is_finished().then_some(self.happened_at().0);
         let settled_at = next.is_finished().then_some(self.steady().0);
         let started_at = (*next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
-        self.prepare(
-            "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
-             updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
-             active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END
-             WHERE id = ?1 AND state = ?12",
-        )?
-        .run_on_one(params![
+        let begun = if *next == RunState::Starting { BEGIN_ATTEMPT } else { "" };
+        self.prepare(&format!("{UPDATE_STATE}{begun} WHERE id = ?1 AND state = ?12"))?.run_on_one(params![
             run.id.to_string(),
             row.state,
             row.stop_reason,
