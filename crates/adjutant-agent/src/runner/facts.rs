@@ -144,9 +144,12 @@ fn no_answer(message: String) -> ErrorView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{RUNNER_RELAY, headers};
     use crate::remote::Trust;
-    use crate::runner::uplink::Session;
+    use crate::runner::uplink::{PROBLEM, Session};
     use adjutant_core::lease::Lease;
+    use axum::http::header::CONTENT_TYPE;
+    use axum::http::{HeaderMap, StatusCode};
     use axum::{Json, Router};
     use tokio::net::TcpListener;
     use tokio::task::JoinSet;
@@ -251,6 +254,32 @@ mod tests {
             assert_eq!(attempts, expected);
             (reply, answered) = (next, expected.len());
         }
+    }
+
+    #[tokio::test]
+    async fn facts_reach_a_hub_of_the_version_before_one_by_one() {
+        let stored = |given: HeaderMap| async move {
+            let attempt = given[headers::ATTEMPT].to_str().expect("text").to_owned();
+            let (run, _) = attempt.split_once('/').expect("an attempt");
+            match run {
+                "a" => (StatusCode::OK, Json(serde_json::json!(FactsStored { cursor: 7 }))),
+                _ => (StatusCode::CONFLICT, Json(serde_json::json!(ErrorView { code: codes::CONFLICT.to_owned(), message: attempt, hint: None }))),
+            }
+        };
+        // It answers calls that it does not have with a problem of HTTP.
+        let unknown = || async { (StatusCode::NOT_FOUND, [(CONTENT_TYPE, PROBLEM)], "{}") };
+        let router = Router::new().route(&format!("{RUNNER_RELAY}{FACTS}"), axum::routing::post(stored)).fallback(unknown);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a URL");
+        let uplink = Arc::new(Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned()));
+        uplink.begin_session(Session { id: "one".to_owned(), lease: Lease::from_ms(60_000) }, Instant::now());
+        let (calls, delivering) = FactCalls::new(uplink);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, router).await.expect("a hub") });
+        tasks.spawn(delivering);
+        let (one, other) = tokio::join!(calls.deliver(call_of("a/1"), 10), calls.deliver(call_of("b/1"), 10));
+        assert_eq!(one.expect("stored").cursor, 7);
+        assert_eq!(other.expect_err("refused").code, codes::CONFLICT);
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between repetitions of a transfer.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How problems of HTTP itself are typed, unlike errors of calls.
-const PROBLEM: &str = "application/problem+json";
+pub(super) const PROBLEM: &str = "application/problem+json";
 
 /// A session with the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -371,7 +371,10 @@ fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::{Json, Router};
+    use std::sync::Arc;
     use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
 
     #[tokio::test]
     async fn transfer_ends_with_its_session() {
@@ -390,5 +393,43 @@ mod tests {
         uplink.begin_session(session("two"), Instant::now());
         assert!(matches!(transfer.await, Err(CallFailure::MustJoin)));
         drop(open);
+    }
+
+    /// Starts a hub that replies with these codes of errors, one to a call, and then with success.
+    async fn hub_with_errors(errors: &[&'static str]) -> (Uplink, JoinSet<()>) {
+        let left = Arc::new(Mutex::new(errors.to_vec()));
+        let reply = move || {
+            let next = { left.lock().expect("no panic").pop() };
+            async move {
+                match next {
+                    None => (axum::http::StatusCode::OK, Json(serde_json::json!("done"))),
+                    Some(code) => (axum::http::StatusCode::SERVICE_UNAVAILABLE, Json(serde_json::json!({"code": code, "message": "later"}))),
+                }
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a URL");
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { axum::serve(listener, Router::new().route("/call", axum::routing::post(reply))).await.expect("a hub") });
+        let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
+        uplink.begin_session(Session { id: "one".to_owned(), lease: Lease::from_ms(60_000) }, Instant::now());
+        (uplink, serving)
+    }
+
+    #[tokio::test]
+    async fn call_is_repeated_while_the_hub_cannot_reach_its_store() {
+        let passing = [codes::STORAGE, codes::STORAGE_FULL, codes::UNREACHABLE, codes::CLOSING, codes::INTERNAL];
+        let (uplink, _serving) = hub_with_errors(&passing).await;
+        let called: String = uplink.call_until_answered("/call", &()).await.expect("answered in the end");
+        assert_eq!(called, "done");
+    }
+
+    #[tokio::test]
+    async fn refused_call_is_not_repeated() {
+        for code in [codes::CONFLICT, codes::NOT_FOUND, codes::NOT_ALLOWED, codes::INVALID, codes::LIMIT] {
+            let (uplink, _serving) = hub_with_errors(&[code]).await;
+            let refused = uplink.call_until_answered::<String>("/call", &()).await.expect_err("refused");
+            assert_eq!(refused.code, code);
+        }
     }
 }
