@@ -171,6 +171,14 @@ async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option
             block_in_place(|| administrator::end(site, fault, ongoing))?;
             1
         }
+        Kind::HubsDiskFull => fill(site, fault.n, fault, during).await?,
+        Kind::RunnersDiskFull => fill(site, FIRST_RUNNER + fault.n, fault, during).await?,
+        Kind::ServersDiskFull => {
+            let hit = fill(site, SERVER, fault, during).await?;
+            // A server that cannot write its log of transactions ends all its processes.
+            block_in_place(|| site.network.machines[SERVER].inside(|| site.server.recover()));
+            hit
+        }
         Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault, during).await?,
         Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault, during).await?,
         Kind::ClockSet => {
@@ -186,6 +194,14 @@ async fn disturb(site: &mut Site, machine: usize, peer: Option<usize>, fault: &F
     block_in_place(|| site.network.disturb(machine, peer, fault.trouble))?;
     hold(site, fault, during).await?;
     block_in_place(|| site.network.heal())
+}
+
+/// Returns the number of filled disks.
+async fn fill(site: &mut Site, machine: usize, fault: &Fault, during: During<'_>) -> Result<u64> {
+    let full = block_in_place(|| site.disks[machine].fill())?;
+    hold(site, fault, during).await?;
+    drop(full);
+    Ok(1)
 }
 
 /// What happens in the middle of a fault.

@@ -1,6 +1,6 @@
 //! `cargo xtask fleet`: three hubs share a store on a PostgreSQL server, and three runners work for them, each in a network namespace of
 //! its own. At random moments under load, any of them is killed, stopped for a while, restarted, cut off from some or all of the others (also
-//! in one direction), or gets a slow or lossy network, and clocks are set wrong. Compares the acknowledged writes with the
+//! in one direction), or gets a slow or lossy network, disks are full for a while, and clocks are set wrong. Compares the acknowledged writes with the
 //! result: nothing may be lost or doubled, no attempt may start twice, only the leader may commit, each wait must end, and no process may panic.
 //!
 //! With `--unfenced`, a former leader continues to write, and the campaign must find it.
@@ -9,6 +9,7 @@ mod administrator;
 mod calls;
 mod check;
 mod clock;
+mod disk;
 mod faults;
 mod ledger;
 mod load;

@@ -42,10 +42,13 @@ pub enum Kind {
     CutFromOne,
     Slow,
     Lossy,
+    HubsDiskFull,
+    RunnersDiskFull,
+    ServersDiskFull,
     ClockSet,
 }
 
-const KINDS: [Kind; 26] = [
+const KINDS: [Kind; 29] = [
     Kind::HubKilled,
     Kind::LeaderKilled,
     Kind::LeaderStopped,
@@ -71,6 +74,9 @@ const KINDS: [Kind; 26] = [
     Kind::CutFromOne,
     Kind::Slow,
     Kind::Lossy,
+    Kind::HubsDiskFull,
+    Kind::RunnersDiskFull,
+    Kind::ServersDiskFull,
     Kind::ClockSet,
 ];
 
@@ -102,6 +108,9 @@ impl Kind {
             Self::CutFromOne => "two machines cut off from each other",
             Self::Slow => "slow network",
             Self::Lossy => "lossy network",
+            Self::HubsDiskFull => "a hub's disk full for a while",
+            Self::RunnersDiskFull => "a runner's disk full for a while",
+            Self::ServersDiskFull => "PostgreSQL's disk full for a while",
             Self::ClockSet => "clock set",
         }
     }
@@ -109,7 +118,7 @@ impl Kind {
     /// Returns whether a fault of this kind lasts for a while.
     pub fn lasts(self) -> bool {
         let is_stop = matches!(self, Self::LeaderStopped | Self::RunnerStopped | Self::RunnersMachineStopped | Self::ServerStopped);
-        is_stop || self.target() == "packets" || self.is_of_administrator()
+        is_stop || ["packets", "disk"].contains(&self.target()) || self.is_of_administrator()
     }
 
     /// Returns whether an administrator of PostgreSQL causes it, with statements.
@@ -144,6 +153,7 @@ impl Kind {
     pub fn target(self) -> &'static str {
         match self {
             Self::Cut | Self::CutOneWay | Self::CutFromOne | Self::Slow | Self::Lossy => "packets",
+            Self::HubsDiskFull | Self::RunnersDiskFull | Self::ServersDiskFull => "disk",
             Self::ClockSet => "clock",
             Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted => "server",
             kind if kind.is_of_administrator() => "server",

@@ -1,6 +1,7 @@
 //! The machines of a campaign, each in a network namespace of its own: three with a hub, three with a runner, one with PostgreSQL.
 
 use super::clock::{Clock, Clocks};
+use super::disk::Disk;
 use super::network::{Network, address};
 use super::probe;
 use super::service::Service;
@@ -26,6 +27,8 @@ pub const LEASE_S: u64 = 6;
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long a hub may take to accept connections. It waits for PostgreSQL.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The size of PostgreSQL's log of transactions.
+const WAL_MAX: &str = "128MB";
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
 pub const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
 pub const KEY: &str = include_str!("../../fixtures/fleet.key");
@@ -58,7 +61,9 @@ pub struct Site {
     pub clocks: Vec<Clock>,
     pub hubs: Vec<Service>,
     pub runners: Vec<Service>,
-    _clocks: Clocks,
+    /// One for each machine. What is on them is removed before.
+    pub disks: Vec<Disk>,
+    files: Clocks,
 }
 
 impl Site {
@@ -68,8 +73,9 @@ impl Site {
         probe::check(&mut network)?;
         let files = Clocks::new()?;
         let clocks = (0..MACHINES).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
-        let (server, url) = start_server(&network, files.dir(), &clocks[SERVER])?;
-        let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), _clocks: files };
+        let disks = (0..MACHINES).map(|_| Disk::new()).collect::<Result<Vec<_>>>()?;
+        let (server, url) = start_server(&network, files.dir(), &disks[SERVER], &clocks[SERVER])?;
+        let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), disks, files };
         for n in 0..EACH {
             let lab = site.hub(adj, n, &url, unfenced)?;
             site.hubs.push(Service::new(lab, &["serve"]));
@@ -94,7 +100,7 @@ impl Site {
              [agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[tls]\ncert = \"fleet.pem\"\nkey = \"fleet.key\"\n",
             address(n)
         );
-        let mut lab = Lab::new(adj, &config)?;
+        let mut lab = Lab::new_in(self.disks[n].path(), adj, &config)?;
         write_private(&lab.home.dir.join("fleet.pem"), CERTIFICATE)?;
         write_private(&lab.home.dir.join("fleet.key"), KEY)?;
         lab.env.extend(self.clocks[n].variables());
@@ -106,7 +112,7 @@ impl Site {
 
     /// Creates the home of a runner, with a token.
     fn runner(&self, adj: &Path, n: usize) -> Result<Service> {
-        let mut lab = Lab::new(adj, "")?;
+        let mut lab = Lab::new_in(self.disks[FIRST_RUNNER + n].path(), adj, "")?;
         lab.env.extend(self.clocks[FIRST_RUNNER + n].variables());
         let made = self.hubs[0].lab.run(&["--json", "token", "new", &format!("runner{n}"), "--role", "runner"])?;
         let made: serde_json::Value = serde_json::from_str(&made)?;
@@ -124,9 +130,9 @@ impl Site {
         self.hubs.iter().map(|hub| Arc::clone(&hub.lab)).collect()
     }
 
-    /// The file in which each attempt records its start.
+    /// The file in which each attempt records its start. It is on no disk of a machine, because a fault can fill those.
     pub fn journal(&self) -> PathBuf {
-        self.hubs[0].lab.dir.path().join("journal")
+        self.files.dir().join("journal")
     }
 
     pub fn sql(&self, sql: &str) -> String {
@@ -253,13 +259,15 @@ pub fn wait_for_end(pid: Pid) -> Result<()> {
     Ok(())
 }
 
-/// Starts PostgreSQL on its machine with this clock, and returns the address of its database.
-fn start_server(network: &Network, dir: &Path, clock: &Clock) -> Result<(Server, String)> {
+/// Starts PostgreSQL on its machine with this disk and clock, and returns the address of its database.
+fn start_server(network: &Network, dir: &Path, disk: &Disk, clock: &Clock) -> Result<(Server, String)> {
     let [certificate, key] = ["server.pem", "server.key"].map(|name| dir.join(name));
     write_private(&certificate, CERTIFICATE)?;
     write_private(&key, KEY)?;
     let started = network.machines[SERVER].inside(|| {
-        let mut server = Server::start()?;
+        let mut server = Server::start_below(disk.path())?;
+        // Its own log must not fill the disk.
+        server.sql("postgres", &format!("ALTER SYSTEM SET max_wal_size = '{WAL_MAX}'"));
         server.set_variables(clock.variables());
         server.create_database(DATABASE);
         let port = server.listen_to_all([&certificate, &key]);

@@ -66,15 +66,21 @@ impl Server {
     /// Starts a server of an installed version.
     #[allow(dead_code, reason = "only tests use it")]
     pub fn start_version(version: u32) -> Option<Self> {
-        Self::start_of(programs_of(version)?, false)
+        Self::start_of(programs_of(version)?, Path::new("/tmp"), false)
+    }
+
+    /// Starts a server with its data below a directory. `None`: PostgreSQL is not installed.
+    #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
+    pub fn start_below(parent: &Path) -> Option<Self> {
+        Self::start_of(programs()?, parent, false)
     }
 
     fn start_with(is_durable: bool) -> Option<Self> {
-        Self::start_of(programs()?, is_durable)
+        Self::start_of(programs()?, Path::new("/tmp"), is_durable)
     }
 
-    fn start_of(programs: PathBuf, is_durable: bool) -> Option<Self> {
-        let dir = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp").expect("a directory");
+    fn start_of(programs: PathBuf, parent: &Path, is_durable: bool) -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a directory");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
         }
@@ -136,8 +142,7 @@ impl Server {
             program.args(["-c", setting]);
         }
         // It may have been stopped, or have crashed.
-        let is_ready_now =
-            self.process.is_some() && self.program("pg_isready").args(["-q", "-h"]).arg(self.dir.path()).status().is_ok_and(|ran| ran.success());
+        let is_ready_now = self.process.is_some() && self.accepts_connections();
         if let Some(mut process) = self.process.take_if(|_| !is_ready_now) {
             process.wait().expect("reaped");
         }
@@ -152,6 +157,27 @@ impl Server {
                 Err(RecvTimeoutError::Disconnected) if Instant::now() < until => drop(process.wait().expect("reaped")),
                 Err(_) => panic!("{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()),
             }
+        }
+    }
+
+    fn accepts_connections(&self) -> bool {
+        self.program("pg_isready").args(["-q", "-h"]).arg(self.dir.path()).status().is_ok_and(|ran| ran.success())
+    }
+
+    /// Waits until it accepts connections, also if it has ended all its processes, or is about to do so.
+    #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
+    pub fn recover(&mut self) {
+        let until = Instant::now() + START_MAX;
+        while !self.accepts_connections() {
+            if self.process.as_mut().is_none_or(|process| process.try_wait().expect("its state").is_some()) {
+                return self.resume();
+            }
+            assert!(
+                Instant::now() < until,
+                "the server does not recover: {}",
+                std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+            );
+            std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 
