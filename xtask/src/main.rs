@@ -14,7 +14,7 @@ mod man;
 mod matrix;
 mod mcp;
 mod panics;
-#[path = "../../crates/adjutant-hub/src/store/conformance/server.rs"]
+#[path = "../../crates/adjutant-store/src/store/testing/server.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod postgres;
 #[path = "../../crates/adjutant/tests/it/processes.rs"]

@@ -1,4 +1,4 @@
-//! The hub: the store, the use cases over it, and the process that serves them.
+//! The hub: the use cases over the store, and the process that serves them.
 //!
 //! It may use git, MCP and calls of other hubs. It starts, ends and hears the processes beside an agent (`process`, `link`, `leftovers`) without their
 //! code, and knows nothing of the command line.
@@ -7,14 +7,14 @@
 
 pub mod hub;
 pub mod ops;
-pub mod store;
 
 pub(crate) use adjutant_api::{link, present, preset, text, view};
 pub(crate) use adjutant_git::git;
 pub(crate) use adjutant_home::{
-    clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
-    user_files, versions,
+    clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tls, trace, user_files,
+    versions,
 };
 pub(crate) use adjutant_mcp::mcp;
 pub(crate) use adjutant_net::{client, peer, remote, webhook};
+pub(crate) use adjutant_store::store;
 pub(crate) use adjutant_stream::signal;

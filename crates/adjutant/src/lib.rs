@@ -13,7 +13,8 @@ pub use adjutant_home::{
     clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
     user_files, versions,
 };
-pub use adjutant_hub::{hub, ops, store};
+pub use adjutant_hub::{hub, ops};
 pub use adjutant_mcp::mcp;
 pub use adjutant_net::{client, peer, remote, webhook};
+pub use adjutant_store::store;
 pub use adjutant_stream::signal;

@@ -122,7 +122,7 @@ mod tests {
     const FILES: [(&str, &str); 6] = [
         ("prose", include_str!("../../../../docs/chats.md")),
         ("code", include_str!("../run/state.rs")),
-        ("SQL", include_str!("../../../adjutant-hub/src/store/db/sqlite/migrations/0001.sql")),
+        ("SQL", include_str!("../../../adjutant-store/src/store/db/sqlite/migrations/0001.sql")),
         ("JSON", include_str!("../../../../docs/signal.schema.json")),
         ("TOML", include_str!("../../../adjutant-api/src/preset/builtin/claude.toml")),
         ("lock file", include_str!("../../../../Cargo.lock")),

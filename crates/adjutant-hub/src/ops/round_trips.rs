@@ -1,8 +1,9 @@
-//! How often calls wait for a PostgreSQL server. Runs with the conformance tests of the store.
+//! How often calls wait for a PostgreSQL server. Like the conformance tests of the store, these run again in a process whose fixtures use one.
 
 use super::{AttemptId, Caller, Ops};
 use crate::link::{Fact, FactKind};
-use crate::store::conformance::fixture::{Fixture, fixture, new_run};
+use crate::store::testing::fixture::{Fixture, fixture, new_run};
+use crate::store::testing::{run_on_newest_server, run_on_server};
 use crate::store::{Key, Run};
 use crate::view::{AnswerOne, AnswerRequests, Ask, ReadRequest, Say};
 use adjutant_core::{Principal, RunId};
@@ -175,4 +176,17 @@ async fn attempts_lost_together_wait_for_few_round_trips() {
         }
     }
     losses.check();
+}
+
+/// Part of the names of these tests.
+const TESTS: [&str; 1] = ["ops::round_trips::"];
+
+#[test]
+fn round_trips_are_few_on_postgresql() {
+    run_on_server(&TESTS);
+}
+
+#[test]
+fn round_trips_are_few_on_the_newest_version_on_postgresql() {
+    run_on_newest_server(&TESTS);
 }

@@ -1,6 +1,6 @@
 //! The hub with its store on a real PostgreSQL server.
 
-#[path = "../../../adjutant-hub/src/store/conformance/server.rs"]
+#[path = "../../../adjutant-store/src/store/testing/server.rs"]
 pub mod server;
 
 use crate::support::{TestHome, kill, skip, tls_fixture};

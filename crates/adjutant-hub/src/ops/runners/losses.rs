@@ -105,7 +105,7 @@ fn log_lost(batch: &[HostedAttempt], lost: &BTreeSet<AttemptId>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::fixture::{Fixture, KEEP, fixture, new_run, question};
+    use crate::store::testing::fixture::{Fixture, KEEP, fixture, new_run, question};
     use crate::store::{NewRun, Run, has_live_runs, live_by_host, run_by_id};
     use adjutant_core::tree::TreeLimits;
     use adjutant_core::{Budget, Principal, RunEvent, RunId, RunState, StopReason};

@@ -20,7 +20,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     ("adjutant-hub", "ops", &["chats", "runs"]),
     ("adjutant-hub", "ops", &["links", "notices", "webhooks"]),
     (
-        "adjutant-hub",
+        "adjutant-store",
         "store",
         &[
             "budgets",
@@ -43,7 +43,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "workspaces",
         ],
     ),
-    ("adjutant-hub", "store::runs", &["conditions", "due", "lookup", "reports", "row", "write"]),
+    ("adjutant-store", "store::runs", &["conditions", "due", "lookup", "reports", "row", "write"]),
     ("adjutant-agent", "supervisor::attempt", &["finish", "input", "statements"]),
     ("adjutant-stream", "reader", &["message", "retries"]),
     ("xtask", "bench", &["gate", "http"]),

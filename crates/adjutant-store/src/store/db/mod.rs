@@ -17,7 +17,7 @@ use adjutant_core::confirmed::{Confirmed, History};
 use std::time::Instant;
 
 /// Runs statements on a server, in a database that needs no schema.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn postgres_batch(address: &crate::config::PostgresAddress, sql: &str) -> Result<()> {
     postgres::open::unmanaged(address)?.execute_batch(sql)
 }
@@ -347,7 +347,7 @@ impl Connection {
     }
 
     /// Returns how often this connection has waited for a reply of a server.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn round_trips(&self) -> u64 {
         match &self.0 {

@@ -1,7 +1,7 @@
 //! Searches find the same on all engines.
 
-use super::fixture::fixture;
 use crate::store::search::tests::{chat_of, person};
+use crate::store::testing::fixture::fixture;
 use crate::store::{Found, Query, Store, search};
 
 /// Returns the texts that a search finds, the newest first.

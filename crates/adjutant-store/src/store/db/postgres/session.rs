@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Returns how often a reply was waited for.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn round_trips(&self) -> u64 {
         self.round_trips.get()
     }

@@ -360,7 +360,7 @@ impl Connection {
     }
 
     /// Returns how often a reply of the server was waited for.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn round_trips(&self) -> u64 {
         self.session.round_trips()
     }

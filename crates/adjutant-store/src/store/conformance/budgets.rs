@@ -1,7 +1,7 @@
 //! Budgets: transfers, charges, warnings, stops and races.
 
-use super::fixture::*;
 use crate::clock;
+use crate::store::testing::fixture::*;
 use crate::store::*;
 use adjutant_core::budget::{Price, Tokens, check_left};
 use adjutant_core::signal::{Delegation, Independence, Priority};

@@ -1,9 +1,9 @@
 //! A database on a server is replaced by an earlier copy of itself. It is noticed, also if no hub ran meanwhile, and numbers go on.
 
-use super::fixture::{KEEP, new_run, question};
-use super::postgres::address_of_this_run;
 use crate::config::PostgresAddress;
 use crate::store::chats::tests::{new_chat, new_entry};
+use crate::store::testing::address_of_this_run;
+use crate::store::testing::fixture::{KEEP, new_run, question};
 use crate::store::*;
 use adjutant_core::{Principal, RequestNo};
 use std::time::Duration;

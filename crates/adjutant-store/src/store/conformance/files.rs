@@ -1,6 +1,6 @@
 //! The store's file: reopening, foreign files, closing.
 
-use super::fixture::fixture;
+use crate::store::testing::fixture::fixture;
 use crate::store::*;
 use adjutant_core::{AttemptNo, Principal, RunState};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -294,7 +294,7 @@ pub(in crate::store) fn first_version(address: &PostgresAddress) -> Result<()> {
 }
 
 /// Connects without a schema and a lock.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(in crate::store) fn unmanaged(address: &PostgresAddress) -> Result<Connection> {
     connect(address)
 }

@@ -1,6 +1,6 @@
 //! Writes that nobody waits for: on a server, they are sent with a later statement.
 
-use super::fixture::{Fixture, fixture, new_run};
+use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::*;
 use adjutant_core::{EventKind, Principal, RunId};
 use std::future::Future;

@@ -1,8 +1,7 @@
 //! Calls: keys, batches, commits and wake-ups.
 
-use super::fixture::{answer, denied, fixture, new_run, question, random};
-use crate::client::random_hex;
 use crate::clock;
+use crate::store::testing::fixture::{answer, denied, fixture, new_run, question, random};
 use crate::store::*;
 use adjutant_core::{Denied, Principal, RequestId};
 
@@ -136,7 +135,7 @@ async fn wake_up_carries_the_final_answer() {
 #[tokio::test]
 async fn stored_wait_ends_once() {
     let fixture = fixture();
-    let id = random_hex::<8>();
+    let id = u64::from_ne_bytes(random()).to_string();
     let now = clock::now();
     let task = Task {
         id: id.clone(),

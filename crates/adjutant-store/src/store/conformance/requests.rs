@@ -1,7 +1,7 @@
 //! Questions and approvals.
 
-use super::fixture::{Fixture, answer, denied, ended, fixture, question, random};
 use crate::clock;
+use crate::store::testing::fixture::{Fixture, answer, denied, ended, fixture, question, random};
 use crate::store::*;
 use adjutant_core::{AttemptNo, Decision, Denied, Principal, RequestEvent, RequestId, RequestNo, RequestState, Subject};
 

@@ -1,7 +1,7 @@
 //! Grants.
 
-use super::fixture::{Fixture, fixture, question};
 use crate::clock;
+use crate::store::testing::fixture::{Fixture, fixture, question};
 use crate::store::*;
 use adjutant_core::policy::{GrantNo, GrantTerms};
 use adjutant_core::{Principal, RequestNo, RunId};

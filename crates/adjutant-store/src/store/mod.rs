@@ -48,7 +48,10 @@ mod workspaces;
 mod writer;
 
 #[cfg(test)]
-pub(crate) mod conformance;
+mod conformance;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::print_stderr, reason = "the output of tests")]
+pub mod testing;
 
 pub use attention::{
     can_set_notified, silent_after_report, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends,

@@ -1,9 +1,9 @@
 //! Pools, the order of starts, and runs that start after others.
 
-use super::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::clock;
 use crate::store::queue::statements_of_head;
 use crate::store::runs::statements_of_queued;
+use crate::store::testing::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::store::*;
 use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolPlace, QueuePlace};
 use adjutant_core::port::PORTS_FIRST;

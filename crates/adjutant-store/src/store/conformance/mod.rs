@@ -6,14 +6,11 @@ mod calls;
 mod cuts;
 mod deferred;
 mod files;
-pub(crate) mod fixture;
 mod grants;
-pub(crate) mod postgres;
+mod postgres;
 mod queue;
 mod queue_counts;
 mod requests;
 mod runs;
 mod searches;
-#[expect(dead_code, reason = "the tests of the hub use the rest")]
-mod server;
 mod set_back;

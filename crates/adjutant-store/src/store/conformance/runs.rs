@@ -1,7 +1,7 @@
 //! Runs: dispatch, names, input, end, removal.
 
-use super::fixture::{KEEP, answer, denied, ended, fixture, new_run, question, random};
 use crate::clock;
+use crate::store::testing::fixture::{KEEP, answer, denied, ended, fixture, new_run, question, random};
 use crate::store::*;
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::token::{TokenIdentity, TokenRole};
@@ -290,7 +290,7 @@ async fn undo_that_does_not_end_is_known_as_interrupted() {
 }
 
 /// Dispatches runs and cancels them at once.
-async fn finished(fixture: &super::fixture::Fixture, count: usize) -> Vec<RunId> {
+async fn finished(fixture: &crate::store::testing::fixture::Fixture, count: usize) -> Vec<RunId> {
     let runs = fixture.store.write(move |tx| {
         let mut ids = Vec::new();
         for _ in 0..count {

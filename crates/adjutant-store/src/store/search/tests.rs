@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Home;
-use crate::store::conformance::fixture::{Fixture, fixture};
+use crate::store::testing::fixture::{Fixture, fixture};
 use crate::store::{NewChat, NewEntry, Store};
 use adjutant_core::Principal;
 use adjutant_core::chat::{Budget, ChatKind, EntryKind, Participant, Scope};

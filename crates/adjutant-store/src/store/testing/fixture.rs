@@ -12,31 +12,31 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
 /// The token of the supervisors of runs on runners.
-pub(crate) const TOKEN: &str = "token";
-pub(crate) const KEEP: Retention = Retention { stopped_ms: 60_000 };
+pub const TOKEN: &str = "token";
+pub const KEEP: Retention = Retention { stopped_ms: 60_000 };
 
-pub(crate) struct Fixture {
-    pub(crate) store: Store,
-    pub(crate) home: Home,
-    pub(super) place: Place,
+pub struct Fixture {
+    pub store: Store,
+    pub home: Home,
+    pub place: Place,
     _dir: tempfile::TempDir,
 }
 
-pub(crate) fn fixture() -> Fixture {
+pub fn fixture() -> Fixture {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    let place = super::postgres::place_of_this_run().unwrap_or_else(|| Place::Home(home.clone()));
+    let place = super::place_of_this_run().unwrap_or_else(|| Place::Home(home.clone()));
     Fixture { store: Store::open_at(&home, place.clone()).expect("a store"), home, place, _dir: dir }
 }
 
-pub(super) fn random<const N: usize>() -> [u8; N] {
+pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("random bytes");
     bytes
 }
 
-pub(crate) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
+pub fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     let agent = AgentSpec {
         name: AgentName::parse("echo").expect("a name"),
         harness: HarnessKind::Vendor,
@@ -95,7 +95,7 @@ pub(crate) fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
     }
 }
 
-pub(crate) fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
+pub fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> NewRequest {
     NewRequest {
         id: RequestId::new(clock::now(), random()),
         subject: Subject::Question,
@@ -113,12 +113,12 @@ pub(crate) fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>
 }
 
 impl Fixture {
-    pub(super) async fn dispatch(&self, owner: &Principal, name: Option<&str>) -> Run {
+    pub async fn dispatch(&self, owner: &Principal, name: Option<&str>) -> Run {
         let new = new_run(owner, name);
         self.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched")
     }
 
-    pub(crate) async fn running(&self, owner: &Principal) -> Run {
+    pub async fn running(&self, owner: &Principal) -> Run {
         let run = self.dispatch(owner, None).await;
         self.store
             .write(move |tx| {
@@ -130,7 +130,7 @@ impl Fixture {
     }
 
     /// Starts a run on a runner. The lease of its attempt is over.
-    pub(crate) async fn hosted(&self, new: NewRun, host: &str) -> Run {
+    pub async fn hosted(&self, new: NewRun, host: &str) -> Run {
         let host = host.to_owned();
         let token_hash = Sha256::digest(TOKEN);
         let started = self.store.write(move |tx| {
@@ -141,7 +141,7 @@ impl Fixture {
         started.await.expect("running")
     }
 
-    pub(super) async fn ask(&self, run: RunId, new: NewRequest) -> Result<Request, StoreError> {
+    pub async fn ask(&self, run: RunId, new: NewRequest) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let run = tx.run(run)?;
@@ -150,7 +150,7 @@ impl Fixture {
             .await
     }
 
-    pub(super) async fn answer_waiting_call(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub async fn answer_waiting_call(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
@@ -159,7 +159,7 @@ impl Fixture {
             .await
     }
 
-    pub(super) async fn advance_request(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub async fn advance_request(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
@@ -168,7 +168,7 @@ impl Fixture {
             .await
     }
 
-    pub(super) async fn advance(&self, run: RunId, event: RunEvent) -> Result<Run, StoreError> {
+    pub async fn advance(&self, run: RunId, event: RunEvent) -> Result<Run, StoreError> {
         self.store
             .write(move |tx| {
                 let run = tx.run(run)?;
@@ -177,22 +177,22 @@ impl Fixture {
             .await
     }
 
-    pub(crate) fn run(&self, id: RunId) -> Run {
+    pub fn run(&self, id: RunId) -> Run {
         self.store.read(|connection| run_by_id(connection, id)).expect("a store").expect("a run")
     }
 
-    pub(crate) fn kinds(&self, id: RunId) -> Vec<&'static str> {
+    pub fn kinds(&self, id: RunId) -> Vec<&'static str> {
         let events = self.store.read(|connection| events_after(connection, &Principal::Person, Some(id), EventSeq(0), 1_000)).expect("events");
         assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq));
         events.iter().map(|event| event.kind.word()).collect()
     }
 }
 
-pub(super) fn answer(text: &str) -> RequestEvent {
+pub fn answer(text: &str) -> RequestEvent {
     RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(text.to_owned()) }
 }
 
-pub(super) fn ended(code: i32) -> RunEvent {
+pub fn ended(code: i32) -> RunEvent {
     RunEvent::Ended(AttemptEnd {
         exit: Exit::Code(code),
         verdict: None,
@@ -207,7 +207,7 @@ pub(super) fn ended(code: i32) -> RunEvent {
     })
 }
 
-pub(super) fn denied(error: StoreError) -> Denied {
+pub fn denied(error: StoreError) -> Denied {
     match error {
         StoreError::Denied(denied) => denied,
         other => panic!("not a refusal: {other}"),

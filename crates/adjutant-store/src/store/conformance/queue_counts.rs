@@ -1,7 +1,7 @@
 //! The numbers of queued runs, which are kept in memory.
 
-use super::fixture::{Fixture, KEEP, ended, fixture, new_run, random};
 use crate::store::queue::QueueCounts;
+use crate::store::testing::fixture::{Fixture, KEEP, ended, fixture, new_run, random};
 use crate::store::*;
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::{AgentName, AgentSpec, ClientName, Denied, PoolName, Principal, RunEvent, RunId, RunState, StopReason};

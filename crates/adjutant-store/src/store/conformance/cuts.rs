@@ -1,7 +1,7 @@
 //! The connection to PostgreSQL is cut at each message of a call. Its key decides what happened.
 
-use super::fixture::new_run;
-use super::postgres::address_of_this_run;
+use crate::store::testing::address_of_this_run;
+use crate::store::testing::fixture::new_run;
 use crate::store::*;
 use adjutant_core::Principal;
 use std::io::{Read, Write};

@@ -1,38 +1,14 @@
 //! Runs the conformance tests on PostgreSQL: this test starts a server and runs the others again in a process whose
 //! fixtures use it.
 
-use super::server::{self, Server};
-use crate::config::PostgresAddress;
+use crate::store::testing::{self, address_of_this_run, is_run_on_server};
 use crate::store::{Place, Store};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The variable that names the server's socket directory to the process.
-const SERVER: &str = "ADJ_TEST_POSTGRES";
-const REQUIRE_ALL: &str = "ADJ_REQUIRE_ALL";
-
-#[expect(clippy::disallowed_methods, reason = "a variable of the tests")]
-fn variable(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name)
-}
-
-/// Creates a database for a fixture. `None`: the fixtures of this process use SQLite.
-pub(super) fn place_of_this_run() -> Option<Place> {
-    address_of_this_run().map(|(address, _)| Place::Postgres(address))
-}
-
-/// Creates a database. Also returns the server's socket.
-pub(super) fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let socket_dir = variable(SERVER)?.into_string().expect("a path");
-    let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let address = |database: &str| format!("postgres://adj@/{database}?host={socket_dir}").parse::<PostgresAddress>().expect("an address");
-    crate::store::db::postgres_batch(&address("postgres"), &format!("CREATE DATABASE {name}")).expect("a database");
-    Some((address(&name), Path::new(&socket_dir).join(".s.PGSQL.5432")))
-}
+/// Part of the names of these tests.
+const TESTS: [&str; 1] = ["store::conformance::"];
 
 /// Reads table, column and type from a query.
 fn columns(store: &Store, sql: &str) -> BTreeSet<[String; 3]> {
@@ -46,10 +22,10 @@ fn columns(store: &Store, sql: &str) -> BTreeSet<[String; 3]> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_engines_have_the_same_columns() {
-    if variable(SERVER).is_none() {
+    if !is_run_on_server() {
         return;
     }
-    let server = super::fixture::fixture();
+    let server = crate::store::testing::fixture::fixture();
     let file = Store::open(&server.home).expect("a store");
     let in_file = columns(
         &file,
@@ -111,42 +87,12 @@ fn task_that_reads_an_abandoned_store_ends() {
     assert!(matches!(end, Err(mpsc::RecvTimeoutError::Disconnected)), "{end:?}");
 }
 
-/// Runs the tests again, on a server.
-#[expect(clippy::disallowed_methods, reason = "the tests run again in another process")]
-fn holds_on(server: &Server) {
-    let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["store::conformance::", "ops::round_trips::", "--test-threads=4"])
-        .env(SERVER, server.socket_dir())
-        .output()
-        .expect("the tests start");
-    let printed = String::from_utf8_lossy(&tests.stdout);
-    assert!(tests.status.success(), "{printed}\n{}", String::from_utf8_lossy(&tests.stderr));
-    assert!(!printed.contains("running 0 tests"), "{printed}");
-}
-
-fn skip(what: &str) {
-    assert!(variable(REQUIRE_ALL).is_none(), "{what}");
-    eprintln!("SKIPPED: the store's conformance tests on PostgreSQL, because {what}");
-}
-
 #[test]
 fn conformance_holds_on_postgresql() {
-    if variable(SERVER).is_some() {
-        return;
-    }
-    match Server::start() {
-        Some(server) => holds_on(&server),
-        None => skip("it is not installed (apt-get install postgresql)"),
-    }
+    testing::run_on_server(&TESTS);
 }
 
 #[test]
 fn conformance_holds_on_the_newest_version_on_postgresql() {
-    if variable(SERVER).is_some() {
-        return;
-    }
-    match server::versions()[..] {
-        [_, .., newest] => holds_on(&Server::start_version(newest).expect("it is installed")),
-        _ => skip("there are no two versions of it"),
-    }
+    testing::run_on_newest_server(&TESTS);
 }
