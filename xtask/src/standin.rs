@@ -33,7 +33,7 @@ pub fn socket(home: &Path) -> PathBuf {
 pub fn main(args: &[OsString]) -> Option<ExitCode> {
     let rest = args.get(2..).unwrap_or_default();
     match args.get(1)?.to_str()? {
-        "__hub" => Some(adjutant::hub::main(rest)),
+        "__hub" => Some(adjutant::program::hub(rest)),
         "__guard" => Some(adjutant::guard::main(rest)),
         "__supervise" => Some(match supervise(Path::new(rest.first()?)) {
             Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! The hub: the use cases over the store, and the process that serves them.
 //!
-//! It may use git, MCP and calls of other hubs. It starts, ends and hears the processes beside an agent (`process`, `link`, `leftovers`) without their
-//! code, and knows nothing of the command line.
+//! It may use git and calls of other hubs. The program gives it its MCP server. It starts and ends the processes beside an agent, and receives
+//! their calls (`process`, `link`, `leftovers`), without their code, and knows nothing of the command line.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,6 @@ pub(crate) use adjutant_home::{
     clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tls, trace, user_files,
     versions,
 };
-pub(crate) use adjutant_mcp::mcp;
 pub(crate) use adjutant_net::{client, peer, remote, webhook};
 pub(crate) use adjutant_store::store;
 pub(crate) use adjutant_stream::signal;

@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod echo;
+pub mod program;
 
 pub use adjutant_agent::{gate, guard, harness, runner, supervisor};
 pub use adjutant_api::{link, present, preset, text, view};

@@ -11,14 +11,14 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         // One line for each hidden process:
         Some("__guard") => adjutant::guard::main(&args[2..]),
-        Some("__supervise") => adjutant::supervisor::main(&args[2..]),
+        Some("__supervise") => adjutant::program::supervisor(&args[2..]),
         #[cfg(target_os = "linux")]
         Some("__fence") => adjutant::process::fence::entry::main(&args[2..]),
         #[cfg(target_os = "linux")]
         Some("__landlock") => adjutant::process::fence::landlock::main(&args[2..]),
         Some("__init") => adjutant::process::init::main(&args[2..]),
         Some("__detach") => adjutant::process::start::detach(&args[2..]),
-        Some("__hub") => adjutant::hub::main(&args[2..]),
+        Some("__hub") => adjutant::program::hub(&args[2..]),
         Some("__echo") => adjutant::echo::main(&args[2..]),
         Some("__echo-scrubbed") => adjutant::echo::scrubbed_main(&args[2..]),
         Some("mcp") => adjutant::mcp::main(&args[2..]),

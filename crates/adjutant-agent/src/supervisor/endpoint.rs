@@ -11,7 +11,6 @@
 use crate::client::{Client, fresh_key, random_hex};
 use crate::files;
 use crate::link::{AttemptDir, Order, WorkerAccess, headers};
-use crate::mcp;
 use crate::process::peer::{Peer, Place};
 use crate::process::tcp_peer::{TcpPeer, find_tcp_peer};
 use crate::sock;
@@ -45,7 +44,13 @@ const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 ///
 /// # Errors
 /// A socket cannot be opened, or the file cannot be written.
-pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> io::Result<(WorkerAccess, Arc<AtomicBool>)> {
+pub async fn serve(
+    order: &Order,
+    dir: &AttemptDir,
+    client: Client,
+    mcp: fn(Client, &str) -> Router,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<(WorkerAccess, Arc<AtomicBool>)> {
     let token = random_hex::<32>();
     let socket = sock::bind(&dir.socket())?;
     let tcp = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -61,7 +66,7 @@ pub async fn serve(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut 
         write_access(dir, &access)?;
     }
 
-    let mcp = mcp::http_router(client.clone(), &token);
+    let mcp = mcp(client.clone(), &token);
     let has_connected = Arc::new(AtomicBool::new(false));
     let connected_on_socket = Arc::clone(&has_connected);
     let own = Place::Attempt { run_id: order.run_id.clone(), attempt: order.attempt };

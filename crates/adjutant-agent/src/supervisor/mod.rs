@@ -40,10 +40,9 @@ pub use journal::read_all as read_facts;
 use crate::client::{AgentActivity, Client};
 use crate::failpoint::failpoint;
 use crate::files;
-use crate::harness::{self, Launch, Refusal};
+use crate::harness::{self, Launch, OwnTools, Refusal};
 use crate::link::{AttemptDir, FactKind, Order, Orders};
 use crate::logs;
-use crate::mcp;
 use crate::process::containment::StartError;
 use crate::process::start::INHERITED;
 use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
@@ -53,6 +52,7 @@ use adjutant_core::lease::Lease;
 use adjutant_core::limits;
 use adjutant_stream::reader::Reader;
 use attempt::{Attempt, AttemptParts};
+use axum::Router;
 use closing::Closer;
 use futures::FutureExt;
 use gate::AttemptGate;
@@ -76,14 +76,23 @@ const LAST_FACT_MAX: Duration = Duration::from_secs(10);
 /// A log of guard and supervisor larger than this is rotated.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
+/// A run's tools, which the program gives to its supervisor.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerTools {
+    /// Returns their names, in every accepted spelling.
+    pub own: fn() -> OwnTools,
+    /// Serves them at `/mcp` to local callers with a token. They make their calls with the client.
+    pub router: fn(Client, &str) -> Router,
+}
+
 /// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
 #[must_use]
-pub fn main(args: &[OsString]) -> ExitCode {
+pub fn main(args: &[OsString], tools: WorkerTools) -> ExitCode {
     let Some(dir) = args.first() else { return ExitCode::FAILURE };
     let dir = AttemptDir(PathBuf::from(dir));
     let (lock, lifeline) = (hygiene::inherited(INHERITED), hygiene::inherited(INHERITED + 1));
     trace::start("info");
-    match begin(&dir, lock, lifeline) {
+    match begin(&dir, lock, lifeline, tools) {
         Ok(code) => code,
         Err(error) => {
             tracing::error!(%error, dir = %dir.0.display(), "the attempt could not be supervised");
@@ -92,7 +101,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
-fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>, tools: WorkerTools) -> io::Result<ExitCode> {
     hygiene::background()?;
     trace::limit_log_file(dir.home(), &dir.log(), LOG_BYTES_MAX);
     let Some(lock) = Lock::adopt_or_take(lock, dir.home(), &dir.supervisor_lock())? else {
@@ -113,7 +122,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lock = Arc::new(lock);
-    let code = runtime.block_on(supervise(order, dir, lifeline, &lock))?;
+    let code = runtime.block_on(supervise(order, dir, lifeline, &lock, tools))?;
     // A task that hangs must not keep the process alive.
     runtime.shutdown_background();
     drop(lock);
@@ -121,7 +130,7 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>) -> 
 }
 
 /// Supervises one attempt from its start to its end.
-async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>, lock: &Arc<Lock>) -> io::Result<ExitCode> {
+async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>, lock: &Arc<Lock>, tools: WorkerTools) -> io::Result<ExitCode> {
     let above = sync_parent_directories(dir);
     let client = Client::supervisor(&order, Arc::clone(lock));
     let mut tasks = JoinSet::new();
@@ -145,7 +154,7 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     }
     let activity = Arc::new(AgentActivity::default());
     let Preparation { mut launch, log, lines_of, has_connected, gate } =
-        match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), &mut tasks).await {
+        match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), tools, &mut tasks).await {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
         };
@@ -208,13 +217,13 @@ struct Preparation {
 
 /// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and creates the log and the
 /// file of the raw stream.
-async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tasks: &mut JoinSet<()>) -> Result<Preparation, Refusal> {
+async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tools: WorkerTools, tasks: &mut JoinSet<()>) -> Result<Preparation, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let of_hub = client.clone();
-    let (access, has_connected) = endpoint::serve(order, dir, client, tasks).await.map_err(failed)?;
+    let (access, has_connected) = endpoint::serve(order, dir, client, tools.router, tasks).await.map_err(failed)?;
     let gate = gate::open(order, &of_hub, tasks).await.map_err(|error| no_gate(order, &error))?;
     let gate_access = gate.as_ref().map(AttemptGate::access);
-    let launch = harness::launch(order, dir, &access, gate_access, own_tools())?;
+    let launch = harness::launch(order, dir, &access, gate_access, (tools.own)())?;
     write_private(dir, &logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
     for (path, text) in &launch.files {
         write_private(dir, path, text).map_err(failed)?;
@@ -244,17 +253,6 @@ fn remove_temporary(dir: &AttemptDir) {
             Err(error) => tracing::warn!(%error, "the agent's temporary files cannot be removed yet"),
         }
     }
-}
-
-/// Returns the names of the run's tools, in every accepted spelling.
-fn own_tools() -> harness::OwnTools {
-    let spellings = |param: &mcp::Param| std::iter::once(param.name).chain(param.also.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
-    let served = |row: &mcp::catalog::ToolRow| harness::ServedTool {
-        name: row.name.to_owned(),
-        title: row.title.to_owned(),
-        arguments: row.params.iter().flat_map(spellings).collect(),
-    };
-    harness::OwnTools(mcp::catalog::tools(mcp::Role::Worker).iter().map(served).collect())
 }
 
 /// Writes a private file in the attempt's home. A file of an earlier attempt is removed.

@@ -32,6 +32,7 @@ use connections::Connections;
 pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
 use futures::FutureExt;
 use home::{Lost, Socket};
+pub use http::{McpServer, NewMcpServer};
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::Write;
@@ -156,6 +157,7 @@ pub(crate) struct Hub {
     versions: Versions,
     listening: listening::Listening,
     sign_ins: http::SignIns,
+    new_mcp_server: NewMcpServer,
     /// Notified once when the hub must end.
     stop: Notify,
     /// Another version is taking over the home.
@@ -204,7 +206,7 @@ fn options(args: &[OsString]) -> Result<Options, String> {
 
 /// Runs the hub of the environment's home until it is asked to end, or has been idle for long enough.
 #[must_use]
-pub fn main(args: &[OsString]) -> ExitCode {
+pub fn main(args: &[OsString], new_mcp_server: NewMcpServer) -> ExitCode {
     let ready = ReadyPipe::inherited();
     crate::trace::start("info");
     let run = || -> Result<(), String> {
@@ -226,7 +228,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
                 .enable_all()
                 .build()
                 .map_err(|error| error.to_string())?;
-            let served = runtime.block_on(serve(home.clone(), options.clone(), kept.take(), &note));
+            let served = runtime.block_on(serve(home.clone(), options.clone(), new_mcp_server, kept.take(), &note));
             runtime.shutdown_timeout(THREADS_END_MAX);
             match served? {
                 Served::Ended => return Ok(()),
@@ -314,7 +316,13 @@ impl EndSignals {
     }
 }
 
-async fn serve(home: Home, options: Options, kept: Option<Lock>, note: &OnceCell<Arc<ConfirmedNote>>) -> Result<Served, String> {
+async fn serve(
+    home: Home,
+    options: Options,
+    new_mcp_server: NewMcpServer,
+    kept: Option<Lock>,
+    note: &OnceCell<Arc<ConfirmedNote>>,
+) -> Result<Served, String> {
     let room = Room::of(hygiene::descriptors_max())?;
     let taken = match kept {
         Some(lock) => Some(lock),
@@ -380,6 +388,7 @@ async fn serve(home: Home, options: Options, kept: Option<Lock>, note: &OnceCell
         versions: Versions::new(&home),
         listening,
         sign_ins: http::SignIns::default(),
+        new_mcp_server,
         stop: Notify::new(),
         handed_over: AtomicBool::new(false),
         lead: lead.clone(),

@@ -92,7 +92,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
                 if let Some(address) = args.listen {
                     options.extend(["--listen".into(), address.to_string().into()]);
                 }
-                crate::hub::main(&options)
+                crate::program::hub(&options)
             }
             exit => ExitCode::from(exit.number()),
         },

@@ -6,24 +6,38 @@ use crate::hub::Shared;
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
 use crate::link::headers;
-use crate::mcp::{ConnectionNumber, ParentEndpoint, parent_endpoint};
 use crate::ops::TokenAccess;
 use crate::view::{ErrorView, codes};
 use adjutant_core::token::TokenRole;
 use adjutant_core::{ClientName, Principal};
 use axum::body::{Body, Bytes, to_bytes};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::Response;
+use futures::future::BoxFuture;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// An MCP server for one token. The program gives it to the hub, which contains none.
+pub trait McpServer: Send + Sync {
+    /// Answers a request, which has arrived on the connection of this number.
+    fn answer(&self, connection: u64, head: Parts, body: Bytes) -> BoxFuture<'_, Response>;
+
+    /// Closes the sessions that have been unused for an hour.
+    fn close_idle_sessions(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Makes a server whose tools make their calls with a client. The path is the directory in which its runs work; without one, each run names
+/// its own.
+pub type NewMcpServer = fn(Client, Option<PathBuf>) -> Arc<dyn McpServer>;
 
 /// The server of each used token. A server has the sessions of its client, and remembers what it has shown to it; losing it is harmless.
 #[derive(Default)]
-pub(super) struct Servers(Mutex<HashMap<i64, ParentEndpoint>>);
+pub(super) struct Servers(Mutex<HashMap<i64, Arc<dyn McpServer>>>);
 
 impl Servers {
-    fn of(&self, http: &Http, token: i64, client: &ClientName) -> ParentEndpoint {
+    fn of(&self, http: &Http, token: i64, client: &ClientName) -> Arc<dyn McpServer> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.entry(token).or_insert_with(|| server(http, client)).clone()
     }
@@ -42,7 +56,7 @@ impl Servers {
 
     /// Closes the sessions that have been unused for too long.
     pub(super) async fn close_idle_sessions(&self) {
-        let servers: Vec<ParentEndpoint> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let servers: Vec<Arc<dyn McpServer>> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for server in servers {
             server.close_idle_sessions().await;
         }
@@ -55,13 +69,12 @@ pub(super) async fn handle(http: &Http, caller: &Caller, access: &TokenAccess, r
         let hint = "adj token new NAME --client PROJECT makes one";
         return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
     };
-    let (mut head, body) = request.into_parts();
+    let (head, body) = request.into_parts();
     let Ok(body) = read_body(body).await else { return problem::too_large() };
-    head.extensions.insert(ConnectionNumber(caller.number));
-    http.servers.of(http, access.id, client).answer(head, body).await
+    http.servers.of(http, access.id, client).answer(caller.number, head, body).await
 }
 
-fn server(http: &Http, client: &ClientName) -> ParentEndpoint {
+fn server(http: &Http, client: &ClientName) -> Arc<dyn McpServer> {
     let (hub, calls, who) = (http.hub.clone(), Arc::clone(&http.calls), Principal::Client(client.clone()));
     let in_process = InProcess::new(move |path, body, key| {
         let (hub, calls, auth) = (hub.clone(), Arc::clone(&calls), Auth { who: who.clone(), attempt: None });
@@ -80,11 +93,7 @@ fn server(http: &Http, client: &ClientName) -> ParentEndpoint {
     });
     // A client that is a project works there.
     let directory = Some(Path::new(client.as_str())).filter(|path| path.is_absolute() && path.is_dir()).map(Path::to_owned);
-    #[cfg(debug_assertions)]
-    if crate::failpoint::has_conformance_fixtures() {
-        return crate::mcp::conformance_endpoint(Client::in_process(in_process), directory);
-    }
-    parent_endpoint(Client::in_process(in_process), directory)
+    (http.hub.new_mcp_server)(Client::in_process(in_process), directory)
 }
 
 fn internal(message: &str) -> ErrorView {

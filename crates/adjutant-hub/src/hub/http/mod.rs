@@ -29,6 +29,7 @@ use caller::Caller;
 pub(super) use dashboard::SignIns;
 use futures::FutureExt;
 use limits::TokenLimits;
+pub use mcp::{McpServer, NewMcpServer};
 use names::OwnNames;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

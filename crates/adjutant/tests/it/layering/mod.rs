@@ -90,7 +90,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("present", &["view", "text"]),
     // The interfaces.
     ("mcp", &["failpoint", "present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
-    // The hub serves MCP to parents over HTTP.
     (
         "hub",
         &[
@@ -113,7 +112,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "remote",
             "connection_tasks",
             "tls",
-            "mcp",
             "versions",
             "logs",
             "objects",
@@ -143,7 +141,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "versions",
         ],
     ),
-    // The worker's MCP endpoint is served by its supervisor.
     (
         "supervisor",
         &[
@@ -164,10 +161,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "gate",
             "harness",
             "guard",
-            "mcp",
             "failpoint",
         ],
     ),
+    // Gives the hub and the supervisor their MCP servers.
+    ("program", &["client", "harness", "hub", "mcp", "supervisor", "failpoint"]),
     ("echo", &["view", "link", "client"]),
     (
         "cli",
@@ -193,6 +191,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "echo",
             "ops",
             "failpoint",
+            "program",
         ],
     ),
 ];
@@ -208,7 +207,7 @@ const ONLY: &[(&str, &[&str])] = &[
     // failpoints exist only in builds for tests.
     ("env::var", &["config", "echo", "failpoint", "store/testing"]),
     ("env::vars", &["config", "echo"]),
-    ("rmcp", &["mcp", "supervisor"]),
+    ("rmcp", &["mcp"]),
     ("clap", &["cli"]),
     ("ratatui", &["cli"]),
 ];
