@@ -9,6 +9,7 @@ mod crowd;
 mod failover;
 mod fleet;
 mod gate;
+mod history;
 mod hosts;
 mod http;
 mod live;
@@ -59,6 +60,8 @@ pub struct Scale {
     pub slot_races: usize,
     /// Number of queued runs in a long queue.
     pub queued_shown: usize,
+    /// Number of events in a long history.
+    pub events: usize,
     /// Number of queued runs that runners claim.
     pub queued_for_runners: usize,
     /// Number of workers that wait on runners.
@@ -90,6 +93,7 @@ const FULL: Scale = Scale {
     queued: &[10, 10_000],
     slot_races: 10_000,
     queued_shown: 100_000,
+    events: 1_000_000,
     queued_for_runners: 10_000,
     waiting_workers: 10_000,
     failovers: 20,
@@ -115,6 +119,7 @@ const QUICK: Scale = Scale {
     queued: &[10, 10_000],
     slot_races: 300,
     queued_shown: 10_000,
+    events: 50_000,
     queued_for_runners: 1_000,
     waiting_workers: 400,
     failovers: 3,
@@ -142,8 +147,17 @@ pub struct Postgres {
 }
 
 /// The measurements that have targets for a store on PostgreSQL.
-const ON_POSTGRES: [&str; 8] =
-    ["ask", "pairs", "queue: replies", "fleet: claims", "fleet: losses", "fleet: answer across hosts", "fleet: waiting workers", "fleet: failover"];
+const ON_POSTGRES: [&str; 9] = [
+    "ask",
+    "pairs",
+    "queue: replies",
+    "history: replies",
+    "fleet: claims",
+    "fleet: losses",
+    "fleet: answer across hosts",
+    "fleet: waiting workers",
+    "fleet: failover",
+];
 /// Those that need one.
 const ONLY_ON_POSTGRES: [&str; 1] = ["fleet: failover"];
 
@@ -261,6 +275,7 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
     measure!("pools: claim", pools::claim(&bench));
     measure!("pools: races", pools::races(&bench));
     measure!("queue: replies", queued::replies(&bench));
+    measure!("history: replies", history::replies(&bench));
     measure!("fleet: claims", fleet::claims(&bench));
     measure!("fleet: losses", losses::measure(&bench));
     measure!("fleet: answer across hosts", hosts::answer(&bench));
