@@ -37,7 +37,7 @@ pub async fn call_within<C: Call>(
             Ok(Err(error)) => error,
             Err(_) => ErrorView { code: codes::UNREACHABLE.to_owned(), message: "no reply".to_owned(), hint: None },
         };
-        let can_pass = [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE].contains(&error.code.as_str());
+        let can_pass = [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE, codes::STORAGE_FULL].contains(&error.code.as_str());
         if !can_pass || began.elapsed() > CALL_LIMIT {
             return Err(error);
         }

@@ -62,10 +62,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSES_MAX: u32 = 40;
 
-/// The pause before a call of a supervisor is repeated while the disk is full.
-const FULL_PAUSE: Duration = Duration::from_secs(1);
-/// How long a supervisor repeats a call of its agent that the hub refuses because its store cannot be used.
-const SERVER_AWAY_MAX: Duration = Duration::from_secs(15 * 60);
+/// The pause before a call of a supervisor is repeated while the store cannot be used, or its disk is full.
+const AWAY_PAUSE: Duration = Duration::from_secs(1);
+/// How long a supervisor repeats such a call of its agent, from the first refusal on.
+const AWAY_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A client of the hub, or of a supervisor that relays calls to it. Cheap to clone.
 #[derive(Clone)]
@@ -190,7 +190,8 @@ impl Client {
     }
 
     /// Posts a body and returns the body of the reply. Repeats the call if the hub dies; a `wait_ms` field is then
-    /// reduced by the elapsed time. A supervisor also repeats such a call while the disk of the store is full.
+    /// reduced by the elapsed time. A supervisor also repeats a question, a report or a delegation of its agent for 15 minutes while the store cannot
+    /// be used or its disk is full, and longer if an earlier try may have taken effect.
     ///
     /// # Errors
     /// The error in the reply, or [`codes::UNREACHABLE`].
@@ -205,31 +206,34 @@ impl Client {
         let mut failures = 0_u32;
         // An earlier sending may have taken effect, so a refusal does not say that nothing was changed.
         let mut is_in_doubt = false;
-        let mut is_reported = false;
+        let mut refused_since = None;
+        let mut is_first = true;
         loop {
-            let bytes = if failures == 0 { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
+            let bytes = if std::mem::take(&mut is_first) { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
                 Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && path.starts_with("/api/v1/") && failures < 3 => failures += 1,
-                // The store's server is restarted, read-only or away: with its question or report, the agent waits as for an answer.
+                // The store's server is restarted, read-only or away, or a disk is full: with its question or report, the agent waits as for an answer.
                 Err(CallFailure::Refused(error))
-                    if [codes::STORAGE, codes::UNREACHABLE].contains(&error.code.as_str())
+                    if [codes::STORAGE, codes::STORAGE_FULL, codes::UNREACHABLE].contains(&error.code.as_str())
                         && open.is_some()
                         && matches!(&*self.target(), Target::Supervisor { .. })
-                        && began.elapsed() < SERVER_AWAY_MAX =>
+                        && refused_since.is_none_or(|since: Instant| since.elapsed() < AWAY_MAX) =>
                 {
-                    if !std::mem::replace(&mut is_reported, true) {
+                    if refused_since.is_none() {
                         tracing::warn!(path, problem = error.message, "the call is repeated until the store can be used");
                     }
-                    tokio::time::sleep(FULL_PAUSE).await;
+                    refused_since.get_or_insert_with(Instant::now);
+                    tokio::time::sleep(AWAY_PAUSE).await;
                 }
                 Err(CallFailure::Refused(error))
                     if error.code == codes::STORAGE_FULL && is_in_doubt && matches!(&*self.target(), Target::Supervisor { .. }) =>
                 {
-                    if !std::mem::replace(&mut is_reported, true) {
+                    if refused_since.is_none() {
                         tracing::warn!(path, "the call is repeated until there is space on the disk of the store");
                     }
-                    tokio::time::sleep(FULL_PAUSE).await;
+                    refused_since.get_or_insert_with(Instant::now);
+                    tokio::time::sleep(AWAY_PAUSE).await;
                 }
                 Err(CallFailure::Refused(error)) => return Err(error),
                 Err(CallFailure::Redirected(socket)) => {

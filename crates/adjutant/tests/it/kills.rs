@@ -408,6 +408,28 @@ fn question_in_doubt_waits_for_space_on_the_disk() {
 }
 
 #[test]
+fn question_waits_for_space_on_the_disk() {
+    let home = TestHome::new();
+    let (full, go) = (home.work().join("full"), home.work().join("go"));
+    rustix::fs::mknodat(rustix::fs::CWD, &go, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    let mut hub = hub_with_failpoint(&home, "full", &full);
+    home.start("asker", &format!("say ready\njournal {} x\nask \"Go on?\"\ndone yes", go.display()));
+    home.until_log("asker", "ready");
+    std::fs::write(&full, "").expect("a file");
+    // The agent waits for a reader.
+    std::fs::read_to_string(&go).expect("a line");
+    home.until("the question is refused", || {
+        std::fs::read_to_string(home.attempt_dir("asker").log()).ok()?.contains("until the store can be used").then_some(())
+    });
+    std::fs::remove_file(&full).expect("it is there");
+    home.until_status("asker", "waiting_parent_reply");
+    home.ok(&["reply", "asker", "yes"]);
+    assert_eq!(home.finished("asker")["outcome"], "succeeded");
+    home.ok(&["stop"]);
+    hub.wait().expect("it ends");
+}
+
+#[test]
 fn end_on_a_full_disk_is_recorded_with_the_log_gap() {
     let Some(disk) = Disk::mount("24m") else { return };
     let home = TestHome::below(disk.path());
