@@ -67,13 +67,15 @@ struct Topic {
 const AGENTS: &str = include_str!("../../../../docs/agents.md");
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 
-const TOPICS: [Topic; 11] = [
-    topic("budgets", "limits of money, tokens and time", CONFIGURATION, Some("## Budgets")),
+const TOPICS: [Topic; 13] = [
+    topic("budgets", "limits of money, tokens and time", include_str!("../../../../docs/budgets.md"), None),
     topic("chats", "chats between people, runs and agents", include_str!("../../../../docs/chats.md"), None),
     topic("configuration", "every setting of config.toml", CONFIGURATION, None),
     topic("dashboard", "the dashboard in the browser", include_str!("../../../../docs/dashboard.md"), None),
     topic("echo", "the script language of the agent echo", AGENTS, Some("## `echo`: the scripted agent")),
     topic("environment", "the environment variables", CONFIGURATION, Some("## Environment variables")),
+    topic("fence", "what the kernel lets an agent write", include_str!("../../../../docs/fence.md"), None),
+    topic("gate", "the proxy that counts usage and holds the key", include_str!("../../../../docs/gate.md"), None),
     topic("guarantees", "what survives which failure", include_str!("../../../../docs/guarantees.md"), None),
     topic("notifications", "webhooks: events and messages sent to other services", include_str!("../../../../docs/webhooks.md"), None),
     topic("policies", "policies, grants, escalation", include_str!("../../../../docs/policies.md"), None),
@@ -102,11 +104,14 @@ pub fn topic_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Pages of the documentation that are topics.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 11] = [
     ("agents.md", "presets"),
+    ("budgets.md", "budgets"),
     ("chats.md", "chats"),
     ("configuration.md", "configuration"),
     ("dashboard.md", "dashboard"),
+    ("fence.md", "fence"),
+    ("gate.md", "gate"),
     ("guarantees.md", "guarantees"),
     ("policies.md", "policies"),
     ("webhooks.md", "notifications"),
