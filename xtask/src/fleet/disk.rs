@@ -7,8 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Enough for the longest campaign, also for two copies of PostgreSQL's data.
-const SIZE: &str = "1g";
 /// How much is written at a time. The last block of a file can be filled only in part.
 const BLOCKS: [usize; 4] = [1 << 20, 4096, 512, 1];
 
@@ -17,12 +15,12 @@ const BLOCKS: [usize; 4] = [1 << 20, 4096, 512, 1];
 pub struct Disk(tempfile::TempDir);
 
 impl Disk {
-    /// Mounts a disk. Requires root.
-    pub fn new() -> Result<Self> {
+    /// Mounts a disk of this size in MiB. Requires root.
+    pub fn new(mib: u32) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("adj-disk-").tempdir()?;
         // PostgreSQL is another user.
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={SIZE},mode=0755"), "adj-fleet"]).arg(dir.path()).output()?;
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={mib}m,mode=0755"), "adj-fleet"]).arg(dir.path()).output()?;
         if !mounted.status.success() {
             return Err(format!("a disk in memory cannot be mounted: {}", String::from_utf8_lossy(&mounted.stderr)).into());
         }
@@ -35,7 +33,7 @@ impl Disk {
 
     /// Fills the disk until the returned value is dropped.
     pub fn fill(&self) -> Result<Full> {
-        let full = Full(self.path().join("ballast"));
+        let full = Full(self.path().join("filler"));
         let mut file = File::create(&full.0)?;
         for block in BLOCKS {
             let zeros = vec![0; block];
@@ -62,7 +60,7 @@ impl Drop for Disk {
     }
 }
 
-/// The file that fills a disk. The disk has room again when this is dropped, also if the campaign is interrupted.
+/// The file that fills a disk. The disk has space again when this is dropped, also if the campaign is interrupted.
 #[derive(Debug)]
 pub struct Full(PathBuf);
 

@@ -114,7 +114,7 @@ async fn progress(ledger: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Causes one fault or two, ends them, and starts what they have killed. Returns how many processes, packets or clocks each has hit.
+/// Causes one fault or two, ends them, and starts what they have killed. Returns how many processes, packets, disks or clocks each has hit.
 async fn cause(site: &mut Site, step: &Step) -> Result<Vec<(Fault, u64)>> {
     // Before the first one, because then the server may not answer.
     let leader = block_in_place(|| site.leader()).unwrap_or(step.fault.n);

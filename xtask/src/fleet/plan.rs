@@ -144,9 +144,12 @@ impl Kind {
         let are_packets = |kind: Self| kind.target() == "packets";
         // Which may be stopped, or cannot reach the server.
         let waits_for_end = matches!(self, Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted);
-        // What an administrator has begun needs the server for its end, too.
-        let waits_for_end = waits_for_end || self.is_of_administrator() || other.is_of_administrator() && self == Self::ServerStopped;
-        other.lasts() && !(are_packets(self) && are_packets(other)) && !waits_for_end
+        // What an administrator has begun needs the server for its end, and space; a server whose disk was full is waited for.
+        let stops_server = matches!(self, Self::ServerStopped | Self::ServersDiskFull);
+        let waits_for_end = waits_for_end || self.is_of_administrator() || other.is_of_administrator() && stops_server;
+        let is_stopped = self == Self::ServersDiskFull && other == Self::ServerStopped;
+        let is_impossible = waits_for_end || is_stopped || are_packets(self) && are_packets(other);
+        other.lasts() && !is_impossible
     }
 
     /// Returns what a fault of this kind hits.
@@ -256,7 +259,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Plan};
+    use super::{KINDS, Kind, Plan};
     use std::collections::BTreeSet;
 
     #[test]
@@ -282,5 +285,6 @@ mod tests {
         let pairs: Vec<_> = steps.iter().filter_map(|step| Some((step.fault.kind, step.second?.kind))).collect();
         assert!((20..150).contains(&pairs.len()), "{}", pairs.len());
         assert!(pairs.iter().all(|(first, second)| second.can_come_during(*first)), "{pairs:?}");
+        assert!(!Kind::ServersDiskFull.can_come_during(Kind::ServerStopped) && Kind::ServersDiskFull.can_come_during(Kind::LeaderStopped));
     }
 }

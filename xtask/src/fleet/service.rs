@@ -18,11 +18,20 @@ pub struct Service {
     pub lab: Arc<Lab>,
     args: Vec<String>,
     process: Option<Child>,
+    log: PathBuf,
 }
 
 impl Service {
+    /// It logs in the directory of its home.
     pub fn new(lab: Lab, args: &[&str]) -> Self {
-        Self { lab: Arc::new(lab), args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: None }
+        let log = lab.dir.path().join("service.log");
+        Self { lab: Arc::new(lab), args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: None, log }
+    }
+
+    /// The same with another file for its log, for example because a fault can fill the disk of its home.
+    pub fn logging_to(mut self, log: PathBuf) -> Self {
+        self.log = log;
+        self
     }
 
     /// Starts the process in a namespace (`None`: that of this program), unless it runs.
@@ -31,7 +40,7 @@ impl Service {
             return Ok(());
         }
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let log = File::options().create(true).append(true).open(self.log_file())?;
+        let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = self.lab.command(&args);
         command.stdout(Stdio::null()).stderr(log);
         let started = match machine {
@@ -68,11 +77,7 @@ impl Service {
 
     /// Returns what all its processes have logged.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_file()).unwrap_or_default()
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.lab.dir.path().join("service.log")
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Kills the process. Returns whether it was running.

@@ -6,6 +6,7 @@ use super::network::{Network, address};
 use super::probe;
 use super::service::Service;
 use crate::lab::{Lab, Result};
+use crate::panics;
 use crate::postgres::Server;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +28,9 @@ pub const LEASE_S: u64 = 6;
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long a hub may take to accept connections. It waits for PostgreSQL.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// The sizes of disks in MiB. PostgreSQL's has room for two copies of its data.
+const DISK_MIB: u32 = 256;
+const SERVERS_DISK_MIB: u32 = 1024;
 /// The size of PostgreSQL's log of transactions.
 const WAL_MAX: &str = "128MB";
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
@@ -73,12 +77,13 @@ impl Site {
         probe::check(&mut network)?;
         let files = Clocks::new()?;
         let clocks = (0..MACHINES).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
-        let disks = (0..MACHINES).map(|_| Disk::new()).collect::<Result<Vec<_>>>()?;
+        let disks = (0..MACHINES).map(|n| Disk::new(if n == SERVER { SERVERS_DISK_MIB } else { DISK_MIB })).collect::<Result<Vec<_>>>()?;
         let (server, url) = start_server(&network, files.dir(), &disks[SERVER], &clocks[SERVER])?;
         let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), disks, files };
         for n in 0..EACH {
             let lab = site.hub(adj, n, &url, unfenced)?;
-            site.hubs.push(Service::new(lab, &["serve"]));
+            let log = site.files.dir().join(format!("hub{n}.log"));
+            site.hubs.push(Service::new(lab, &["serve"]).logging_to(log));
             site.ensure_hub(n)?;
         }
         site.sql(WATCH);
@@ -123,7 +128,7 @@ impl Site {
         let urls: Vec<String> = (0..EACH).map(url).collect();
         let mut args = vec!["runner", "--token-file", &token_file, "--slots", "4", "--fingerprint", fingerprint];
         args.extend(urls.iter().flat_map(|url| ["--join", url]));
-        Ok(Service::new(lab, &args))
+        Ok(Service::new(lab, &args).logging_to(self.files.dir().join(format!("runner{n}.log"))))
     }
 
     pub fn hubs(&self) -> Vec<Arc<Lab>> {
@@ -209,7 +214,8 @@ impl Site {
     /// Describes the panics of hubs, runners and the processes of their attempts.
     pub fn panics(&self) -> Vec<String> {
         let of_service = |name: &str, n: usize, service: &Service| -> Vec<String> {
-            service.lab.panics().into_iter().map(|panic| format!("{name} {n}: {panic}")).collect()
+            let in_log = panics::in_text("its log", &service.log()).into_iter().map(|panic| panic.to_string());
+            service.lab.panics().into_iter().chain(in_log).map(|panic| format!("{name} {n}: {panic}")).collect()
         };
         let hubs = self.hubs.iter().enumerate().flat_map(|(n, hub)| of_service("hub", n, hub));
         let runners = self.runners.iter().enumerate().flat_map(|(n, runner)| of_service("runner", n, runner));

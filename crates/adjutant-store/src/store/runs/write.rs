@@ -34,7 +34,7 @@ const UPDATE_STATE: &str =
     "UPDATE runs SET state = ?2, stop_reason = ?3, until_at = ?4, outcome = ?5, failure = ?6, ended_at = ?7, started_at = coalesce(started_at, ?8),
      updated_at = ?9, last_seq = ?10, end_seq = ?11, settled_at = ?14,
      active_since = CASE WHEN ?2 = 'stopping' THEN active_since WHEN blocking_pending = 0 AND holding = 0 THEN ?13 END";
-/// Begins an attempt: forgets what was of the one before. In the same statement, because each costs a server as much as the rest of a claim.
+/// Begins an attempt: forgets what was of the one before. In the same statement, because a second update of the row costs a server as much as this one.
 const BEGIN_ATTEMPT: &str = ", attempt = attempt + 1, exit_code = NULL, exit_signal = NULL, detail = NULL, stalled_at = NULL, stall_seq = NULL,
      retrying = NULL, retrying_seq = NULL, reported_at = NULL, report_seq = NULL";
 

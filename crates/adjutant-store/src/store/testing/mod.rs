@@ -1,7 +1,6 @@
 //! Stores for tests, here and of the use cases: a fresh one for each test, in a file or on a PostgreSQL server.
 
 pub mod fixture;
-#[allow(dead_code, reason = "each test uses a part of it")]
 pub mod server;
 
 use crate::config::PostgresAddress;
@@ -77,5 +76,5 @@ fn run_on(server: &Server, tests: &[&str]) {
 
 fn skip(what: &str) {
     assert!(variable(REQUIRE_ALL).is_none(), "{what}");
-    eprintln!("SKIPPED: the store's conformance tests on PostgreSQL, because {what}");
+    eprintln!("SKIPPED: tests on PostgreSQL, because {what}");
 }
