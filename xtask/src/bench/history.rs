@@ -5,7 +5,6 @@ use super::{Bench, ms};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
-use adjutant::config::Config;
 use adjutant::store::{Place, Store, append_event};
 use adjutant::view::{Call, GetRun, ListRequests, ListRuns, ReadEvents, Wait};
 use adjutant_core::{EventKind, RunId};
@@ -68,8 +67,7 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
     while !lab.processes().is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let place = Config::store_of(&lab.home)?.map_or_else(|| Place::Home(lab.home.clone()), Place::Postgres);
-    let store = Store::open_at(&lab.home, place)?;
+    let store = Store::open_at(&lab.home, place_of(lab)?)?;
     for first in (0..count).step_by(TOGETHER) {
         let runs = runs.clone();
         let append = move |tx: &mut adjutant::store::Tx<'_>| {
@@ -83,6 +81,15 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
     }
     store.close();
     lab.start_hub()
+}
+
+/// Returns where the store of a lab is. The configuration that this program would read is another one.
+fn place_of(lab: &Lab) -> Result<Place> {
+    let config = std::fs::read_to_string(lab.home.dir.join("config.toml"))?;
+    Ok(match config.lines().find_map(|line| line.strip_prefix("store = \"")?.strip_suffix('"')) {
+        Some(url) => Place::Postgres(url.parse()?),
+        None => Place::Home(lab.home.clone()),
+    })
 }
 
 async fn measure(lab: &Arc<Lab>) -> Result<Times> {
