@@ -260,6 +260,19 @@ fn modules_of_other_crates_are_named_by_their_paths_here() {
 }
 
 #[test]
+fn fixtures_of_other_crates_are_only_for_tests() {
+    const FIXTURES: &str = "features = [\"testing\"]";
+    let mut users = Vec::new();
+    for (name, dir) in crates() {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest");
+        let (product, tests) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
+        assert!(!product.contains(FIXTURES), "{name} would contain fixtures");
+        users.extend(tests.contains(FIXTURES).then_some(name));
+    }
+    assert_eq!(users, ["adjutant-hub"]);
+}
+
+#[test]
 fn layers_name_only_earlier_rows() {
     let mut seen = BTreeSet::new();
     for (module, uses) in LAYERS {
