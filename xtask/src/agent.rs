@@ -15,13 +15,26 @@ use std::time::{Duration, Instant};
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Task {
     /// Fills the run with questions, and measures asking at each of these counts.
-    AskAt { levels: Vec<u64>, samples: u32, adj: PathBuf, out: PathBuf },
+    AskAt {
+        levels: Vec<u64>,
+        samples: u32,
+        adj: PathBuf,
+        out: PathBuf,
+    },
     /// Asks repeatedly and waits for each answer.
-    AskAndWait { count: u32, adj: PathBuf, out: PathBuf },
+    AskAndWait {
+        count: u32,
+        adj: PathBuf,
+        out: PathBuf,
+    },
     /// Prints questions in blocks, and records when each was written.
     PrintBlocks { count: u32, out: PathBuf },
     /// Asks and waits until the file `stop` exists.
-    AskUntil { adj: PathBuf, out: PathBuf, stop: PathBuf },
+    AskUntil {
+        adj: PathBuf,
+        out: PathBuf,
+        stop: PathBuf,
+    },
 }
 
 impl Task {
@@ -62,32 +75,54 @@ pub struct Pair {
 pub fn main() -> Result<()> {
     let mut prompt = String::new();
     std::io::stdin().read_to_string(&mut prompt)?;
-    let line = prompt.lines().rev().find(|line| !line.trim().is_empty()).ok_or("no task")?;
+    let line = prompt
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .ok_or("no task")?;
     match serde_json::from_str(line)? {
-        Task::AskAt { levels, samples, adj, out } => ask_at(&levels, samples, &adj, &out),
+        Task::AskAt {
+            levels,
+            samples,
+            adj,
+            out,
+        } => ask_at(&levels, samples, &adj, &out),
         Task::AskAndWait { count, adj, out } => {
             let mut server = worker(&adj)?;
             let mut returned = Vec::new();
             for number in 0..count {
-                let reply = server.call("ask_parent", json!({"question": format!("number {number}")}))?;
+                let reply = server.call(
+                    "ask_parent",
+                    json!({"question": format!("number {number}")}),
+                )?;
                 let at_ns = monotonic_ns();
-                let message_id = reply["message_id"].as_str().ok_or("no message_id")?.to_string();
+                let message_id = reply["message_id"]
+                    .as_str()
+                    .ok_or("no message_id")?
+                    .to_string();
                 returned.push(Returned { message_id, at_ns });
             }
             write(&out, &returned)
         }
         Task::PrintBlocks { count, out } => {
             let access = std::env::var_os("ADJ_WORKER").ok_or("ADJ_WORKER is not set")?;
-            let access: adjutant::link::WorkerAccess = serde_json::from_str(&std::fs::read_to_string(access)?)?;
+            let access: adjutant::link::WorkerAccess =
+                serde_json::from_str(&std::fs::read_to_string(access)?)?;
             let mut printed = Vec::new();
             let mut stdout = std::io::stdout();
             for number in 0..count {
                 let question = format!("number {number}?");
-                let fields = format!("agent_id: {}\nquestions:\n  - text: {question}\n    type: optional\n", access.run_id);
+                let fields = format!(
+                    "agent_id: {}\nquestions:\n  - text: {question}\n    type: optional\n",
+                    access.run_id
+                );
                 let block = format!("[CLARIFICATION_NEEDED]\n{fields}[/CLARIFICATION_NEEDED]\n");
                 stdout.write_all(block.as_bytes())?;
                 stdout.flush()?;
-                printed.push(Printed { question, at_ns: monotonic_ns() });
+                printed.push(Printed {
+                    question,
+                    at_ns: monotonic_ns(),
+                });
                 // By then, the parent has handled the block and waits again.
                 std::thread::sleep(Duration::from_millis(40));
             }
@@ -110,12 +145,20 @@ pub fn main() -> Result<()> {
     }
 }
 
-fn ask_at(levels: &[u64], samples: u32, adj: &std::path::Path, out: &std::path::Path) -> Result<()> {
+fn ask_at(
+    levels: &[u64],
+    samples: u32,
+    adj: &std::path::Path,
+    out: &std::path::Path,
+) -> Result<()> {
     let mut server = worker(adj)?;
     let mut asked = 0;
     let mut ask = |asked: &mut u64| -> Result<Duration> {
         let start = Instant::now();
-        server.call("ask_parent", json!({"question": format!("number {asked}"), "blocking": false, "wait_s": 0}))?;
+        server.call(
+            "ask_parent",
+            json!({"question": format!("number {asked}"), "blocking": false, "wait_s": 0}),
+        )?;
         *asked += 1;
         Ok(start.elapsed())
     };
@@ -128,7 +171,10 @@ fn ask_at(levels: &[u64], samples: u32, adj: &std::path::Path, out: &std::path::
         for _ in 0..samples {
             times.push(ask(&mut asked)?);
         }
-        found.push(Level { questions: *level, times_ns: times.into_ns() });
+        found.push(Level {
+            questions: *level,
+            times_ns: times.into_ns(),
+        });
     }
     write(out, &found)
 }

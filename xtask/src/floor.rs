@@ -16,7 +16,11 @@ pub struct Floors {
 }
 
 pub fn measure(dir: &Path, count: usize) -> io::Result<Floors> {
-    Ok(Floors { append_fdatasync: append_fdatasync(dir, count)?, socket_round_trip: socket_round_trip(count * 5)?, spawn: spawn(count / 4)? })
+    Ok(Floors {
+        append_fdatasync: append_fdatasync(dir, count)?,
+        socket_round_trip: socket_round_trip(count * 5)?,
+        spawn: spawn(count / 4)?,
+    })
 }
 
 /// Measures durable appends of 4 KiB on the disk of the homes.
@@ -41,7 +45,11 @@ fn socket_round_trip(count: usize) -> io::Result<Samples> {
 }
 
 /// Measures round trips of 64 bytes between two ends of a connection, the farther one in another thread.
-pub fn round_trips(mut near: impl Read + Write, mut far: impl Read + Write + Send + 'static, count: usize) -> io::Result<Samples> {
+pub fn round_trips(
+    mut near: impl Read + Write,
+    mut far: impl Read + Write + Send + 'static,
+    count: usize,
+) -> io::Result<Samples> {
     let other = std::thread::spawn(move || {
         let mut buffer = [0; 64];
         while far.read_exact(&mut buffer).is_ok() && far.write_all(&buffer).is_ok() {}
@@ -55,7 +63,9 @@ pub fn round_trips(mut near: impl Read + Write, mut far: impl Read + Write + Sen
         samples.push(start.elapsed());
     }
     drop(near);
-    other.join().map_err(|_| io::Error::other("the other end panicked"))?;
+    other
+        .join()
+        .map_err(|_| io::Error::other("the other end panicked"))?;
     Ok(samples)
 }
 

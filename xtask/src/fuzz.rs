@@ -93,10 +93,14 @@ const TOKENS: &[&str] = &[
 /// # Errors
 /// A check has failed. The message contains the seed.
 pub fn run(seed: u64, length: Duration) -> Result<()> {
-    println!("fuzz: the reader of signals, {} s, seed {seed}", length.as_secs());
+    println!(
+        "fuzz: the reader of signals, {} s, seed {seed}",
+        length.as_secs()
+    );
     let own = RunId::new(Time(1), [1; 10]);
     let start = Instant::now();
-    let (mut rounds, mut bytes, mut blocks, mut taken, mut slowest) = (0_u64, 0_u64, 0_u64, 0_u64, Duration::ZERO);
+    let (mut rounds, mut bytes, mut blocks, mut taken, mut slowest) =
+        (0_u64, 0_u64, 0_u64, 0_u64, Duration::ZERO);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = loop {
@@ -121,7 +125,9 @@ pub fn run(seed: u64, length: Duration) -> Result<()> {
         };
         if let Some(problem) = problem {
             let head: String = text.chars().take(2_000).collect();
-            break Err(format!("fuzz: round {rounds} of seed {seed}: {problem}; the output begins {head:?}"));
+            break Err(format!(
+                "fuzz: round {rounds} of seed {seed}: {problem}; the output begins {head:?}"
+            ));
         }
         rounds += 1;
         bytes += text.len() as u64;
@@ -129,7 +135,10 @@ pub fn run(seed: u64, length: Duration) -> Result<()> {
     std::panic::set_hook(hook);
     outcome?;
     endless()?;
-    println!("fuzz: {rounds} outputs, {} MB, {blocks} blocks found, {taken} taken, the slowest took {slowest:?}", bytes / 1_000_000);
+    println!(
+        "fuzz: {rounds} outputs, {} MB, {blocks} blocks found, {taken} taken, the slowest took {slowest:?}",
+        bytes / 1_000_000
+    );
     Ok(())
 }
 
@@ -137,12 +146,18 @@ pub fn run(seed: u64, length: Duration) -> Result<()> {
 fn output(random: &mut Random, own: RunId) -> String {
     let mut text = String::new();
     // Most outputs are short, some are long.
-    let pieces = if random.below(20) == 0 { 1 + random.below(400) } else { 1 + random.below(12) };
+    let pieces = if random.below(20) == 0 {
+        1 + random.below(400)
+    } else {
+        1 + random.below(12)
+    };
     for _ in 0..pieces {
         let piece = pick(random, CORPUS);
         match random.below(12) {
             0 => text.push_str(&piece.replace('\n', "\r\n")),
-            1 => piece.lines().for_each(|line| text.push_str(&format!("  {line}\n"))),
+            1 => piece
+                .lines()
+                .for_each(|line| text.push_str(&format!("  {line}\n"))),
             2 => (0..random.below(300)).for_each(|_| text.push_str(piece)),
             _ => text.push_str(piece),
         }
@@ -192,11 +207,18 @@ fn below(random: &mut Random, limit: usize) -> usize {
 
 /// Returns the last character boundary up to `at`.
 fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
 }
 
 /// Scans an output whole and in random chunks, and parses the blocks. Returns the number of blocks and of valid ones.
-fn scan_and_parse(text: &str, own: RunId, random: &mut Random) -> std::result::Result<(u64, u64), String> {
+fn scan_and_parse(
+    text: &str,
+    own: RunId,
+    random: &mut Random,
+) -> std::result::Result<(u64, u64), String> {
     let whole = scan(&[text]);
     let mut cuts = Vec::new();
     let mut rest = text;
@@ -204,24 +226,46 @@ fn scan_and_parse(text: &str, own: RunId, random: &mut Random) -> std::result::R
     let longest = 1 + below(random, scale);
     while !rest.is_empty() {
         let at = boundary(rest, 1 + below(random, longest));
-        let at = if at == 0 { rest.chars().next().map_or(0, char::len_utf8) } else { at };
+        let at = if at == 0 {
+            rest.chars().next().map_or(0, char::len_utf8)
+        } else {
+            at
+        };
         let (piece, after) = rest.split_at(at);
         cuts.push(piece);
         rest = after;
     }
     let in_pieces = scan(&cuts);
-    if let Some(at) = (0..whole.len().max(in_pieces.len())).find(|at| whole.get(*at) != in_pieces.get(*at)) {
-        let head = |found: Option<&Found>| format!("{found:?}").chars().take(600).collect::<String>();
+    if let Some(at) =
+        (0..whole.len().max(in_pieces.len())).find(|at| whole.get(*at) != in_pieces.get(*at))
+    {
+        let head =
+            |found: Option<&Found>| format!("{found:?}").chars().take(600).collect::<String>();
         let (whole, pieces) = (head(whole.get(at)), head(in_pieces.get(at)));
-        return Err(format!("how it is cut changes what is found: as number {at}, {whole} in one piece, {pieces} in pieces of up to {longest}"));
+        return Err(format!(
+            "how it is cut changes what is found: as number {at}, {whole} in one piece, {pieces} in pieces of up to {longest}"
+        ));
     }
     let mut taken = 0;
     for found in &whole {
-        let (Found::Block { text, .. } | Found::Json { text } | Found::Oversized { text, .. } | Found::Mention { line: text, .. }) = found;
+        let (Found::Block { text, .. }
+        | Found::Json { text }
+        | Found::Oversized { text, .. }
+        | Found::Mention { line: text, .. }) = found;
         if text.len() > BLOCK_BYTES_MAX + 1 {
             return Err(format!("a block of {} bytes", text.len()));
         }
-        taken += u64::from(interpret(found, Own { id: own, name: "fond-mouse" }).signal().is_some());
+        taken += u64::from(
+            interpret(
+                found,
+                Own {
+                    id: own,
+                    name: "fond-mouse",
+                },
+            )
+            .signal()
+            .is_some(),
+        );
     }
     Ok((whole.len() as u64, taken))
 }
@@ -238,7 +282,16 @@ fn scan(pieces: &[&str]) -> Vec<Found> {
 
 /// Feeds endless output of each kind: a line, a block, an object, opening lines.
 fn endless() -> Result<()> {
-    for piece in ["x", "[STOP_WORK]\ndetails: |\n", "  more\n", "{\"a\":\n", "{", "[PROGRESS]\n", "[PROGRESS", " "] {
+    for piece in [
+        "x",
+        "[STOP_WORK]\ndetails: |\n",
+        "  more\n",
+        "{\"a\":\n",
+        "{",
+        "[PROGRESS]\n",
+        "[PROGRESS",
+        " ",
+    ] {
         let chunk = piece.repeat(64 * 1024 / piece.len());
         let mut scanner = Scanner::default();
         for kind in SignalKind::ALL {
@@ -259,7 +312,10 @@ fn endless() -> Result<()> {
 
 fn resident_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no resident size")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("no resident size")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
 }
 
@@ -274,7 +330,8 @@ mod tests {
         for round in 0..200 {
             let text = output(&mut Random::new(round), own);
             assert_eq!(text, output(&mut Random::new(round), own));
-            let (_, read) = scan_and_parse(&text, own, &mut Random::new(round)).expect("nothing wrong");
+            let (_, read) =
+                scan_and_parse(&text, own, &mut Random::new(round)).expect("nothing wrong");
             taken += read;
         }
         assert!(taken > 50, "{taken}");

@@ -5,7 +5,9 @@ pub use crate::processes::pids;
 use crate::processes::{self, Mark, Process};
 use adjutant::client::Client;
 use adjutant::config::Home;
-use adjutant::view::{Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes};
+use adjutant::view::{
+    Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes,
+};
 use adjutant_core::RunStateKind;
 use std::collections::BTreeSet;
 use std::io;
@@ -40,22 +42,44 @@ impl Lab {
 
     /// The same below a directory.
     pub fn new_in(parent: &Path, adj: &Path, config: &str) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("adj-lab-").tempdir_in(parent)?;
-        let home = Home { dir: dir.path().join("home") };
+        let dir = tempfile::Builder::new()
+            .prefix("adj-lab-")
+            .tempdir_in(parent)?;
+        let home = Home {
+            dir: dir.path().join("home"),
+        };
         home.ensure()?;
         let ourselves = std::env::current_exe()?;
-        let agent = format!("\n[agents.bench]\nharness = \"plain\"\ncommand = [{:?}, \"agent\"]\nprompt = \"stdin\"\n", ourselves.display());
+        let agent = format!(
+            "\n[agents.bench]\nharness = \"plain\"\ncommand = [{:?}, \"agent\"]\nprompt = \"stdin\"\n",
+            ourselves.display()
+        );
         // A loaded host delays and pauses nothing.
         let pressure = "\n[pressure]\nmemory = 0\ncpu = 0\npause = 0\n";
-        std::fs::write(home.dir.join("config.toml"), format!("{config}\n{pressure}{agent}"))?;
-        Ok(Self { adj: adj.to_path_buf(), dir, home, env: Vec::new(), panics: Mutex::default() })
+        std::fs::write(
+            home.dir.join("config.toml"),
+            format!("{config}\n{pressure}{agent}"),
+        )?;
+        Ok(Self {
+            adj: adj.to_path_buf(),
+            dir,
+            home,
+            env: Vec::new(),
+            panics: Mutex::default(),
+        })
     }
 
     /// Returns a command that runs `adj` in this home.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.adj);
-        command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path());
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(self.env.iter().cloned());
+        command
+            .args(args)
+            .env_clear()
+            .env("ADJ_HOME", &self.home.dir)
+            .env("HOME", self.dir.path());
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(self.env.iter().cloned());
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         Mark::of(&self.home.dir).put_on(&mut command);
         command
@@ -70,14 +94,25 @@ impl Lab {
 
     fn record_panics(&self, args: &[&str], stderr: &[u8]) {
         let found = panics::in_text(&format!("adj {args:?}"), &String::from_utf8_lossy(stderr));
-        self.panics.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        self.panics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(found);
     }
 
     /// Describes the panics of all processes of this home so far.
     pub fn panics(&self) -> Vec<String> {
-        let of_commands = self.panics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of_commands = self
+            .panics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         match panics::in_logs(self.dir.path()) {
-            Ok(of_logs) => of_commands.iter().chain(&of_logs).map(ToString::to_string).collect(),
+            Ok(of_logs) => of_commands
+                .iter()
+                .chain(&of_logs)
+                .map(ToString::to_string)
+                .collect(),
             Err(error) => vec![format!("panics cannot be looked for: {error}")],
         }
     }
@@ -99,7 +134,8 @@ impl Lab {
 
     /// Returns the last lines of the hub's log, to explain a problem.
     pub fn end_of_hub_log(&self) -> String {
-        let log = std::fs::read_to_string(self.home.hub_log()).unwrap_or_else(|error| error.to_string());
+        let log =
+            std::fs::read_to_string(self.home.hub_log()).unwrap_or_else(|error| error.to_string());
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
@@ -110,13 +146,23 @@ impl Lab {
     }
 
     /// Makes a call, and starts another hub whenever one dies.
-    pub async fn persist<C: Call>(&self, client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
+    pub async fn persist<C: Call>(
+        &self,
+        client: &Client,
+        call: &C,
+        key: &str,
+    ) -> std::result::Result<C::Reply, ErrorView> {
         let start = Instant::now();
         loop {
             match replied(client, call, key).await {
-                Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < Duration::from_secs(60) => {
+                Err(error)
+                    if error.code == codes::UNREACHABLE
+                        && start.elapsed() < Duration::from_secs(60) =>
+                {
                     let mut command = self.command(&["ps"]);
-                    let started = tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).output()).await;
+                    let started =
+                        tokio::task::spawn_blocking(move || command.stdout(Stdio::null()).output())
+                            .await;
                     if let Ok(Ok(output)) = &started {
                         self.record_panics(&["ps"], &output.stderr);
                     }
@@ -139,14 +185,24 @@ impl Lab {
     }
 
     pub fn order(&self, agent: &str, prompt: String) -> Dispatch {
-        Dispatch { agent: agent.to_string(), prompt, cwd: self.dir.path().display().to_string(), ..Dispatch::default() }
+        Dispatch {
+            agent: agent.to_string(),
+            prompt,
+            cwd: self.dir.path().display().to_string(),
+            ..Dispatch::default()
+        }
     }
 
     /// Waits until a run has ended.
     pub async fn finished(&self, client: &Client, run: &str, limit: Duration) -> Result<RunView> {
         let start = Instant::now();
         loop {
-            let view = client.call(&GetRun { run: run.to_string(), ..GetRun::default() }).await?;
+            let view = client
+                .call(&GetRun {
+                    run: run.to_string(),
+                    ..GetRun::default()
+                })
+                .await?;
             if view.state == RunStateKind::Finished {
                 return Ok(view);
             }
@@ -167,9 +223,22 @@ impl Lab {
         let client = self.client();
         let mut runs = BTreeSet::new();
         // List only live runs, because lists have a limit.
-        for run in client.call(&ListRuns { all: false, limit: Some(100_000), before: None }).await?.runs {
+        for run in client
+            .call(&ListRuns {
+                all: false,
+                limit: Some(100_000),
+                before: None,
+            })
+            .await?
+            .runs
+        {
             if run.state != RunStateKind::Finished {
-                let cancelled = client.call(&Cancel { run: run.run_id.clone(), reason: None }).await;
+                let cancelled = client
+                    .call(&Cancel {
+                        run: run.run_id.clone(),
+                        reason: None,
+                    })
+                    .await;
                 if let Err(error) = cancelled
                     && error.code != codes::RUN_FINISHED
                 {
@@ -182,20 +251,27 @@ impl Lab {
             self.finished(&client, run, Duration::from_secs(30)).await?;
         }
         // Wait before stopping the hub, because a supervisor waits for a hub to deliver its last fact.
-        let left = self.left_after_a_second(|process| !process.contains("__hub")).await;
+        let left = self
+            .left_after_a_second(|process| !process.contains("__hub"))
+            .await;
         let hub = self.hub().await?.pid;
         if self.processes().iter().all(|process| process.pid != hub) {
             return Err(format!("the hub (pid {hub}) was not found among the processes, so its remaining processes are unknown").into());
         }
         client.call(&StopHub {}).await?;
-        let hubs = self.left_after_a_second(|process| process.contains("__hub")).await;
+        let hubs = self
+            .left_after_a_second(|process| process.contains("__hub"))
+            .await;
         Ok(left.into_iter().chain(hubs).collect())
     }
 
     async fn left_after_a_second(&self, counts: impl Fn(&String) -> bool) -> Vec<String> {
         let start = Instant::now();
         loop {
-            let living = self.processes().into_iter().map(|process| format!("{}: {}", process.pid, process.line()));
+            let living = self
+                .processes()
+                .into_iter()
+                .map(|process| format!("{}: {}", process.pid, process.line()));
             let left: Vec<String> = living.filter(&counts).collect();
             if left.is_empty() || start.elapsed() > Duration::from_secs(1) {
                 return left;
@@ -208,8 +284,13 @@ impl Lab {
     /// if processes cannot be listed.
     pub fn processes(&self) -> Vec<Process> {
         let mut found = Mark::of(&self.home.dir).processes();
-        let others = pids().into_iter().filter(|pid| *pid != std::process::id() && found.iter().all(|process| process.pid != *pid));
-        let others: Vec<Process> = others.filter_map(processes::process).filter(|process| self.is_named_by(process)).collect();
+        let others = pids().into_iter().filter(|pid| {
+            *pid != std::process::id() && found.iter().all(|process| process.pid != *pid)
+        });
+        let others: Vec<Process> = others
+            .filter_map(processes::process)
+            .filter(|process| self.is_named_by(process))
+            .collect();
         found.extend(others);
         found
     }
@@ -218,9 +299,13 @@ impl Lab {
     /// readable.
     fn is_named_by(&self, process: &Process) -> bool {
         let mark = self.dir.path().display().to_string();
-        let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-        let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
-        process.line().contains(&mark) || String::from_utf8_lossy(&environment).contains(&mark) || directory.starts_with(self.dir.path())
+        let environment =
+            std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        let directory =
+            std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+        process.line().contains(&mark)
+            || String::from_utf8_lossy(&environment).contains(&mark)
+            || directory.starts_with(self.dir.path())
     }
 }
 
@@ -234,10 +319,18 @@ impl Drop for Lab {
 }
 
 /// Makes a call with a timeout.
-pub async fn replied<C: Call>(client: &Client, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
+pub async fn replied<C: Call>(
+    client: &Client,
+    call: &C,
+    key: &str,
+) -> std::result::Result<C::Reply, ErrorView> {
     match tokio::time::timeout(REPLY_LIMIT, client.call_with_key(call, key)).await {
         Ok(result) => result,
-        Err(_) => Err(ErrorView { code: "no_reply".to_string(), message: format!("{} was not answered in {REPLY_LIMIT:?}", C::NAME), hint: None }),
+        Err(_) => Err(ErrorView {
+            code: "no_reply".to_string(),
+            message: format!("{} was not answered in {REPLY_LIMIT:?}", C::NAME),
+            hint: None,
+        }),
     }
 }
 
@@ -267,7 +360,10 @@ fn mapped_mb(pid: u32, names: &[&str]) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let mut kb = 0.0;
     for name in names {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no line {name}"))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .ok_or_else(|| format!("no line {name}"))?;
         kb += line.trim().trim_end_matches("kB").trim().parse::<f64>()?;
     }
     Ok(kb / 1000.0)
@@ -285,7 +381,9 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
 /// Reads the pid in a lock file.
 pub fn lock_pid(path: &Path) -> io::Result<u32> {
     let text = std::fs::read_to_string(path)?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("{}: {text:?} is not a pid", path.display())))
+    text.trim()
+        .parse()
+        .map_err(|_| io::Error::other(format!("{}: {text:?} is not a pid", path.display())))
 }
 
 /// Returns the monotonic clock, which all processes share, in nanoseconds.

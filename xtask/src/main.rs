@@ -1,6 +1,11 @@
 //! Benchmarks, campaigns, the matrix of permissions, the generated reference and manual pages: `cargo xtask bench`,
 //! `campaign`, `fleet`, `matrix`, `docs`, `man`.
-#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers: it starts processes and prints")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for developers: it starts processes and prints"
+)]
 
 mod agent;
 mod bench;
@@ -160,27 +165,77 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        What::Bench { quick, only, postgres, adj, against } => {
+        What::Bench {
+            quick,
+            only,
+            postgres,
+            adj,
+            against,
+        } => {
             let adj = adj.map_or_else(|| build("dist", &["--profile", "dist"]), Ok);
-            adj.and_then(|adj| runtime()?.block_on(bench::run(adj, quick, &only, postgres, against)))
+            adj.and_then(|adj| {
+                runtime()?.block_on(bench::run(adj, quick, &only, postgres, against))
+            })
         }
-        What::Fleet { faults, seed, unfenced, adj } => {
+        What::Fleet {
+            faults,
+            seed,
+            unfenced,
+            adj,
+        } => {
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
-            adj.and_then(|adj| runtime()?.block_on(fleet::run(&adj, faults, seed.unwrap_or_else(now_s), unfenced)))
+            adj.and_then(|adj| {
+                runtime()?.block_on(fleet::run(
+                    &adj,
+                    faults,
+                    seed.unwrap_or_else(now_s),
+                    unfenced,
+                ))
+            })
         }
-        What::Writes { kills, images, races, seed, planted, adj } => {
+        What::Writes {
+            kills,
+            images,
+            races,
+            seed,
+            planted,
+            adj,
+        } => {
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
-            let size = writes::Size { kills, images, races };
+            let size = writes::Size {
+                kills,
+                images,
+                races,
+            };
             adj.and_then(|adj| writes::run(&adj, &size, seed.unwrap_or_else(now_s), planted))
         }
-        What::Fuzz { seconds, seed } => fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds)),
-        What::Campaign { kills, seed, fuzz_s, no_failpoints, only_workspaces, postgres, adj } => {
+        What::Fuzz { seconds, seed } => {
+            fuzz::run(seed.unwrap_or_else(now_s), Duration::from_secs(seconds))
+        }
+        What::Campaign {
+            kills,
+            seed,
+            fuzz_s,
+            no_failpoints,
+            only_workspaces,
+            postgres,
+            adj,
+        } => {
             let now = now_s();
             // Only a build with debug assertions has failpoints.
             let adj = adj.map_or_else(|| build("debug", &[]), Ok);
             let fuzzed = fuzz::run(seed.unwrap_or(now), Duration::from_secs(fuzz_s));
             let seed = seed.unwrap_or(now);
-            fuzzed.and(adj).and_then(|adj| runtime()?.block_on(campaign::run(&adj, kills, seed, !no_failpoints, only_workspaces, postgres)))
+            fuzzed.and(adj).and_then(|adj| {
+                runtime()?.block_on(campaign::run(
+                    &adj,
+                    kills,
+                    seed,
+                    !no_failpoints,
+                    only_workspaces,
+                    postgres,
+                ))
+            })
         }
     };
     match result {
@@ -193,23 +248,36 @@ fn main() -> ExitCode {
 }
 
 fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(1, |time| time.as_secs())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?)
 }
 
 /// Builds `adj` and returns its path.
 fn build(profile: &str, args: &[&str]) -> Result<PathBuf> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"]).args(args).current_dir(&root);
+    command
+        .args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"])
+        .args(args)
+        .current_dir(&root);
     // `cargo run` has set it. Build scripts that depend on it would run again, and everything would be compiled again.
     let status = command.env_remove("CARGO_MANIFEST_DIR").status()?;
     if !status.success() {
         return Err("adj does not build".into());
     }
-    Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join(profile).join("adj"))
+    Ok(std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), PathBuf::from)
+        .join(profile)
+        .join("adj"))
 }

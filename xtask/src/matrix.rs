@@ -55,20 +55,38 @@ fn fill(file: &Path) -> Result<bool> {
         }
     };
     let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "-p", "adjutant", "--test", "it", "--", "vendors::profiles::"]);
-    command.env("ADJ_CLIS", clis).env("ADJ_REQUIRE_ALL", "1").env("ADJ_MATRIX", file);
+    command.args([
+        "test",
+        "--locked",
+        "-p",
+        "adjutant",
+        "--test",
+        "it",
+        "--",
+        "vendors::profiles::",
+    ]);
+    command
+        .env("ADJ_CLIS", clis)
+        .env("ADJ_REQUIRE_ALL", "1")
+        .env("ADJ_MATRIX", file);
     Ok(command.status()?.success())
 }
 
 fn cache() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache"))).ok_or("HOME is not set")?;
+    let base = variable("XDG_CACHE_HOME")
+        .or_else(|| Some(variable("HOME")?.join(".cache")))
+        .ok_or("HOME is not set")?;
     Ok(variable("ADJ_CI_CACHE").unwrap_or_else(|| base.join("adjutant-ci")))
 }
 
 fn read(file: &Path) -> Result<Vec<Cell>> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(text.lines().map(serde_json::from_str).collect::<std::result::Result<_, _>>()?)
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<std::result::Result<_, _>>()?)
 }
 
 /// Returns the distinct values of a field, in order.
@@ -86,18 +104,45 @@ fn distinct(cells: &[Cell], field: impl Fn(&Cell) -> &str) -> Vec<&str> {
 /// Prints a profile: a line for each action, a column for each CLI.
 fn print(profile: &str, cells: &[Cell]) {
     let clis = distinct(cells, |cell| &cell.cli);
-    let mut lines = vec![std::iter::once(profile).chain(clis.iter().copied()).map(str::to_owned).collect::<Vec<_>>()];
+    let mut lines = vec![
+        std::iter::once(profile)
+            .chain(clis.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>(),
+    ];
     for tried in distinct(cells, |cell| &cell.cell) {
         let of = |cli: &&str| {
-            let cell = cells.iter().find(|cell| cell.profile == profile && cell.cli == *cli && cell.cell == tried);
-            cell.map_or_else(String::new, |cell| format!("{}{}", cell.fate, if cell.as_promised { "" } else { " (!)" }))
+            let cell = cells
+                .iter()
+                .find(|cell| cell.profile == profile && cell.cli == *cli && cell.cell == tried);
+            cell.map_or_else(String::new, |cell| {
+                format!(
+                    "{}{}",
+                    cell.fate,
+                    if cell.as_promised { "" } else { " (!)" }
+                )
+            })
         };
-        lines.push(std::iter::once(tried.to_owned()).chain(clis.iter().map(of)).collect());
+        lines.push(
+            std::iter::once(tried.to_owned())
+                .chain(clis.iter().map(of))
+                .collect(),
+        );
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..=clis.len()).map(width).collect();
     for line in &lines {
-        let padded: Vec<String> = line.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}")).collect();
+        let padded: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(text, width)| format!("{text:<width$}"))
+            .collect();
         println!("{}", padded.join("  ").trim_end());
     }
     println!();
@@ -108,7 +153,12 @@ fn problems(cells: &[Cell]) -> Vec<String> {
     let mut problems: Vec<String> = cells
         .iter()
         .filter(|cell| !cell.as_promised)
-        .map(|cell| format!("not as promised: {} {} {}: {}", cell.cli, cell.profile, cell.cell, cell.fate))
+        .map(|cell| {
+            format!(
+                "not as promised: {} {} {}: {}",
+                cell.cli, cell.profile, cell.cell, cell.fate
+            )
+        })
         .collect();
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for cell in cells {
@@ -118,8 +168,15 @@ fn problems(cells: &[Cell]) -> Vec<String> {
     for preset in preset::all().iter().filter(|preset| preset.has_row()) {
         for profile in Permissions::ALL.map(Permissions::word) {
             let is_supported = preset.permissions.of(profile).unsupported.is_none();
-            if is_supported && counts.get(&(preset.name.as_str(), profile)).is_none_or(|count| *count < whole) {
-                problems.push(format!("not tried, or not to its end: {} {profile}", preset.name));
+            if is_supported
+                && counts
+                    .get(&(preset.name.as_str(), profile))
+                    .is_none_or(|count| *count < whole)
+            {
+                problems.push(format!(
+                    "not tried, or not to its end: {} {profile}",
+                    preset.name
+                ));
             }
         }
     }
@@ -140,7 +197,9 @@ mod tests {
             fate: "done".to_owned(),
             as_promised: true,
         };
-        let mut cells: Vec<Cell> = tried.flat_map(|preset| Permissions::ALL.map(|profile| cell(preset, profile.word()))).collect();
+        let mut cells: Vec<Cell> = tried
+            .flat_map(|preset| Permissions::ALL.map(|profile| cell(preset, profile.word())))
+            .collect();
         assert_eq!(problems(&cells), [""; 0]);
         cells[0].as_promised = false;
         let missing = cells.pop().expect("there are some");
@@ -148,7 +207,10 @@ mod tests {
             problems(&cells),
             [
                 format!("not as promised: {} read shell_read: done", cells[0].cli),
-                format!("not tried, or not to its end: {} {}", missing.cli, missing.profile)
+                format!(
+                    "not tried, or not to its end: {} {}",
+                    missing.cli, missing.profile
+                )
             ]
         );
     }

@@ -20,10 +20,18 @@ impl Mcp {
     }
 
     pub fn start(mut command: Command) -> Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().ok_or("no output pipe")?);
-        Ok(Self { child, input, output, next_id: 0 })
+        Ok(Self {
+            child,
+            input,
+            output,
+            next_id: 0,
+        })
     }
 
     pub fn pid(&self) -> u32 {
@@ -38,7 +46,8 @@ impl Mcp {
             "io.modelcontextprotocol/clientInfo": { "name": "xtask", "version": "1" },
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let message = json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
+        let message =
+            json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
         let input = self.input.as_mut().ok_or("the input is closed")?;
         let mut line = message.to_string();
         line.push('\n');
@@ -60,7 +69,8 @@ impl Mcp {
 
     /// Calls a tool and returns its structured result; a refusal is an error.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Result<Value> {
-        let mut result = self.request("tools/call", json!({"name": tool, "arguments": arguments}))?;
+        let mut result =
+            self.request("tools/call", json!({"name": tool, "arguments": arguments}))?;
         if result["isError"] == true {
             return Err(format!("{tool}: {}", result["content"][0]["text"]).into());
         }

@@ -5,7 +5,10 @@
 use crate::lab::Result;
 use crate::wire::Wire;
 use adjutant::link::{AttemptDir, Fact, FactKind, Order, PostFacts};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -56,10 +59,25 @@ fn supervise(dir: &Path) -> Result<()> {
     while crate::lab::lock_pid(&dir.supervisor_lock()).ok() != Some(std::process::id()) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let given = PassedConnection { run_id: order.run_id.clone(), attempt: format!("{}/{}", order.run_id, order.attempt), token: order.token };
+    let given = PassedConnection {
+        run_id: order.run_id.clone(),
+        attempt: format!("{}/{}", order.run_id, order.attempt),
+        token: order.token,
+    };
     let hub = order.home.join("adj.sock");
-    let started = FactKind::Started { pid: std::process::id(), guard_pid: 0, containment: "subreaper".to_string(), fence: None };
-    let facts = PostFacts { facts: vec![Fact { n: 1, at_ms: 0, what: started }] };
+    let started = FactKind::Started {
+        pid: std::process::id(),
+        guard_pid: 0,
+        containment: "subreaper".to_string(),
+        fence: None,
+    };
+    let facts = PostFacts {
+        facts: vec![Fact {
+            n: 1,
+            at_ms: 0,
+            what: started,
+        }],
+    };
     let mut wire = Wire::new(UnixStream::connect(&hub)?, Some(&given));
     wire.post::<IgnoredAny>("/link/facts", &facts)?;
 
@@ -71,7 +89,12 @@ fn supervise(dir: &Path) -> Result<()> {
     if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err("no room for a descriptor".into());
     }
-    sendmsg(&bench, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::empty())?;
+    sendmsg(
+        &bench,
+        &[IoSlice::new(b"!")],
+        &mut ancillary,
+        SendFlags::empty(),
+    )?;
     bench.write_all(serde_json::to_string(&given)?.as_bytes())?;
     bench.shutdown(std::net::Shutdown::Write)?;
     // Wait until the load process is done.
@@ -86,7 +109,12 @@ pub fn take(listener: &UnixListener) -> Result<(PassedConnection, UnixStream, Un
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(&standin, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(
+        &standin,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let fds = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds.collect::<Vec<OwnedFd>>()),
         _ => None,
@@ -94,5 +122,9 @@ pub fn take(listener: &UnixListener) -> Result<(PassedConnection, UnixStream, Un
     let passed = fds.unwrap_or_default().pop().ok_or("no descriptor came")?;
     let mut text = String::new();
     standin.read_to_string(&mut text)?;
-    Ok((serde_json::from_str(&text)?, UnixStream::from(passed), standin))
+    Ok((
+        serde_json::from_str(&text)?,
+        UnixStream::from(passed),
+        standin,
+    ))
 }

@@ -8,7 +8,8 @@ pub struct Samples(Vec<u64>);
 
 impl Samples {
     pub fn push(&mut self, time: Duration) {
-        self.0.push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.0
+            .push(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub fn push_ns(&mut self, time_ns: u64) {
@@ -26,8 +27,14 @@ impl Samples {
         if sorted.is_empty() {
             return f64::NAN;
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index far below 2^52")]
-        let at = ((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "an index far below 2^52"
+        )]
+        let at =
+            ((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1;
         ms(sorted[at])
     }
 
@@ -90,12 +97,24 @@ impl Row {
     /// A latency whose 99th percentile has a target.
     pub fn latency_p99(what: &str, samples: &Samples, floor: Option<f64>, target_ms: f64) -> Self {
         let row = Self::latency(what, samples, floor, target_ms);
-        Self { target: format!("p99 {}", row.target), met: Some(samples.p99() <= target_ms), ..row }
+        Self {
+            target: format!("p99 {}", row.target),
+            met: Some(samples.p99() <= target_ms),
+            ..row
+        }
     }
 
     /// A value without a target.
     pub fn plain(what: &str, value: String, p99: String) -> Self {
-        Self { what: what.to_string(), value, p99, floor: String::new(), target: String::new(), met: None, measured: None }
+        Self {
+            what: what.to_string(),
+            value,
+            p99,
+            floor: String::new(),
+            target: String::new(),
+            met: None,
+            measured: None,
+        }
     }
 
     /// A number that must not exceed (or fall below) a target.
@@ -107,15 +126,31 @@ impl Row {
             p99: String::new(),
             floor: String::new(),
             target: format!("{sign} {} {unit}", short(target)),
-            met: Some(if at_most { value <= target } else { value >= target }),
-            measured: Some(if at_most { Measured::Cost(value) } else { Measured::Rate(value) }),
+            met: Some(if at_most {
+                value <= target
+            } else {
+                value >= target
+            }),
+            measured: Some(if at_most {
+                Measured::Cost(value)
+            } else {
+                Measured::Rate(value)
+            }),
         }
     }
 
     /// Something that could not be measured.
     pub fn failed(what: &str, why: &str) -> Self {
         let value = format!("not measured: {}", why.lines().next().unwrap_or_default());
-        Self { what: what.to_string(), value, p99: String::new(), floor: String::new(), target: String::new(), met: Some(false), measured: None }
+        Self {
+            what: what.to_string(),
+            value,
+            p99: String::new(),
+            floor: String::new(),
+            target: String::new(),
+            met: Some(false),
+            measured: None,
+        }
     }
 }
 
@@ -141,14 +176,40 @@ pub fn print(rows: &[Row]) {
             Some(false) => "MISSED",
             None => "",
         };
-        lines.push([row.what.clone(), row.value.clone(), row.p99.clone(), row.floor.clone(), row.target.clone(), verdict.to_string()]);
+        lines.push([
+            row.what.clone(),
+            row.value.clone(),
+            row.p99.clone(),
+            row.floor.clone(),
+            row.target.clone(),
+            verdict.to_string(),
+        ]);
     }
-    let widths: Vec<usize> = (0..6).map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..6)
+        .map(|column| {
+            lines
+                .iter()
+                .map(|line| line[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
     for (number, line) in lines.iter().enumerate() {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         println!("| {} |", cells.join(" | "));
         if number == 0 {
-            println!("|{}|", widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|"));
+            println!(
+                "|{}|",
+                widths
+                    .iter()
+                    .map(|width| "-".repeat(width + 2))
+                    .collect::<Vec<_>>()
+                    .join("|")
+            );
         }
     }
 }

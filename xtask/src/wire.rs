@@ -23,8 +23,19 @@ pub struct Wire {
 impl Wire {
     /// Creates a client, as the stand-in's supervisor or as the person.
     pub fn new(stream: UnixStream, given: Option<&PassedConnection>) -> Self {
-        let headers = given.map_or_else(String::new, |given| format!("adj-attempt: {}\r\nauthorization: Bearer {}\r\n", given.attempt, given.token));
-        Self { stream, headers, request: Vec::new(), reply: vec![0; CHUNK_BYTES], filled: 0 }
+        let headers = given.map_or_else(String::new, |given| {
+            format!(
+                "adj-attempt: {}\r\nauthorization: Bearer {}\r\n",
+                given.attempt, given.token
+            )
+        });
+        Self {
+            stream,
+            headers,
+            request: Vec::new(),
+            reply: vec![0; CHUNK_BYTES],
+            filled: 0,
+        }
     }
 
     /// Posts a call with a new key, and returns the parsed reply.
@@ -43,8 +54,14 @@ impl Wire {
         self.filled = 0;
         let (from, length) = loop {
             self.fill()?;
-            if let Some(at) = self.reply[..self.filled].windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-                break (at + 4, content_length(&self.reply[..at]).ok_or("a reply without a length")?);
+            if let Some(at) = self.reply[..self.filled]
+                .windows(4)
+                .position(|bytes| bytes == b"\r\n\r\n")
+            {
+                break (
+                    at + 4,
+                    content_length(&self.reply[..at]).ok_or("a reply without a length")?,
+                );
             }
         };
         while self.filled < from + length {
@@ -53,7 +70,12 @@ impl Wire {
         let (head, body) = (&self.reply[..from], &self.reply[from..from + length]);
         if !head.starts_with(b"HTTP/1.1 200") {
             let status = String::from_utf8_lossy(head);
-            return Err(format!("{path}: {}: {}", status.lines().next().unwrap_or_default(), String::from_utf8_lossy(body)).into());
+            return Err(format!(
+                "{path}: {}: {}",
+                status.lines().next().unwrap_or_default(),
+                String::from_utf8_lossy(body)
+            )
+            .into());
         }
         Ok(serde_json::from_slice(body)?)
     }
@@ -73,7 +95,12 @@ impl Wire {
 
 fn content_length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
-    let is_it = |line: &&[u8]| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME);
+    let is_it =
+        |line: &&[u8]| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME);
     let line = head.split(|byte| *byte == b'\n').find(is_it)?;
-    std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()
+    std::str::from_utf8(&line[NAME.len()..])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }

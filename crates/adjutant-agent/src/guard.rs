@@ -20,7 +20,9 @@ use std::process::ExitCode;
 /// Runs a guard: standard input holds the order, descriptor 3 its lock.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
-    let Some(dir) = args.first() else { return ExitCode::FAILURE };
+    let Some(dir) = args.first() else {
+        return ExitCode::FAILURE;
+    };
     match run(&AttemptDir(PathBuf::from(dir))) {
         Ok(code) => code,
         Err(error) => {
@@ -56,11 +58,17 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
 /// Starts the supervisor. The lifeline closes when this guard dies, which the supervisor notices. `None`: another
 /// supervisor of this attempt is alive.
 fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
-    let Some(lock) = Lock::try_take(dir.home(), &dir.supervisor_lock())? else { return Ok(None) };
+    let Some(lock) = Lock::try_take(dir.home(), &dir.supervisor_lock())? else {
+        return Ok(None);
+    };
     let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let child = Spawn {
         program: Path::new(SELF_EXE),
-        argv: vec![OsString::from("adj"), OsString::from("__supervise"), dir.0.clone().into_os_string()],
+        argv: vec![
+            OsString::from("adj"),
+            OsString::from("__supervise"),
+            dir.0.clone().into_os_string(),
+        ],
         env: config::guard_env(),
         cwd: Path::new("/"),
         stdin: StdioTarget::Fd(rustix::stdio::stdin()),
@@ -81,7 +89,9 @@ fn reap_until_exit(supervisor: Pid) -> ExitCode {
     loop {
         match tree::reap(WaitOptions::empty()) {
             Reaped::Child(pid, status) if pid == supervisor => {
-                let code = status.exit_status().and_then(|code| u8::try_from(code).ok());
+                let code = status
+                    .exit_status()
+                    .and_then(|code| u8::try_from(code).ok());
                 return code.map_or(ExitCode::FAILURE, ExitCode::from);
             }
             Reaped::Child(..) | Reaped::NoneEnded => {}

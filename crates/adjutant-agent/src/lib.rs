@@ -13,6 +13,9 @@ pub mod supervisor;
 
 pub(crate) use adjutant_api::{link, preset, text, view};
 pub(crate) use adjutant_git::git;
-pub(crate) use adjutant_home::{clock, config, failpoint, files, leftovers, logs, named_locks, process, sock, spool, tls, trace, versions};
+pub(crate) use adjutant_home::{
+    clock, config, failpoint, files, leftovers, logs, named_locks, process, sock, spool, tls,
+    trace, versions,
+};
 pub(crate) use adjutant_net::{client, remote};
 pub(crate) use adjutant_stream::signal;

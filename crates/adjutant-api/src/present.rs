@@ -2,7 +2,10 @@
 //! the contract and its label for people. Each interface formats them itself.
 
 use crate::text::{self, size};
-use crate::view::{CheckpointView, ClarificationView, DelegationView, ReportView, RequestView, ResourcesView, TreeStatsView};
+use crate::view::{
+    CheckpointView, ClarificationView, DelegationView, ReportView, RequestView, ResourcesView,
+    TreeStatsView,
+};
 use adjutant_core::RequestKind;
 use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::policy::{Operation, OperationPart, approval_parts, parts_line};
@@ -42,17 +45,34 @@ pub fn checkpoint_parts(checkpoint: &CheckpointView) -> Vec<Part<'_>> {
         part("completed_work", "completed", completed_work.as_deref()),
         part("blocked_work", "blocked", blocked_work.as_deref()),
         part("state_snapshot", "state", state_snapshot.as_deref()),
-        part("resume_requirements", "needs", resume_requirements.as_deref()),
+        part(
+            "resume_requirements",
+            "needs",
+            resume_requirements.as_deref(),
+        ),
         part("error_recovery", "recovery", error_recovery.as_deref()),
-        part("working_directory", "directory", working_directory.as_deref()),
-        part("made_by", "made by", (*made_by == CheckpointAuthor::Adjutant).then_some(made_by.as_str())),
+        part(
+            "working_directory",
+            "directory",
+            working_directory.as_deref(),
+        ),
+        part(
+            "made_by",
+            "made by",
+            (*made_by == CheckpointAuthor::Adjutant).then_some(made_by.as_str()),
+        ),
     ];
     parts.into_iter().flatten().collect()
 }
 
 /// Returns the parts of a clarification, without its questions.
 pub fn clarification_parts(clarification: &ClarificationView) -> impl Iterator<Item = Part<'_>> {
-    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = clarification;
+    let ClarificationView {
+        reason,
+        blocked_at,
+        can_resume_with,
+        current_state,
+    } = clarification;
     let parts = [
         part("reason", "reason", reason.as_deref()),
         part("blocked_at", "blocked at", blocked_at.as_deref()),
@@ -104,19 +124,36 @@ pub fn asked_for(request: &RequestView) -> AskedFor<'_> {
     let parts = match (request.kind.known(), &request.delegation) {
         (Some(RequestKind::Question), _) => Vec::new(),
         (_, Some(delegation)) => {
-            let allowed = delegation_parts(delegation).filter(|part| ["agent", "directory", "budget"].contains(&part.name));
-            allowed.map(|Part { name, label, text }| OperationPart { name, label, text: text.to_owned() }).collect()
+            let allowed = delegation_parts(delegation)
+                .filter(|part| ["agent", "directory", "budget"].contains(&part.name));
+            allowed
+                .map(|Part { name, label, text }| OperationPart {
+                    name,
+                    label,
+                    text: text.to_owned(),
+                })
+                .collect()
         }
-        (_, None) => approval_parts(request.operation.clone().map(Operation::from).as_ref(), request.preview.as_deref()),
+        (_, None) => approval_parts(
+            request.operation.clone().map(Operation::from).as_ref(),
+            request.preview.as_deref(),
+        ),
     };
-    AskedFor { text: &request.question, parts }
+    AskedFor {
+        text: &request.question,
+        parts,
+    }
 }
 
 impl AskedFor<'_> {
     /// Formats the request in one line. Of an approval or a delegation, long parts are cut, with a mark.
     #[must_use]
     pub fn line(&self) -> String {
-        if self.parts.is_empty() { self.text.to_owned() } else { parts_line(self.text, &self.parts) }
+        if self.parts.is_empty() {
+            self.text.to_owned()
+        } else {
+            parts_line(self.text, &self.parts)
+        }
     }
 
     /// Returns a line for each part, of which at most `chars_max` characters are shown, and whether all is shown.
@@ -126,7 +163,12 @@ impl AskedFor<'_> {
         let mut lines = Vec::new();
         for (n, OperationPart { name, label, text }) in self.parts.iter().enumerate() {
             // Many files never hide an address.
-            if self.parts[..n].iter().filter(|other| other.name == *name).count() >= parts_max {
+            if self.parts[..n]
+                .iter()
+                .filter(|other| other.name == *name)
+                .count()
+                >= parts_max
+            {
                 is_whole = false;
                 continue;
             }
@@ -145,10 +187,26 @@ impl AskedFor<'_> {
 pub fn report_claims(report: &ReportView) -> impl Iterator<Item = Part<'_>> {
     let parts = [
         part("summary", "summary", Some(&report.summary)),
-        part("metrics_achieved", "metrics", report.metrics_achieved.as_deref()),
-        part("issues_encountered", "issues", report.issues_encountered.as_deref()),
-        part("recommendations", "recommendations", report.recommendations.as_deref()),
-        part("total_duration", "duration", report.total_duration.as_deref()),
+        part(
+            "metrics_achieved",
+            "metrics",
+            report.metrics_achieved.as_deref(),
+        ),
+        part(
+            "issues_encountered",
+            "issues",
+            report.issues_encountered.as_deref(),
+        ),
+        part(
+            "recommendations",
+            "recommendations",
+            report.recommendations.as_deref(),
+        ),
+        part(
+            "total_duration",
+            "duration",
+            report.total_duration.as_deref(),
+        ),
     ];
     parts.into_iter().flatten()
 }
@@ -159,7 +217,11 @@ pub fn resources_line(of: &ResourcesView) -> String {
     let mut parts = Vec::new();
     if of.processes > 0 {
         parts.push(text::count(of.processes.into(), "process", "processes"));
-        parts.push(format!("{} of memory (peak {})", size(of.memory_bytes), size(of.memory_peak_bytes)));
+        parts.push(format!(
+            "{} of memory (peak {})",
+            size(of.memory_bytes),
+            size(of.memory_peak_bytes)
+        ));
         parts.push(format!("{} % of a core", of.cpu_percent));
     } else {
         parts.push(format!("memory peak {}", size(of.memory_peak_bytes)));
@@ -180,9 +242,22 @@ pub fn resources_line(of: &ResourcesView) -> String {
 /// Returns the items of a text that is only a list, in one line. `None`: it is not a list of several items.
 #[must_use]
 pub fn list_in_one_line(text: &str) -> Option<String> {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let items: Option<Vec<&str>> = lines.iter().map(|line| line.strip_prefix("- ").or(line.strip_prefix("* ")).map(str::trim)).collect();
-    items.filter(|items| items.len() > 1).map(|items| items.join("; "))
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let items: Option<Vec<&str>> = lines
+        .iter()
+        .map(|line| {
+            line.strip_prefix("- ")
+                .or(line.strip_prefix("* "))
+                .map(str::trim)
+        })
+        .collect();
+    items
+        .filter(|items| items.len() > 1)
+        .map(|items| items.join("; "))
 }
 
 /// Says that a run's snapshots do not have all files, in the words of all interfaces.
@@ -216,21 +291,34 @@ pub fn cost(known_micros: Option<u64>, unknown_runs: u64) -> String {
     match (known_micros, unknown_runs) {
         (None, _) => "unknown".to_owned(),
         (Some(known), 0) => of(known),
-        (Some(known), unknown) => format!("{} and {}", of(known), text::count(unknown, "unknown", "unknown")),
+        (Some(known), unknown) => format!(
+            "{} and {}",
+            of(known),
+            text::count(unknown, "unknown", "unknown")
+        ),
     }
 }
 
 /// Describes what a tree of runs took, in one line.
 #[must_use]
 pub fn tree_line(of: &TreeStatsView) -> String {
-    let TreeStatsView { runs, elapsed_ms, sequential_ms, cost_micros, cost_unknown_runs } = of;
+    let TreeStatsView {
+        runs,
+        elapsed_ms,
+        sequential_ms,
+        cost_micros,
+        cost_unknown_runs,
+    } = of;
     let cost = cost(*cost_micros, *cost_unknown_runs);
     let elapsed = duration(*elapsed_ms);
     if *runs == 1 {
         return format!("took {elapsed}, cost {cost}");
     }
     let sequential = duration(*sequential_ms);
-    format!("{} took {elapsed} (one agent in sequence: about {sequential}), cost {cost}", text::count(*runs, "run", "runs"))
+    format!(
+        "{} took {elapsed} (one agent in sequence: about {sequential}), cost {cost}",
+        text::count(*runs, "run", "runs")
+    )
 }
 
 #[cfg(test)]
@@ -239,31 +327,82 @@ mod tests {
 
     #[test]
     fn durations_and_costs_are_short() {
-        let durations: Vec<String> = [7, 1_250, 59_999, 61_000, 7_260_000, 180_000_000].into_iter().map(duration).collect();
+        let durations: Vec<String> = [7, 1_250, 59_999, 61_000, 7_260_000, 180_000_000]
+            .into_iter()
+            .map(duration)
+            .collect();
         assert_eq!(durations, ["7ms", "1.2s", "59s", "1m1s", "2h1m", "2d2h"]);
-        let costs = [cost(None, 2), cost(Some(0), 0), cost(Some(310_000), 0), cost(Some(1_250), 1)];
+        let costs = [
+            cost(None, 2),
+            cost(Some(0), 0),
+            cost(Some(310_000), 0),
+            cost(Some(1_250), 1),
+        ];
         assert_eq!(costs, ["unknown", "$0", "$0.31", "$0.001250 and 1 unknown"]);
     }
 
     #[test]
     fn list_becomes_one_line() {
-        assert_eq!(list_in_one_line("- a: 1\n- b\n").as_deref(), Some("a: 1; b"));
-        assert_eq!((list_in_one_line("text\n- a\n- b"), list_in_one_line("- a"), list_in_one_line("")), (None, None, None));
+        assert_eq!(
+            list_in_one_line("- a: 1\n- b\n").as_deref(),
+            Some("a: 1; b")
+        );
+        assert_eq!(
+            (
+                list_in_one_line("text\n- a\n- b"),
+                list_in_one_line("- a"),
+                list_in_one_line("")
+            ),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn tree_is_compared_with_one_agent_in_sequence() {
-        let tree = TreeStatsView { runs: 3, elapsed_ms: 250_000, sequential_ms: 540_000, cost_micros: None, cost_unknown_runs: 3 };
-        assert_eq!(tree_line(&tree), "3 runs took 4m10s (one agent in sequence: about 9m0s), cost unknown");
-        assert_eq!(tree_line(&TreeStatsView { runs: 1, ..tree }), "took 4m10s, cost unknown");
+        let tree = TreeStatsView {
+            runs: 3,
+            elapsed_ms: 250_000,
+            sequential_ms: 540_000,
+            cost_micros: None,
+            cost_unknown_runs: 3,
+        };
+        assert_eq!(
+            tree_line(&tree),
+            "3 runs took 4m10s (one agent in sequence: about 9m0s), cost unknown"
+        );
+        assert_eq!(
+            tree_line(&TreeStatsView { runs: 1, ..tree }),
+            "took 4m10s, cost unknown"
+        );
     }
 
     #[test]
     fn parts_are_ordered_and_missing_ones_omitted() {
-        let checkpoint = CheckpointView { details: "d".to_owned(), state_snapshot: Some("s".to_owned()), ..CheckpointView::default() };
-        let shown: Vec<_> = checkpoint_parts(&checkpoint).into_iter().map(|part| (part.name, part.label, part.text)).collect();
-        assert_eq!(shown, [("details", "details", "d"), ("state_snapshot", "state", "s")]);
-        let clarification = ClarificationView { can_resume_with: Some("npm".to_owned()), ..ClarificationView::default() };
-        assert_eq!(clarification_parts(&clarification).map(|part| (part.name, part.label)).collect::<Vec<_>>(), [("can_resume_with", "needs")]);
+        let checkpoint = CheckpointView {
+            details: "d".to_owned(),
+            state_snapshot: Some("s".to_owned()),
+            ..CheckpointView::default()
+        };
+        let shown: Vec<_> = checkpoint_parts(&checkpoint)
+            .into_iter()
+            .map(|part| (part.name, part.label, part.text))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("details", "details", "d"),
+                ("state_snapshot", "state", "s")
+            ]
+        );
+        let clarification = ClarificationView {
+            can_resume_with: Some("npm".to_owned()),
+            ..ClarificationView::default()
+        };
+        assert_eq!(
+            clarification_parts(&clarification)
+                .map(|part| (part.name, part.label))
+                .collect::<Vec<_>>(),
+            [("can_resume_with", "needs")]
+        );
     }
 }

@@ -45,7 +45,11 @@ pub fn cut(text: &str, columns_max: usize) -> String {
 pub fn shortened(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+        Some((end, _)) => format!(
+            "{}… ({} more characters)",
+            &text[..end],
+            text[end..].chars().count()
+        ),
     }
 }
 
@@ -64,7 +68,11 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     let (mut part, mut used) = (String::new(), 0);
     for c in line.chars() {
         // A terminal would advance to the next tab stop, possibly beyond the width.
-        let (c, times) = if c == '\t' { (' ', TAB_COLUMNS - used % TAB_COLUMNS) } else { (c, 1) };
+        let (c, times) = if c == '\t' {
+            (' ', TAB_COLUMNS - used % TAB_COLUMNS)
+        } else {
+            (c, 1)
+        };
         for _ in 0..times {
             if c == ' ' && used + 1 > columns_max {
                 parts.push(std::mem::take(&mut part));
@@ -74,7 +82,9 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
             while used > 0 && used + char_width_max(c) > columns_max {
                 let rest = match part.trim_start_matches(' ').rfind(' ') {
                     // The blank at the break is dropped.
-                    Some(blank) => part.split_off(blank + part.len() - part.trim_start_matches(' ').len()).split_off(1),
+                    Some(blank) => part
+                        .split_off(blank + part.len() - part.trim_start_matches(' ').len())
+                        .split_off(1),
                     None => String::new(),
                 };
                 parts.push(std::mem::replace(&mut part, rest));
@@ -128,7 +138,9 @@ fn clean(text: &str, keep_lines: bool) -> String {
             '\n' | '\u{2028}' | '\u{2029}' | '\u{85}' => out.push('⏎'),
             '\t' => out.push(' '),
             '\u{1b}' => skip_sequence(&mut rest, &mut out),
-            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
+            '\0'..='\u{1f}' => {
+                out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'))
+            }
             '\u{7f}' => out.push('\u{2421}'),
             c if is_hidden(c) => {}
             c if is_reordering(c) || c.is_control() => out.push('\u{fffd}'),
@@ -145,7 +157,11 @@ const SEQUENCE_CHARS_MAX: usize = 256;
 fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) {
     let mut ahead = rest.clone();
     let complete = match ahead.next() {
-        Some('[') => ahead.by_ref().take(SEQUENCE_CHARS_MAX).find(|c| !matches!(c, ' '..='?')).is_some_and(|c| matches!(c, '@'..='~')),
+        Some('[') => ahead
+            .by_ref()
+            .take(SEQUENCE_CHARS_MAX)
+            .find(|c| !matches!(c, ' '..='?'))
+            .is_some_and(|c| matches!(c, '@'..='~')),
         Some(']') => ends_string(&mut ahead),
         _ => false,
     };
@@ -185,10 +201,22 @@ fn char_width(c: char) -> usize {
     match c {
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => 0,
         ' '..='~' => 1,
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' => 2,
-        '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
-        '\u{1f300}'..='\u{1f64f}' | '\u{1f680}'..='\u{1f6ff}' | '\u{1f900}'..='\u{1f9ff}' | '\u{20000}'..='\u{3fffd}' => 2,
+        '\u{300}'..='\u{36f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}' => 2,
+        '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}' => 2,
+        '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1f9ff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
         _ => 1,
     }
 }
@@ -215,9 +243,15 @@ mod tests {
     #[test]
     fn escape_sequences_are_dropped_or_shown() {
         assert_eq!(line("\u{1b}[31mred\u{1b}[0m"), "red");
-        assert_eq!(line("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]0;t\u{7}"), "link");
+        assert_eq!(
+            line("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]0;t\u{7}"),
+            "link"
+        );
         assert_eq!(line("\u{1b}[2"), "\u{241b}[2");
-        assert_eq!(line("\u{1b}c\u{7}\u{9b}31m"), "\u{241b}c\u{2407}\u{fffd}31m");
+        assert_eq!(
+            line("\u{1b}c\u{7}\u{9b}31m"),
+            "\u{241b}c\u{2407}\u{fffd}31m"
+        );
         assert_eq!(line("a\u{202e}b\u{e0041}c\u{feff}"), "a\u{fffd}bc");
     }
 
@@ -234,7 +268,10 @@ mod tests {
     fn wrap_breaks_at_spaces_and_in_long_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("incomprehensibilities yes", 5), ["incom", "prehe", "nsibi", "litie", "s yes"]);
+        assert_eq!(
+            wrap("incomprehensibilities yes", 5),
+            ["incom", "prehe", "nsibi", "litie", "s yes"]
+        );
         assert_eq!(wrap("日本語ab", 5), ["日本", "語ab"]);
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("a\tb", usize::MAX), ["a\tb"]);

@@ -5,7 +5,10 @@ use core::net::IpAddr;
 /// Returns whether a host, without brackets, is this machine, so that what is sent to it crosses no network.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ pub struct AgentName(String);
 
 /// Why a text cannot name an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not an agent name: use 1 to {NAME_BYTES_MAX} of a-z, 0-9, _ and -, beginning with a letter")]
+#[error(
+    "not an agent name: use 1 to {NAME_BYTES_MAX} of a-z, 0-9, _ and -, beginning with a letter"
+)]
 pub struct AgentNameError;
 
 impl AgentName {
@@ -24,8 +26,14 @@ impl AgentName {
     pub fn parse(text: &str) -> Result<Self, AgentNameError> {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
-        if well_formed { Ok(Self(text.to_owned())) } else { Err(AgentNameError) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if well_formed {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(AgentNameError)
+        }
     }
 
     /// Returns the name as text.
@@ -40,9 +48,14 @@ const TYPING_ERRORS_MAX: usize = 2;
 
 /// Returns the known name that a misspelled one probably means.
 #[must_use]
-pub fn suggested_name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggested_name<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let typed = typed.to_lowercase();
-    let near = known.into_iter().map(|name| (edit_distance(&typed, name), name));
+    let near = known
+        .into_iter()
+        .map(|name| (edit_distance(&typed, name), name));
     let (distance, name) = near.min()?;
     (distance <= TYPING_ERRORS_MAX && distance < name.len()).then_some(name)
 }
@@ -56,7 +69,9 @@ pub fn edit_distance(from: &str, to: &str) -> usize {
     for (i, a) in from.iter().enumerate() {
         let mut row = vec![i + 1; to.len() + 1];
         for (j, b) in to.iter().enumerate() {
-            row[j + 1] = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
+            row[j + 1] = (last[j] + usize::from(a != b))
+                .min(last[j + 1] + 1)
+                .min(row[j] + 1);
             if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
                 row[j + 1] = row[j + 1].min(before[j - 1] + 1);
             }
@@ -182,7 +197,9 @@ pub struct AgentSpec {
 impl AgentSpec {
     /// Lets the scripted agent receive messages while it works, if its script waits for one.
     pub fn receive_expected_messages(&mut self, script: &str) {
-        if self.harness == HarnessKind::Echo && script.lines().any(|line| line.trim() == "expect-message") {
+        if self.harness == HarnessKind::Echo
+            && script.lines().any(|line| line.trim() == "expect-message")
+        {
             self.prompt = PromptVia::Stream;
         }
     }
@@ -195,9 +212,14 @@ mod tests {
     #[test]
     fn mistyped_name_suggests_the_nearest_known_one() {
         let known = ["claude", "codex", "amp", "q"];
-        for (typed, meant) in
-            [("cluade", Some("claude")), ("Claude", Some("claude")), ("codx", Some("codex")), ("x", None), ("gemini", None), ("", None)]
-        {
+        for (typed, meant) in [
+            ("cluade", Some("claude")),
+            ("Claude", Some("claude")),
+            ("codx", Some("codex")),
+            ("x", None),
+            ("gemini", None),
+            ("", None),
+        ] {
             assert_eq!(suggested_name(typed, known), meant, "{typed}");
         }
     }

@@ -35,11 +35,16 @@ impl Shortfall {
 
 /// Returns how a run that reports success fell short: by its acceptance command, otherwise by its report.
 #[must_use]
-pub fn shortfall(accepted: Option<&AcceptanceResult>, report: Option<Verdict>) -> Option<Shortfall> {
+pub fn shortfall(
+    accepted: Option<&AcceptanceResult>,
+    report: Option<Verdict>,
+) -> Option<Shortfall> {
     match accepted.map(AcceptanceResult::passed) {
         Some(Some(false)) => Some(Shortfall::NotAccepted),
         Some(None) => Some(Shortfall::NotChecked),
-        Some(Some(true)) | None => (report == Some(Verdict::Contradicted)).then_some(Shortfall::Contradicted),
+        Some(Some(true)) | None => {
+            (report == Some(Verdict::Contradicted)).then_some(Shortfall::Contradicted)
+        }
     }
 }
 
@@ -63,10 +68,15 @@ pub enum RunPhase {
 pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPhase {
     match state {
         RunState::Queued if is_held => RunPhase::Held,
-        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => RunPhase::Underway,
+        RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => {
+            RunPhase::Underway
+        }
         RunState::Stopped { .. } if awaits_requests => RunPhase::Underway,
         RunState::Stopped { reason, .. } => match reason {
-            StopReason::Parked | StopReason::RateLimited | StopReason::Overloaded | StopReason::MemoryPressure => RunPhase::Underway,
+            StopReason::Parked
+            | StopReason::RateLimited
+            | StopReason::Overloaded
+            | StopReason::MemoryPressure => RunPhase::Underway,
             StopReason::Paused => RunPhase::Paused,
             StopReason::Blocker
             | StopReason::Error
@@ -132,7 +142,9 @@ impl Words for Need {
             STILL_ALIVE => return Some(Self::EndOrWait),
             _ => {}
         }
-        StopReason::from_word(word).map(Self::Resume).or_else(|| BadEnd::from_word(word).map(Self::Notice))
+        StopReason::from_word(word)
+            .map(Self::Resume)
+            .or_else(|| BadEnd::from_word(word).map(Self::Notice))
     }
 }
 
@@ -160,7 +172,10 @@ impl BadEnd {
     /// Returns the end that a stable word names.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Failed, Self::NotStarted, Self::Lost].into_iter().chain(Shortfall::ALL.map(Self::Short)).find(|end| end.word() == word)
+        [Self::Failed, Self::NotStarted, Self::Lost]
+            .into_iter()
+            .chain(Shortfall::ALL.map(Self::Short))
+            .find(|end| end.word() == word)
     }
 }
 
@@ -168,12 +183,21 @@ impl BadEnd {
 /// until it acts or ends, a bad end until the owner was notified. A cancelled run needs nothing, because it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
-    let Facts { state, awaits_requests, is_held, is_silent_after_report, shortfall, is_owner_notified } = *facts;
+    let Facts {
+        state,
+        awaits_requests,
+        is_held,
+        is_silent_after_report,
+        shortfall,
+        is_owner_notified,
+    } = *facts;
     match (run_phase(state, awaits_requests, is_held), state) {
         (RunPhase::Stopped(reason), _) => Some(Need::Resume(reason)),
         (RunPhase::Held, _) => Some(Need::Release),
         (RunPhase::Underway, RunState::Running) if is_silent_after_report => Some(Need::EndOrWait),
-        (RunPhase::Finished, RunState::Finished(outcome)) if !is_owner_notified => bad_end(outcome, shortfall).map(Need::Notice),
+        (RunPhase::Finished, RunState::Finished(outcome)) if !is_owner_notified => {
+            bad_end(outcome, shortfall).map(Need::Notice)
+        }
         _ => None,
     }
 }
@@ -203,7 +227,8 @@ mod tests {
             Just(Outcome::Succeeded),
             Just(Outcome::Failed(Failure::Exit(Exit::Code(1)))),
             Just(Outcome::Failed(Failure::Reported)),
-            proptest::sample::select(Cause::ALL.to_vec()).prop_map(|cause| Outcome::Failed(Failure::Agent(cause))),
+            proptest::sample::select(Cause::ALL.to_vec())
+                .prop_map(|cause| Outcome::Failed(Failure::Agent(cause))),
             Just(Outcome::Cancelled),
             Just(Outcome::SpawnFailed),
             Just(Outcome::Lost),
@@ -216,12 +241,24 @@ mod tests {
             Just(RunState::Starting),
             Just(RunState::Running),
             reason().prop_map(RunState::Stopping),
-            reason().prop_map(|reason| RunState::Stopped { reason, until: SteadyTime(1) }),
+            reason().prop_map(|reason| RunState::Stopped {
+                reason,
+                until: SteadyTime(1)
+            }),
             outcome().prop_map(RunState::Finished),
         ];
         let shortfall = proptest::option::of(proptest::sample::select(Shortfall::ALL.to_vec()));
         (state, any::<[bool; 4]>(), shortfall).prop_map(
-            |(state, [awaits_requests, is_held, is_silent_after_report, is_owner_notified], shortfall)| Facts {
+            |(
+                state,
+                [
+                    awaits_requests,
+                    is_held,
+                    is_silent_after_report,
+                    is_owner_notified,
+                ],
+                shortfall,
+            )| Facts {
                 state,
                 awaits_requests,
                 is_held,
@@ -278,18 +315,41 @@ mod tests {
             })
         };
         assert_eq!((of(true), of(false)), (Some(Need::Release), None));
-        assert_eq!([Need::Release, Need::EndOrWait].map(|need| Need::from_word(need.word())), [Some(Need::Release), Some(Need::EndOrWait)]);
+        assert_eq!(
+            [Need::Release, Need::EndOrWait].map(|need| Need::from_word(need.word())),
+            [Some(Need::Release), Some(Need::EndOrWait)]
+        );
         let live = run_phase(RunState::Starting, false, true);
-        assert_eq!(live, RunPhase::Underway, "a run that has started is not held");
+        assert_eq!(
+            live,
+            RunPhase::Underway,
+            "a run that has started is not held"
+        );
     }
 
     #[test]
     fn parked_rate_limited_and_paused_runs_need_nothing() {
         let of = |reason| {
-            let state = RunState::Stopped { reason, until: SteadyTime(1) };
-            need(&Facts { state, awaits_requests: false, is_held: false, is_silent_after_report: true, shortfall: None, is_owner_notified: false })
+            let state = RunState::Stopped {
+                reason,
+                until: SteadyTime(1),
+            };
+            need(&Facts {
+                state,
+                awaits_requests: false,
+                is_held: false,
+                is_silent_after_report: true,
+                shortfall: None,
+                is_owner_notified: false,
+            })
         };
-        for reason in [StopReason::Parked, StopReason::RateLimited, StopReason::Overloaded, StopReason::MemoryPressure, StopReason::Paused] {
+        for reason in [
+            StopReason::Parked,
+            StopReason::RateLimited,
+            StopReason::Overloaded,
+            StopReason::MemoryPressure,
+            StopReason::Paused,
+        ] {
             assert_eq!(of(reason), None, "{reason:?}");
         }
         for reason in [
@@ -309,9 +369,21 @@ mod tests {
     #[test]
     fn acceptance_command_counts_before_the_report() {
         let failed = AcceptanceResult::Ended(Exit::Code(1));
-        assert_eq!(shortfall(Some(&failed), Some(Verdict::Contradicted)), Some(Shortfall::NotAccepted));
-        assert_eq!(shortfall(Some(&AcceptanceResult::NotKnown("lost".to_owned())), None), Some(Shortfall::NotChecked));
-        assert_eq!(shortfall(Some(&AcceptanceResult::Ended(Exit::Code(0))), Some(Verdict::Contradicted)), Some(Shortfall::Contradicted));
+        assert_eq!(
+            shortfall(Some(&failed), Some(Verdict::Contradicted)),
+            Some(Shortfall::NotAccepted)
+        );
+        assert_eq!(
+            shortfall(Some(&AcceptanceResult::NotKnown("lost".to_owned())), None),
+            Some(Shortfall::NotChecked)
+        );
+        assert_eq!(
+            shortfall(
+                Some(&AcceptanceResult::Ended(Exit::Code(0))),
+                Some(Verdict::Contradicted)
+            ),
+            Some(Shortfall::Contradicted)
+        );
         assert_eq!(shortfall(None, Some(Verdict::Unverified)), None);
         for shortfall in Shortfall::ALL {
             assert_eq!(Shortfall::from_word(shortfall.word()), Some(shortfall));

@@ -44,10 +44,17 @@ pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     // The reason is the last rule that excluded an agent.
     let mut reason = ChoiceReason::Order;
     for (rule, is_better) in [
-        (ChoiceReason::FreeSlot, (|one: &Alternative| one.has_slot) as fn(&Alternative) -> bool),
+        (
+            ChoiceReason::FreeSlot,
+            (|one: &Alternative| one.has_slot) as fn(&Alternative) -> bool,
+        ),
         (ChoiceReason::Quota, |one: &Alternative| !one.is_limited),
     ] {
-        let better: Vec<usize> = left.iter().copied().filter(|at| is_better(&all[*at])).collect();
+        let better: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|at| is_better(&all[*at]))
+            .collect();
         if !better.is_empty() && better.len() < left.len() {
             left = better;
             reason = rule;
@@ -55,7 +62,11 @@ pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     }
     let costs: Option<Vec<u64>> = left.iter().map(|at| all[*at].cost_micros).collect();
     if let Some(least) = costs.as_ref().and_then(|costs| costs.iter().min().copied()) {
-        let cheapest: Vec<usize> = left.iter().copied().filter(|at| all[*at].cost_micros == Some(least)).collect();
+        let cheapest: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|at| all[*at].cost_micros == Some(least))
+            .collect();
         if cheapest.len() < left.len() {
             left = cheapest;
             reason = ChoiceReason::Price;
@@ -88,7 +99,11 @@ impl Cause {
     #[must_use]
     pub fn is_of_agent(self) -> bool {
         match self {
-            Self::NotSignedIn | Self::ModelUnavailable | Self::RateLimited | Self::NoCredit | Self::TooOld => true,
+            Self::NotSignedIn
+            | Self::ModelUnavailable
+            | Self::RateLimited
+            | Self::NoCredit
+            | Self::TooOld => true,
             Self::Overloaded
             | Self::Network
             | Self::ContextExhausted
@@ -108,21 +123,47 @@ mod tests {
     use proptest::prelude::*;
 
     fn alternative(has_slot: bool, is_limited: bool, cost_micros: Option<u64>) -> Alternative {
-        Alternative { has_slot, is_limited, cost_micros }
+        Alternative {
+            has_slot,
+            is_limited,
+            cost_micros,
+        }
     }
 
     #[test]
     fn slot_counts_before_quota_before_price_before_order() {
-        let (free, limited, full) = (alternative(true, false, None), alternative(true, true, None), alternative(false, false, None));
+        let (free, limited, full) = (
+            alternative(true, false, None),
+            alternative(true, true, None),
+            alternative(false, false, None),
+        );
         for (all, expected) in [
             (vec![], None),
             (vec![limited], Some((0, ChoiceReason::Only))),
             (vec![free, free], Some((0, ChoiceReason::Order))),
             (vec![full, limited], Some((1, ChoiceReason::FreeSlot))),
             (vec![limited, free], Some((1, ChoiceReason::Quota))),
-            (vec![alternative(true, false, Some(5)), alternative(true, false, Some(3))], Some((1, ChoiceReason::Price))),
-            (vec![alternative(true, false, Some(5)), alternative(true, false, None)], Some((0, ChoiceReason::Order))),
-            (vec![alternative(true, true, Some(1)), alternative(true, false, Some(9))], Some((1, ChoiceReason::Quota))),
+            (
+                vec![
+                    alternative(true, false, Some(5)),
+                    alternative(true, false, Some(3)),
+                ],
+                Some((1, ChoiceReason::Price)),
+            ),
+            (
+                vec![
+                    alternative(true, false, Some(5)),
+                    alternative(true, false, None),
+                ],
+                Some((0, ChoiceReason::Order)),
+            ),
+            (
+                vec![
+                    alternative(true, true, Some(1)),
+                    alternative(true, false, Some(9)),
+                ],
+                Some((1, ChoiceReason::Quota)),
+            ),
         ] {
             assert_eq!(choose(&all), expected, "{all:?}");
         }

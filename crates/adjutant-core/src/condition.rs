@@ -49,12 +49,22 @@ struct StatedRetry {
 impl Retries {
     /// Records a failed try. An unknown cause does not replace a known one.
     pub fn note_failed_try(&mut self, cause: Cause, words: &str, now_ms: i64) {
-        let episode = self.episode.get_or_insert_with(|| Episode { since_ms: now_ms, cause, tries: 0, words: String::new(), stated: None });
+        let episode = self.episode.get_or_insert_with(|| Episode {
+            since_ms: now_ms,
+            cause,
+            tries: 0,
+            words: String::new(),
+            stated: None,
+        });
         episode.tries = episode.tries.saturating_add(1);
         if cause != Cause::Agent {
             episode.cause = cause;
         }
-        let one_line = words.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+        let one_line = words
+            .split(|c: char| c.is_whitespace() || c.is_control())
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
         if !one_line.is_empty() {
             episode.words = one_line.chars().take(WORDS_CHARS_MAX).collect();
         }
@@ -62,7 +72,9 @@ impl Retries {
 
     /// Records progress: text of the model, a tool call, or the end. Returns whether this ends a stated condition.
     pub fn note_progress(&mut self) -> bool {
-        self.episode.take().is_some_and(|episode| episode.stated.is_some())
+        self.episode
+            .take()
+            .is_some_and(|episode| episode.stated.is_some())
     }
 
     /// Returns when to call [`Self::due_statement`]. `None`: not before the next failed try.
@@ -82,9 +94,24 @@ impl Retries {
             return None;
         }
         let episode = self.episode.as_mut()?;
-        let Episode { since_ms, cause, tries, ref words, .. } = *episode;
-        let retrying = Retrying { cause, for_ms: now_ms.saturating_sub(since_ms), tries, words: words.clone() };
-        episode.stated = Some(StatedRetry { at_ms: now_ms, cause, tries });
+        let Episode {
+            since_ms,
+            cause,
+            tries,
+            ref words,
+            ..
+        } = *episode;
+        let retrying = Retrying {
+            cause,
+            for_ms: now_ms.saturating_sub(since_ms),
+            tries,
+            words: words.clone(),
+        };
+        episode.stated = Some(StatedRetry {
+            at_ms: now_ms,
+            cause,
+            tries,
+        });
         Some(retrying)
     }
 }
@@ -97,11 +124,28 @@ mod tests {
     #[test]
     fn condition_is_stated_once_until_progress() {
         let mut retries = Retries::default();
-        assert_eq!((retries.due_ms(), retries.due_statement(99_999)), (None, None));
+        assert_eq!(
+            (retries.due_ms(), retries.due_statement(99_999)),
+            (None, None)
+        );
         retries.note_failed_try(Cause::RateLimited, "429\n \u{1b} too many", 1_000);
-        assert_eq!((retries.due_ms(), retries.due_statement(10_999)), (Some(11_000), None));
-        let stated = Retrying { cause: Cause::RateLimited, for_ms: 10_000, tries: 1, words: "429 too many".to_owned() };
-        assert_eq!((retries.due_statement(11_000), retries.due_statement(500_000)), (Some(stated), None));
+        assert_eq!(
+            (retries.due_ms(), retries.due_statement(10_999)),
+            (Some(11_000), None)
+        );
+        let stated = Retrying {
+            cause: Cause::RateLimited,
+            for_ms: 10_000,
+            tries: 1,
+            words: "429 too many".to_owned(),
+        };
+        assert_eq!(
+            (
+                retries.due_statement(11_000),
+                retries.due_statement(500_000)
+            ),
+            (Some(stated), None)
+        );
         assert!(retries.note_progress() && !retries.note_progress());
     }
 
@@ -121,11 +165,19 @@ mod tests {
         retries.note_failed_try(Cause::Network, "connection reset", 0);
         retries.note_failed_try(Cause::Agent, "", 5_000);
         let first = retries.due_statement(RETRYING_AFTER_MS).expect("it is due");
-        assert_eq!((first.cause, first.tries, first.words.as_str()), (Cause::Network, 2, "connection reset"));
-        retries.note_failed_try(Cause::Overloaded, "529", 12_000);
-        assert_eq!(retries.due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS - 1), None);
         assert_eq!(
-            retries.due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS).map(|stated| (stated.cause, stated.tries)),
+            (first.cause, first.tries, first.words.as_str()),
+            (Cause::Network, 2, "connection reset")
+        );
+        retries.note_failed_try(Cause::Overloaded, "529", 12_000);
+        assert_eq!(
+            retries.due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS - 1),
+            None
+        );
+        assert_eq!(
+            retries
+                .due_statement(RETRYING_AFTER_MS + RESTATED_AFTER_MS)
+                .map(|stated| (stated.cause, stated.tries)),
             Some((Cause::Overloaded, 3))
         );
     }

@@ -42,12 +42,19 @@ pub fn merge_order(runs: &[Changes], conflicts: &[(usize, usize)]) -> Vec<usize>
                 (a, b) if b == run => Some(a),
                 _ => None,
             };
-            let mut others: Vec<usize> = conflicts.iter().filter_map(other).filter(|other| left.contains(other)).collect();
+            let mut others: Vec<usize> = conflicts
+                .iter()
+                .filter_map(other)
+                .filter(|other| left.contains(other))
+                .collect();
             others.sort_unstable();
             others.dedup();
             others.len()
         };
-        let first = left.iter().copied().min_by_key(|run| (others(*run), runs[*run].files, *run));
+        let first = left
+            .iter()
+            .copied()
+            .min_by_key(|run| (others(*run), runs[*run].files, *run));
         let Some(first) = first else { break };
         left.retain(|run| *run != first);
         order.push(first);
@@ -61,14 +68,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(files: &[u64]) -> Vec<Changes> {
-        files.iter().map(|files| Changes { files: *files }).collect()
+        files
+            .iter()
+            .map(|files| Changes { files: *files })
+            .collect()
     }
 
     #[test]
     fn fewest_conflicts_then_smallest_change_comes_first() {
         assert_eq!(merge_order(&of(&[5, 1, 3]), &[]), [1, 2, 0]);
         assert_eq!(merge_order(&of(&[1, 2, 9]), &[(0, 1)]), [2, 0, 1]);
-        assert_eq!(merge_order(&of(&[1, 1, 1, 1]), &[(0, 1), (0, 2), (2, 0), (0, 0)]), [3, 1, 0, 2]);
+        assert_eq!(
+            merge_order(&of(&[1, 1, 1, 1]), &[(0, 1), (0, 2), (2, 0), (0, 0)]),
+            [3, 1, 0, 2]
+        );
         assert_eq!(merge_order(&[], &[(0, 1)]), [] as [usize; 0]);
     }
 

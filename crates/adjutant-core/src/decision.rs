@@ -41,13 +41,17 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
         return Ok(given.to_owned());
     }
     let all_numbers = options.iter().all(|option| is_number(option.trim()));
-    let by_number = word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    let by_number = word
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| options.get(number.checked_sub(1)?));
     // An answer is final, so what it means is not guessed.
     match by_number {
         Some(option) if all_numbers => {
             let option: String = option.chars().take(OPTION_CHARS_MAX).collect();
-            let problem =
-                format!("{word} is not one of the options, but the number of option {option}: answer {option}, or in words (\"make it {word}\")");
+            let problem = format!(
+                "{word} is not one of the options, but the number of option {option}: answer {option}, or in words (\"make it {word}\")"
+            );
             return Err(Denied::invalid(field, problem));
         }
         None if all_numbers => return Ok(word.to_owned()),
@@ -55,11 +59,27 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
     }
     by_number.cloned().ok_or_else(|| {
         let named = options.iter().zip(1..).take(OPTIONS_NAMED_MAX);
-        let named: Vec<String> =
-            named.map(|(option, number)| format!("{number}) {}", option.chars().take(OPTION_CHARS_MAX).collect::<String>())).collect();
-        let more = if options.len() > OPTIONS_NAMED_MAX { ", …" } else { "" };
+        let named: Vec<String> = named
+            .map(|(option, number)| {
+                format!(
+                    "{number}) {}",
+                    option.chars().take(OPTION_CHARS_MAX).collect::<String>()
+                )
+            })
+            .collect();
+        let more = if options.len() > OPTIONS_NAMED_MAX {
+            ", …"
+        } else {
+            ""
+        };
         let number: String = word.chars().take(OPTION_CHARS_MAX).collect();
-        Denied::invalid(field, format!("no option {number}; the options are {}{more}; answer in words for anything else", named.join(", ")))
+        Denied::invalid(
+            field,
+            format!(
+                "no option {number}; the options are {}{more}; answer in words for anything else",
+                named.join(", ")
+            ),
+        )
     })
 }
 
@@ -93,7 +113,10 @@ impl Decision {
     /// Returns an approval without a note and changes.
     #[must_use]
     pub fn approved() -> Self {
-        Self::Approved { note: None, changes: Changes::default() }
+        Self::Approved {
+            note: None,
+            changes: Changes::default(),
+        }
     }
 
     /// Returns the decision as one text for people.
@@ -101,7 +124,9 @@ impl Decision {
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
-            Self::Approved { note: Some(note), .. } => format!("approved: {note}"),
+            Self::Approved {
+                note: Some(note), ..
+            } => format!("approved: {note}"),
             Self::Approved { note: None, .. } => "approved".to_owned(),
             Self::Denied { reason } => format!("denied: {reason}"),
         }
@@ -125,16 +150,32 @@ impl Decision {
     pub fn check_fits(&self, kind: RequestKind) -> Result<(), Denied> {
         match (self, kind) {
             (Self::Text(_), RequestKind::Question) => Ok(()),
-            (Self::Text(_), _) => Err(Denied::Unfitting { kind, wanted: "answered in words" }),
-            (Self::Approved { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "approved" }),
-            (Self::Denied { .. }, RequestKind::Question) => Err(Denied::Unfitting { kind, wanted: "denied" }),
+            (Self::Text(_), _) => Err(Denied::Unfitting {
+                kind,
+                wanted: "answered in words",
+            }),
+            (Self::Approved { .. }, RequestKind::Question) => Err(Denied::Unfitting {
+                kind,
+                wanted: "approved",
+            }),
+            (Self::Denied { .. }, RequestKind::Question) => Err(Denied::Unfitting {
+                kind,
+                wanted: "denied",
+            }),
             (Self::Approved { changes, .. }, RequestKind::Approval) if !changes.is_empty() => {
-                Err(Denied::invalid("changes", "an approval covers exactly what was shown: deny it and say what to change"))
+                Err(Denied::invalid(
+                    "changes",
+                    "an approval covers exactly what was shown: deny it and say what to change",
+                ))
             }
-            (Self::Denied { reason }, _) if reason.trim().is_empty() => {
-                Err(Denied::invalid("reason", "is empty: give a reason, so that the run can choose another way"))
-            }
-            (Self::Approved { .. } | Self::Denied { .. }, RequestKind::Approval | RequestKind::Delegation) => Ok(()),
+            (Self::Denied { reason }, _) if reason.trim().is_empty() => Err(Denied::invalid(
+                "reason",
+                "is empty: give a reason, so that the run can choose another way",
+            )),
+            (
+                Self::Approved { .. } | Self::Denied { .. },
+                RequestKind::Approval | RequestKind::Delegation,
+            ) => Ok(()),
         }
     }
 }
@@ -145,19 +186,46 @@ mod tests {
 
     #[test]
     fn number_selects_an_option_or_is_refused() {
-        let chosen = |options: &[&str], given| chosen("answer", &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(), given);
-        assert_eq!(chosen(&["per user", "per key"], " 2 ").as_deref(), Ok("per key"));
+        let chosen = |options: &[&str], given| {
+            chosen(
+                "answer",
+                &options.iter().map(|&o| o.to_owned()).collect::<Vec<_>>(),
+                given,
+            )
+        };
+        assert_eq!(
+            chosen(&["per user", "per key"], " 2 ").as_deref(),
+            Ok("per key")
+        );
         assert_eq!(chosen(&["2", "1"], "1").as_deref(), Ok("1"), "spelled out");
-        let ambiguous = chosen(&["1", "2", "4", "8"], "3").expect_err("option 3 is 4").to_string();
-        assert!(ambiguous.contains("the number of option 4: answer 4, or in words (\"make it 3\")"), "{ambiguous}");
+        let ambiguous = chosen(&["1", "2", "4", "8"], "3")
+            .expect_err("option 3 is 4")
+            .to_string();
+        assert!(
+            ambiguous.contains("the number of option 4: answer 4, or in words (\"make it 3\")"),
+            "{ambiguous}"
+        );
         assert_eq!(chosen(&["10", "20", "30"], "20").as_deref(), Ok("20"));
         assert!(chosen(&["10", "20", "30"], "2").is_err());
-        assert_eq!(chosen(&["1", "2", "4", "8"], "make it 3").as_deref(), Ok("make it 3"));
-        assert_eq!(chosen(&["1", "2", "4", "8"], "16").as_deref(), Ok("16"), "numeric options allow other numbers");
+        assert_eq!(
+            chosen(&["1", "2", "4", "8"], "make it 3").as_deref(),
+            Ok("make it 3")
+        );
+        assert_eq!(
+            chosen(&["1", "2", "4", "8"], "16").as_deref(),
+            Ok("16"),
+            "numeric options allow other numbers"
+        );
         assert_eq!(chosen(&["a", "b"], "3 of them").as_deref(), Ok("3 of them"));
-        assert_eq!(chosen(&[], " 1 ").as_deref(), Ok(" 1 "), "there are no options");
+        assert_eq!(
+            chosen(&[], " 1 ").as_deref(),
+            Ok(" 1 "),
+            "there are no options"
+        );
         for wrong in ["3", "0", "99999999999999999999999"] {
-            let refused = chosen(&["red", "green"], wrong).expect_err("no such option").to_string();
+            let refused = chosen(&["red", "green"], wrong)
+                .expect_err("no such option")
+                .to_string();
             assert!(refused.contains("1) red, 2) green"), "{refused}");
         }
     }
@@ -166,24 +234,57 @@ mod tests {
     fn each_kind_accepts_its_own_decisions_only() {
         use RequestKind as K;
         let yes = Decision::approved();
-        let no = Decision::Denied { reason: "later".to_owned() };
+        let no = Decision::Denied {
+            reason: "later".to_owned(),
+        };
         let words = Decision::Text("yes".to_owned());
         for (kind, fitting, unfitting) in [
             (K::Question, vec![&words], vec![&yes, &no]),
             (K::Approval, vec![&yes, &no], vec![&words]),
             (K::Delegation, vec![&yes, &no], vec![&words]),
         ] {
-            assert!(fitting.iter().all(|decision| decision.check_fits(kind).is_ok()), "{kind:?}");
-            assert!(unfitting.iter().all(|decision| matches!(decision.check_fits(kind), Err(Denied::Unfitting { .. }))), "{kind:?}");
+            assert!(
+                fitting
+                    .iter()
+                    .all(|decision| decision.check_fits(kind).is_ok()),
+                "{kind:?}"
+            );
+            assert!(
+                unfitting.iter().all(|decision| matches!(
+                    decision.check_fits(kind),
+                    Err(Denied::Unfitting { .. })
+                )),
+                "{kind:?}"
+            );
         }
     }
 
     #[test]
     fn denial_needs_a_reason_and_approval_has_no_changes() {
-        let silent = Decision::Denied { reason: " \n".to_owned() };
-        assert!(matches!(silent.check_fits(RequestKind::Approval), Err(Denied::Invalid { field: "reason", .. })));
-        let changed = Decision::Approved { note: None, changes: Changes { prompt: Some("other".to_owned()), ..Changes::default() } };
-        assert!(matches!(changed.check_fits(RequestKind::Approval), Err(Denied::Invalid { field: "changes", .. })));
+        let silent = Decision::Denied {
+            reason: " \n".to_owned(),
+        };
+        assert!(matches!(
+            silent.check_fits(RequestKind::Approval),
+            Err(Denied::Invalid {
+                field: "reason",
+                ..
+            })
+        ));
+        let changed = Decision::Approved {
+            note: None,
+            changes: Changes {
+                prompt: Some("other".to_owned()),
+                ..Changes::default()
+            },
+        };
+        assert!(matches!(
+            changed.check_fits(RequestKind::Approval),
+            Err(Denied::Invalid {
+                field: "changes",
+                ..
+            })
+        ));
         assert_eq!(changed.check_fits(RequestKind::Delegation), Ok(()));
     }
 }

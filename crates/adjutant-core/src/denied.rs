@@ -9,8 +9,14 @@ pub enum Denied {
     #[error("no such {what}: {given}")]
     NotFound { what: &'static str, given: String },
     /// It may have been confirmed, but the database was set back.
-    #[error("no such {what}: {given}; it may have been lost when the database of the hub was set back (noticed {at})")]
-    Lost { what: &'static str, given: String, at: String },
+    #[error(
+        "no such {what}: {given}; it may have been lost when the database of the hub was set back (noticed {at})"
+    )]
+    Lost {
+        what: &'static str,
+        given: String,
+        at: String,
+    },
     /// No run has this name, but one that the caller may see has a similar name.
     #[error("no such run: {given}; did you mean {meant}?")]
     Misspelled { given: String, meant: String },
@@ -19,7 +25,10 @@ pub enum Denied {
     Ambiguous { given: String, candidates: String },
     /// The principal may never do this.
     #[error("{who} may not {action}")]
-    NotAllowed { who: &'static str, action: &'static str },
+    NotAllowed {
+        who: &'static str,
+        action: &'static str,
+    },
     /// Another answer was accepted before.
     #[error("already answered by {0}")]
     AnsweredBy(AnsweredBy),
@@ -31,7 +40,10 @@ pub enum Denied {
     Withdrawn,
     /// A decision that is not valid for this kind of request.
     #[error("{} {} cannot be {wanted}", article(*.kind), .kind.word())]
-    Unfitting { kind: RequestKind, wanted: &'static str },
+    Unfitting {
+        kind: RequestKind,
+        wanted: &'static str,
+    },
     /// The run has received the approval, so it can no longer be revoked.
     #[error("the approval has already been used")]
     Used,
@@ -49,7 +61,11 @@ pub enum Denied {
     NoOpenRequest { run: String },
     /// The run's state does not allow this.
     #[error("{}", wrong_state(run, state, wanted))]
-    WrongState { run: String, state: &'static str, wanted: &'static str },
+    WrongState {
+        run: String,
+        state: &'static str,
+        wanted: &'static str,
+    },
     /// The same idempotency key was used with another body.
     #[error("this idempotency key was used before with different content")]
     KeyReused,
@@ -71,7 +87,10 @@ pub enum Denied {
     DirectoryInUse { run: String },
     /// A field has no usable value.
     #[error("{field}: {problem}")]
-    Invalid { field: &'static str, problem: String },
+    Invalid {
+        field: &'static str,
+        problem: String,
+    },
     /// One of several changes was refused, so none was made.
     #[error("{which}: {why}; the others were not changed either")]
     OneOf { which: String, why: Box<Denied> },
@@ -81,36 +100,55 @@ impl Denied {
     /// Returns the refusal for something unknown, malformed or foreign.
     #[must_use]
     pub fn not_found(what: &'static str, given: &str) -> Self {
-        Self::NotFound { what, given: excerpt(given) }
+        Self::NotFound {
+            what,
+            given: excerpt(given),
+        }
     }
 
     /// Returns the refusal for a name of a run that is probably misspelled.
     #[must_use]
     pub fn misspelled(given: &str, meant: &str) -> Self {
-        Self::Misspelled { given: excerpt(given), meant: meant.to_owned() }
+        Self::Misspelled {
+            given: excerpt(given),
+            meant: meant.to_owned(),
+        }
     }
 
     /// Returns the refusal of one of several changes.
     #[must_use]
     pub fn one_of(which: &str, why: Self) -> Self {
-        Self::OneOf { which: excerpt(which), why: Box::new(why) }
+        Self::OneOf {
+            which: excerpt(which),
+            why: Box::new(why),
+        }
     }
 
     /// Returns the refusal for a state that differs from what the caller expects.
     #[must_use]
     pub fn conflict(what: &'static str, problem: impl Into<String>) -> Self {
-        Self::Conflict { what, problem: problem.into() }
+        Self::Conflict {
+            what,
+            problem: problem.into(),
+        }
     }
 
     /// Returns the refusal for an invalid field.
     #[must_use]
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
-        Self::Invalid { field, problem: problem.into() }
+        Self::Invalid {
+            field,
+            problem: problem.into(),
+        }
     }
 }
 
 fn wrong_state(run: &str, state: &str, wanted: &str) -> String {
-    if state == wanted { format!("{run} is already {state}") } else { format!("{run} is {state} and cannot be {wanted}") }
+    if state == wanted {
+        format!("{run} is already {state}")
+    } else {
+        format!("{run} is {state} and cannot be {wanted}")
+    }
 }
 
 fn article(kind: RequestKind) -> &'static str {
@@ -122,7 +160,11 @@ fn article(kind: RequestKind) -> &'static str {
 
 /// Shortens a caller's text for an error: at most 80 characters, no control characters.
 fn excerpt(given: &str) -> String {
-    let mut text: String = given.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(80).collect();
+    let mut text: String = given
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(80)
+        .collect();
     if given.chars().nth(80).is_some() {
         text.push('…');
     }

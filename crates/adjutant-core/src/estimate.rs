@@ -3,8 +3,24 @@
 /// Longest valid estimate.
 const ESTIMATE_MS_MAX: f64 = 366.0 * 24.0 * 3_600_000.0;
 /// Words that are ignored.
-const FILLERS: [&str; 16] =
-    ["about", "approx", "approximately", "around", "ca", "roughly", "circa", "up", "to", "and", "left", "remaining", "more", "of", "work", "max"];
+const FILLERS: [&str; 16] = [
+    "about",
+    "approx",
+    "approximately",
+    "around",
+    "ca",
+    "roughly",
+    "circa",
+    "up",
+    "to",
+    "and",
+    "left",
+    "remaining",
+    "more",
+    "of",
+    "work",
+    "max",
+];
 
 /// Parses an estimate: pairs of a number and a unit; of a range, the upper bound. `None`: the text is not an estimate,
 /// or contains more than one.
@@ -30,7 +46,10 @@ pub fn duration_ms(text: &str) -> Option<i64> {
     if !has_pair || number.is_some() || !(1.0..=ESTIMATE_MS_MAX).contains(&total) {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the bounds were checked above")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the bounds were checked above"
+    )]
     Some(total as i64)
 }
 
@@ -47,13 +66,20 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
         let end = |is: fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
         if first.is_ascii_digit() {
             let at = end(|c| c.is_ascii_digit() || c == '.');
-            tokens.push(Token::Number(rest[..at].trim_end_matches('.').parse().ok()?));
+            tokens.push(Token::Number(
+                rest[..at].trim_end_matches('.').parse().ok()?,
+            ));
             rest = &rest[at..];
         } else if first.is_ascii_alphabetic() {
             let at = end(|c| c.is_ascii_alphabetic());
             tokens.push(Token::Word(rest[..at].to_ascii_lowercase()));
             rest = &rest[at..];
-        } else if first.is_whitespace() || matches!(first, '~' | '≈' | '<' | '≤' | ',' | '.' | '-' | '–' | '—' | '+') {
+        } else if first.is_whitespace()
+            || matches!(
+                first,
+                '~' | '≈' | '<' | '≤' | ',' | '.' | '-' | '–' | '—' | '+'
+            )
+        {
             rest = &rest[first.len_utf8()..];
         } else {
             return None;

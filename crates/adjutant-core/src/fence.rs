@@ -31,7 +31,9 @@ impl Fence {
 /// Why a directory cannot be fenced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitWorkspace {
-    #[error("{0} contains your home directory, so a fence around it would protect nothing: use a directory below it")]
+    #[error(
+        "{0} contains your home directory, so a fence around it would protect nothing: use a directory below it"
+    )]
     ContainsUserHome(PathBuf),
     #[error("{0} is in Adjutant's home, which a fence hides: use another directory")]
     InHome(PathBuf),
@@ -42,8 +44,15 @@ pub enum UnfitWorkspace {
 ///
 /// # Errors
 /// A fence around the workspace would protect nothing, or hide it.
-pub fn shared_workspace(cwd: &Path, top: Option<&Path>, user_home: Option<&Path>, home: &Path) -> Result<PathBuf, UnfitWorkspace> {
-    let holds_user_home = |dir: &Path| dir == Path::new("/") || user_home.is_some_and(|user_home| user_home.starts_with(dir));
+pub fn shared_workspace(
+    cwd: &Path,
+    top: Option<&Path>,
+    user_home: Option<&Path>,
+    home: &Path,
+) -> Result<PathBuf, UnfitWorkspace> {
+    let holds_user_home = |dir: &Path| {
+        dir == Path::new("/") || user_home.is_some_and(|user_home| user_home.starts_with(dir))
+    };
     let workspace = top.filter(|top| !holds_user_home(top)).unwrap_or(cwd);
     if holds_user_home(workspace) {
         return Err(UnfitWorkspace::ContainsUserHome(workspace.to_owned()));
@@ -71,7 +80,9 @@ impl DeniedWrites {
             let free = LINE_BYTES_MAX - self.line.len();
             self.line.extend_from_slice(&piece[..piece.len().min(free)]);
             if piece.ends_with(b"\n") {
-                let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).trim().to_owned();
+                let line = String::from_utf8_lossy(&std::mem::take(&mut self.line))
+                    .trim()
+                    .to_owned();
                 if reports_denied_write(&line) {
                     found(line);
                 }
@@ -100,10 +111,21 @@ mod tests {
     fn denied_writes_are_found_across_reads() {
         let mut scanner = DeniedWrites::default();
         let mut found = Vec::new();
-        for text in ["touch: cannot touch '/x': Read-on", "ly file system\nfine\n", "Error: EROFS: mkdir\n", "read-only file system"] {
+        for text in [
+            "touch: cannot touch '/x': Read-on",
+            "ly file system\nfine\n",
+            "Error: EROFS: mkdir\n",
+            "read-only file system",
+        ] {
             scanner.feed(text.as_bytes(), &mut |line| found.push(line));
         }
-        assert_eq!(found, ["touch: cannot touch '/x': Read-only file system", "Error: EROFS: mkdir"]);
+        assert_eq!(
+            found,
+            [
+                "touch: cannot touch '/x': Read-only file system",
+                "Error: EROFS: mkdir"
+            ]
+        );
         scanner.feed(&[b'x'; 10_000], &mut |_| {});
         assert!(scanner.line.len() <= LINE_BYTES_MAX);
     }
@@ -124,16 +146,36 @@ mod tests {
 
     #[test]
     fn workspace_is_the_repository_but_never_the_users_home() {
-        let (user_home, home) = (Some(Path::new("/home/u")), Path::new("/home/u/.local/state/adjutant"));
-        let of = |cwd: &str, top: Option<&str>| shared_workspace(Path::new(cwd), top.map(Path::new), user_home, home);
-        assert_eq!(of("/home/u/p/src", Some("/home/u/p")), Ok(PathBuf::from("/home/u/p")));
-        assert_eq!(of("/home/u/p/src", None), Ok(PathBuf::from("/home/u/p/src")));
+        let (user_home, home) = (
+            Some(Path::new("/home/u")),
+            Path::new("/home/u/.local/state/adjutant"),
+        );
+        let of = |cwd: &str, top: Option<&str>| {
+            shared_workspace(Path::new(cwd), top.map(Path::new), user_home, home)
+        };
+        assert_eq!(
+            of("/home/u/p/src", Some("/home/u/p")),
+            Ok(PathBuf::from("/home/u/p"))
+        );
+        assert_eq!(
+            of("/home/u/p/src", None),
+            Ok(PathBuf::from("/home/u/p/src"))
+        );
         // A repository of dotfiles.
-        assert_eq!(of("/home/u/notes", Some("/home/u")), Ok(PathBuf::from("/home/u/notes")));
+        assert_eq!(
+            of("/home/u/notes", Some("/home/u")),
+            Ok(PathBuf::from("/home/u/notes"))
+        );
         for cwd in ["/home/u", "/home", "/"] {
-            assert_eq!(of(cwd, None), Err(UnfitWorkspace::ContainsUserHome(PathBuf::from(cwd))));
+            assert_eq!(
+                of(cwd, None),
+                Err(UnfitWorkspace::ContainsUserHome(PathBuf::from(cwd)))
+            );
         }
         let inside = home.join("runs");
-        assert_eq!(shared_workspace(&inside, None, user_home, home), Err(UnfitWorkspace::InHome(inside)));
+        assert_eq!(
+            shared_workspace(&inside, None, user_home, home),
+            Err(UnfitWorkspace::InHome(inside))
+        );
     }
 }

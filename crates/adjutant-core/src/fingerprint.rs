@@ -17,11 +17,17 @@ impl Fingerprint {
     /// The text is not a SHA-256.
     pub fn parse(given: &str) -> Result<Self, Denied> {
         let lower = given.trim().to_ascii_lowercase();
-        let digits = lower.strip_prefix("sha256:").unwrap_or(&lower).replace(':', "");
+        let digits = lower
+            .strip_prefix("sha256:")
+            .unwrap_or(&lower)
+            .replace(':', "");
         if digits.len() == HEX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             Ok(Self(digits))
         } else {
-            Err(Denied::invalid("fingerprint", "use the SHA-256 of the public key of the certificate, in hexadecimal"))
+            Err(Denied::invalid(
+                "fingerprint",
+                "use the SHA-256 of the public key of the certificate, in hexadecimal",
+            ))
         }
     }
 
@@ -62,13 +68,35 @@ mod tests {
     fn fingerprint_has_64_digits_in_any_notation() {
         let plain = "0a".repeat(32);
         let colons = ["0A"; 32].join(":");
-        for given in [plain.clone(), plain.to_uppercase(), format!(" sha256:{plain}\n"), format!("SHA256:{colons}"), colons] {
-            assert_eq!(Fingerprint::parse(&given).expect("a fingerprint").as_str(), plain, "{given}");
+        for given in [
+            plain.clone(),
+            plain.to_uppercase(),
+            format!(" sha256:{plain}\n"),
+            format!("SHA256:{colons}"),
+            colons,
+        ] {
+            assert_eq!(
+                Fingerprint::parse(&given).expect("a fingerprint").as_str(),
+                plain,
+                "{given}"
+            );
         }
         let two = format!("{plain}, sha256:{plain}");
-        assert_eq!(Fingerprint::parse_list(&two).expect("two fingerprints").len(), 2);
+        assert_eq!(
+            Fingerprint::parse_list(&two)
+                .expect("two fingerprints")
+                .len(),
+            2
+        );
         assert!(Fingerprint::parse_list(&format!("{plain},")).is_err());
-        for bad in ["", "sha256:", &plain[1..], &format!("{plain}0"), &"0g".repeat(32), &format!("sha1:{plain}")] {
+        for bad in [
+            "",
+            "sha256:",
+            &plain[1..],
+            &format!("{plain}0"),
+            &"0g".repeat(32),
+            &format!("sha1:{plain}"),
+        ] {
             assert!(Fingerprint::parse(bad).is_err(), "{bad}");
         }
     }

@@ -48,7 +48,14 @@ const NAME_CHARS_MAX: usize = 60;
 /// Prepends the identity statement to a task. `others` are the names of live runs in the same directory. The task is
 /// the dispatcher's prompt, unchanged.
 #[must_use]
-pub fn with_statement(run: RunId, name: &str, others: &[String], channel: ParentChannel, acceptance: &Acceptance<'_>, task: &str) -> String {
+pub fn with_statement(
+    run: RunId,
+    name: &str,
+    others: &[String],
+    channel: ParentChannel,
+    acceptance: &Acceptance<'_>,
+    task: &str,
+) -> String {
     let how = match channel {
         ParentChannel::Tools => {
             "- Something you need is missing, or several readings are equally likely: call the tool whose name ends in ask_parent (search for it where tools are not all listed). It returns with the answer. \
@@ -70,7 +77,9 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
         ParentChannel::Chat => "- You answer in a chat: what you say is posted there as your message. Do not ask in any other way.\n".to_owned(),
     };
     let ask_and_delegate = match channel {
-        ParentChannel::Tools => " Ask for approval with request_approval; delegate a task with delegate_work.",
+        ParentChannel::Tools => {
+            " Ask for approval with request_approval; delegate a task with delegate_work."
+        }
         ParentChannel::Blocks => {
             " Ask for approval with APPROVAL_NEEDED (action, preview, risk); delegate a task with DELEGATE_WORK (new_task_description)."
         }
@@ -78,11 +87,17 @@ pub fn with_statement(run: RunId, name: &str, others: &[String], channel: Parent
     };
     let acceptance = acceptance.to_text();
     let name = quote_line(name, NAME_CHARS_MAX);
-    let others: Vec<String> = others.iter().map(|other| quote_line(other, NAME_CHARS_MAX)).collect();
+    let others: Vec<String> = others
+        .iter()
+        .map(|other| quote_line(other, NAME_CHARS_MAX))
+        .collect();
     let shared = if others.is_empty() {
         String::new()
     } else {
-        format!("- Also working in this directory: {}. Change only your own files.\n", others.join(", "))
+        format!(
+            "- Also working in this directory: {}. Change only your own files.\n",
+            others.join(", ")
+        )
     };
     format!(
         "## EXECUTION CONTEXT: BACKGROUND SUBAGENT\n\
@@ -104,7 +119,11 @@ mod tests {
 
     #[test]
     fn statement_is_short_and_the_task_unchanged() {
-        for channel in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
+        for channel in [
+            ParentChannel::Tools,
+            ParentChannel::Blocks,
+            ParentChannel::Chat,
+        ] {
             let prompt = with_statement(
                 RunId::new(Time(1), [1; 10]),
                 "brave-otter",
@@ -114,7 +133,9 @@ mod tests {
                 "Do\n---\nthis",
             );
             assert!(prompt.contains("calm-newt"));
-            let (statement, task) = prompt.split_once("\n---\n").expect("the separator is there");
+            let (statement, task) = prompt
+                .split_once("\n---\n")
+                .expect("the separator is there");
             assert_eq!(task, "Do\n---\nthis");
             assert!(statement.len() < 1_600, "{}", statement.len());
         }
@@ -122,10 +143,19 @@ mod tests {
     #[test]
     fn success_criteria_precede_the_task() {
         let accept = ["cargo".to_owned(), "test".to_owned()];
-        let acceptance = Acceptance { criteria: Some("All tests pass\n"), accept: &accept };
-        let prompt = with_statement(RunId::new(Time(1), [1; 10]), "brave-otter", &[], ParentChannel::Tools, &acceptance, "Do");
-        let expected =
-            "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this command runs in your directory and must exit with 0: cargo test\n---\nDo";
+        let acceptance = Acceptance {
+            criteria: Some("All tests pass\n"),
+            accept: &accept,
+        };
+        let prompt = with_statement(
+            RunId::new(Time(1), [1; 10]),
+            "brave-otter",
+            &[],
+            ParentChannel::Tools,
+            &acceptance,
+            "Do",
+        );
+        let expected = "## SUCCESS CRITERIA\n    All tests pass\nWhen you end, this command runs in your directory and must exit with 0: cargo test\n---\nDo";
         assert!(prompt.ends_with(expected), "{prompt}");
     }
 

@@ -57,7 +57,15 @@ pub enum LaunchedState {
 /// Returns the state of a launched runner.
 #[must_use]
 pub fn launched_state(facts: &LaunchedFacts) -> LaunchedState {
-    let LaunchedFacts { is_connected, has_attempts, has_joined, has_ended, since, join_within, known_within } = *facts;
+    let LaunchedFacts {
+        is_connected,
+        has_attempts,
+        has_joined,
+        has_ended,
+        since,
+        join_within,
+        known_within,
+    } = *facts;
     if is_connected {
         return LaunchedState::Connected;
     }
@@ -71,7 +79,11 @@ pub fn launched_state(facts: &LaunchedFacts) -> LaunchedState {
     if !has_joined {
         return left(join_within).map_or(LaunchedState::Ended, LaunchedState::Starting);
     }
-    known_within.and_then(left).map_or(LaunchedState::Ended, |left| LaunchedState::CutOff(Some(left)))
+    known_within
+        .and_then(left)
+        .map_or(LaunchedState::Ended, |left| {
+            LaunchedState::CutOff(Some(left))
+        })
 }
 
 /// The runs of a pool that wait, and its runners.
@@ -92,8 +104,17 @@ impl Demand {
     /// Returns how many runners to launch.
     #[must_use]
     pub fn launches(self) -> u64 {
-        let Self { waiting, free, starting, launched, launched_max } = self;
-        waiting.saturating_sub(free).saturating_sub(starting).min(launched_max.saturating_sub(launched))
+        let Self {
+            waiting,
+            free,
+            starting,
+            launched,
+            launched_max,
+        } = self;
+        waiting
+            .saturating_sub(free)
+            .saturating_sub(starting)
+            .min(launched_max.saturating_sub(launched))
     }
 }
 
@@ -102,7 +123,9 @@ impl Demand {
 pub fn pause_after(useless: u32) -> Duration {
     match useless {
         0 => Duration::ZERO,
-        _ => PAUSE.saturating_mul(1 << (useless - 1).min(16)).min(PAUSE_MAX),
+        _ => PAUSE
+            .saturating_mul(1 << (useless - 1).min(16))
+            .min(PAUSE_MAX),
     }
 }
 
@@ -134,21 +157,70 @@ mod tests {
             known_within: None,
         };
         assert_eq!(launched_state(&new), LaunchedState::Starting(S * 9));
-        assert_eq!(launched_state(&LaunchedFacts { since: S * 10, ..new }), LaunchedState::Ended);
-        assert_eq!(launched_state(&LaunchedFacts { has_ended: true, ..new }), LaunchedState::Ended, "its command has failed");
-        let joined = LaunchedFacts { has_joined: true, is_connected: true, ..new };
-        assert_eq!(launched_state(&LaunchedFacts { since: S * 1000, has_ended: true, ..joined }), LaunchedState::Connected);
-        let cut_off = LaunchedFacts { is_connected: false, ..joined };
+        assert_eq!(
+            launched_state(&LaunchedFacts {
+                since: S * 10,
+                ..new
+            }),
+            LaunchedState::Ended
+        );
+        assert_eq!(
+            launched_state(&LaunchedFacts {
+                has_ended: true,
+                ..new
+            }),
+            LaunchedState::Ended,
+            "its command has failed"
+        );
+        let joined = LaunchedFacts {
+            has_joined: true,
+            is_connected: true,
+            ..new
+        };
+        assert_eq!(
+            launched_state(&LaunchedFacts {
+                since: S * 1000,
+                has_ended: true,
+                ..joined
+            }),
+            LaunchedState::Connected
+        );
+        let cut_off = LaunchedFacts {
+            is_connected: false,
+            ..joined
+        };
         assert_eq!(launched_state(&cut_off), LaunchedState::Ended);
-        assert_eq!(launched_state(&LaunchedFacts { has_attempts: true, has_ended: true, ..cut_off }), LaunchedState::CutOff(None));
-        let of_the_hub_before = LaunchedFacts { known_within: Some(S * 5), ..cut_off };
-        assert_eq!(launched_state(&of_the_hub_before), LaunchedState::CutOff(Some(S * 4)));
-        assert_eq!(launched_state(&LaunchedFacts { since: S * 5, ..of_the_hub_before }), LaunchedState::Ended);
+        assert_eq!(
+            launched_state(&LaunchedFacts {
+                has_attempts: true,
+                has_ended: true,
+                ..cut_off
+            }),
+            LaunchedState::CutOff(None)
+        );
+        let of_the_hub_before = LaunchedFacts {
+            known_within: Some(S * 5),
+            ..cut_off
+        };
+        assert_eq!(
+            launched_state(&of_the_hub_before),
+            LaunchedState::CutOff(Some(S * 4))
+        );
+        assert_eq!(
+            launched_state(&LaunchedFacts {
+                since: S * 5,
+                ..of_the_hub_before
+            }),
+            LaunchedState::Ended
+        );
     }
 
     #[test]
     fn pause_doubles_up_to_a_limit() {
-        assert_eq!([0, 1, 2, 3, 7, u32::MAX].map(pause_after), [Duration::ZERO, S * 5, S * 10, S * 20, S * 300, S * 300]);
+        assert_eq!(
+            [0, 1, 2, 3, 7, u32::MAX].map(pause_after),
+            [Duration::ZERO, S * 5, S * 10, S * 20, S * 300, S * 300]
+        );
     }
 
     proptest! {

@@ -63,13 +63,24 @@ impl Announcement {
             AnnouncedKind::Interface => "interfaces",
         };
         let what = kind.normalised(what);
-        if what.is_empty() || what.len() > ITEM_BYTES_MAX || what.chars().any(|c| c.is_control() || is_line_end(c)) {
-            return Err(Denied::invalid(field, format!("use 1 to {ITEM_BYTES_MAX} bytes without control characters")));
+        if what.is_empty()
+            || what.len() > ITEM_BYTES_MAX
+            || what.chars().any(|c| c.is_control() || is_line_end(c))
+        {
+            return Err(Denied::invalid(
+                field,
+                format!("use 1 to {ITEM_BYTES_MAX} bytes without control characters"),
+            ));
         }
         if kind == AnnouncedKind::Path {
-            Pattern::parse(place, &what).map_err(|problem| Denied::invalid(field, format!("{what}: {problem}")))?;
+            Pattern::parse(place, &what)
+                .map_err(|problem| Denied::invalid(field, format!("{what}: {problem}")))?;
         }
-        Ok(Self { kind, what, place: place.to_owned() })
+        Ok(Self {
+            kind,
+            what,
+            place: place.to_owned(),
+        })
     }
 
     fn pattern(&self) -> Option<Pattern> {
@@ -92,19 +103,33 @@ pub struct Overlap {
 /// Returns the overlaps of two runs' announcements, at most [`OVERLAPS_MAX`]. With `steps_left` at 0, the rest is not
 /// compared: patterns can be made so that comparing them takes long.
 #[must_use]
-pub fn overlaps(first: &[Announcement], second: &[Announcement], steps_left: &mut u64) -> Vec<Overlap> {
-    let of = |all: &[Announcement]| all.iter().map(|one| (one.clone(), one.pattern())).collect::<Vec<_>>();
+pub fn overlaps(
+    first: &[Announcement],
+    second: &[Announcement],
+    steps_left: &mut u64,
+) -> Vec<Overlap> {
+    let of = |all: &[Announcement]| {
+        all.iter()
+            .map(|one| (one.clone(), one.pattern()))
+            .collect::<Vec<_>>()
+    };
     let (firsts, seconds) = (of(first), of(second));
     let mut found = BTreeSet::new();
     for (one, pattern) in &firsts {
         for (other, other_pattern) in &seconds {
             let meets = match (one.kind == other.kind, pattern, other_pattern) {
                 (true, Some(pattern), Some(other)) => pattern.overlaps(other, steps_left),
-                (true, None, None) => one.what == other.what && is_related(&one.place, &other.place),
+                (true, None, None) => {
+                    one.what == other.what && is_related(&one.place, &other.place)
+                }
                 _ => false,
             };
             if meets {
-                found.insert(Overlap { kind: one.kind, first: one.what.clone(), second: other.what.clone() });
+                found.insert(Overlap {
+                    kind: one.kind,
+                    first: one.what.clone(),
+                    second: other.what.clone(),
+                });
             }
         }
     }
@@ -114,7 +139,11 @@ pub fn overlaps(first: &[Announcement], second: &[Announcement], steps_left: &mu
 /// Returns the changed files that no announced path covers. `top` is the absolute directory that they are relative to.
 /// A run that has announced no path has nothing to be compared with.
 #[must_use]
-pub fn unannounced<'a>(announced: &[Announcement], top: &str, changed: &'a [String]) -> Vec<&'a str> {
+pub fn unannounced<'a>(
+    announced: &[Announcement],
+    top: &str,
+    changed: &'a [String],
+) -> Vec<&'a str> {
     let patterns: Vec<Pattern> = announced.iter().filter_map(Announcement::pattern).collect();
     if patterns.is_empty() {
         return Vec::new();
@@ -123,7 +152,11 @@ pub fn unannounced<'a>(announced: &[Announcement], top: &str, changed: &'a [Stri
         let names: Vec<&str> = names_of(top).chain(names_of(file)).collect();
         patterns.iter().any(|pattern| pattern.covers(&names))
     };
-    changed.iter().map(String::as_str).filter(|file| !is_covered(file)).collect()
+    changed
+        .iter()
+        .map(String::as_str)
+        .filter(|file| !is_covered(file))
+        .collect()
 }
 
 /// Returns whether one directory is the other, or above it.
@@ -132,7 +165,8 @@ fn is_related(one: &str, other: &str) -> bool {
 }
 
 fn names_of(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter(|name| !name.is_empty() && *name != ".")
+    path.split('/')
+        .filter(|name| !name.is_empty() && *name != ".")
 }
 
 /// A part of a name in a pattern.
@@ -168,12 +202,17 @@ impl Pattern {
             return Err("braces are not supported, announce each path");
         }
         let literal = |name: &str| Part::Name(name.chars().map(Token::Char).collect());
-        let mut parts: Vec<Part> = if given.starts_with('/') { Vec::new() } else { names_of(place).map(literal).collect() };
+        let mut parts: Vec<Part> = if given.starts_with('/') {
+            Vec::new()
+        } else {
+            names_of(place).map(literal).collect()
+        };
         for name in names_of(given) {
             match name {
                 "**" => parts.push(Part::AnyDepth),
                 ".." => match parts.pop() {
-                    Some(Part::Name(tokens)) if tokens.iter().all(|token| matches!(token, Token::Char(_))) => {}
+                    Some(Part::Name(tokens))
+                        if tokens.iter().all(|token| matches!(token, Token::Char(_))) => {}
                     Some(_) => return Err("`..` cannot follow a pattern"),
                     None => return Err("it leads above the root directory"),
                 },
@@ -184,7 +223,8 @@ impl Pattern {
         if parts.len() > NAMES_MAX {
             return Err("the path has too many components");
         }
-        let is_file = !given.ends_with('/') && matches!(parts.last(), Some(Part::Name(tokens)) if has_extension(tokens));
+        let is_file = !given.ends_with('/')
+            && matches!(parts.last(), Some(Part::Name(tokens)) if has_extension(tokens));
         Ok(Self { parts, is_file })
     }
 
@@ -220,7 +260,11 @@ impl Pattern {
         let (own, others) = (&self.parts, &other.parts);
         // Most pairs differ in a directory above all patterns.
         let is_literal = |part: &Part| matches!(part, Part::Name(tokens) if tokens.iter().all(|token| matches!(token, Token::Char(_))));
-        let same = own.iter().zip(others).take_while(|(a, b)| a == b && is_literal(a)).count();
+        let same = own
+            .iter()
+            .zip(others)
+            .take_while(|(a, b)| a == b && is_literal(a))
+            .count();
         *steps_left = steps_left.saturating_sub(1);
         if let (Some(a), Some(b)) = (own.get(same), others.get(same))
             && is_literal(a)
@@ -238,11 +282,15 @@ impl Pattern {
                 // A directory covers everything below, and the rest of the other can always be matched there.
                 _ => return true,
             };
-            let Some(left) = steps_left.checked_sub(1) else { return false };
+            let Some(left) = steps_left.checked_sub(1) else {
+                return false;
+            };
             *steps_left = left;
             let next: &[(usize, usize)] = match (first, second) {
                 (Part::AnyDepth, _) | (_, Part::AnyDepth) => &[(a + 1, b), (a, b + 1)],
-                (Part::Name(one), Part::Name(two)) if meet(one, two, steps_left) => &[(a + 1, b + 1)],
+                (Part::Name(one), Part::Name(two)) if meet(one, two, steps_left) => {
+                    &[(a + 1, b + 1)]
+                }
                 (Part::Name(_), Part::Name(_)) => &[],
             };
             open.extend(next.iter().copied().filter(|next| seen.insert(*next)));
@@ -255,7 +303,9 @@ impl Pattern {
 fn has_extension(name: &[Token]) -> bool {
     let is_extension = |token: &Token| matches!(token, Token::Char(c) if c.is_alphanumeric());
     let dot = name.iter().rposition(|token| *token == Token::Char('.'));
-    dot.is_some_and(|dot| dot > 0 && dot + 1 < name.len() && name[dot + 1..].iter().all(is_extension))
+    dot.is_some_and(|dot| {
+        dot > 0 && dot + 1 < name.len() && name[dot + 1..].iter().all(is_extension)
+    })
 }
 
 fn tokens_of(name: &str) -> Vec<Token> {
@@ -274,7 +324,9 @@ fn meet(one: &[Token], two: &[Token], steps_left: &mut u64) -> bool {
     let mut seen = BTreeSet::from([(0, 0)]);
     let mut open = vec![(0, 0)];
     while let Some((a, b)) = open.pop() {
-        let Some(left) = steps_left.checked_sub(1) else { return false };
+        let Some(left) = steps_left.checked_sub(1) else {
+            return false;
+        };
         *steps_left = left;
         let mut next: Vec<(usize, usize)> = Vec::with_capacity(3);
         match (one.get(a), two.get(b)) {
@@ -342,36 +394,79 @@ mod tests {
         ] {
             assert!(meets(one, other) && meets(other, one), "{one} {other}");
         }
-        for (one, other) in [("src", "source"), ("src/*.rs", "src/a.md"), ("a/b", "b"), ("src/a", "src/b"), ("/other/src", "src"), ("a?", "a")]
-            .into_iter()
-            .chain([("**/*.rs", "README.md"), ("**/*.rs", "src/*.md"), ("a.rs", "a.rs/b"), ("src/**/*.rs", "src/a.rsx")])
-        {
+        for (one, other) in [
+            ("src", "source"),
+            ("src/*.rs", "src/a.md"),
+            ("a/b", "b"),
+            ("src/a", "src/b"),
+            ("/other/src", "src"),
+            ("a?", "a"),
+        ]
+        .into_iter()
+        .chain([
+            ("**/*.rs", "README.md"),
+            ("**/*.rs", "src/*.md"),
+            ("a.rs", "a.rs/b"),
+            ("src/**/*.rs", "src/a.rsx"),
+        ]) {
             assert!(!meets(one, other) && !meets(other, one), "{one} {other}");
         }
         assert!(compare(&[path("/repo/web", "src")], &[path("/repo", "src")]).is_empty());
-        assert_eq!(compare(&[path("/repo/web", "../src")], &[path("/repo", "src/x")]).len(), 1);
+        assert_eq!(
+            compare(&[path("/repo/web", "../src")], &[path("/repo", "src/x")]).len(),
+            1
+        );
     }
 
     #[test]
     fn interfaces_overlap_by_name_in_related_directories() {
         let one = interface("/repo", " Parser::parse  v2 ");
         assert_eq!(one.what, "Parser::parse v2");
-        assert_eq!(compare(std::slice::from_ref(&one), &[interface("/repo/web", "Parser::parse v2")]).len(), 1);
-        assert!(compare(std::slice::from_ref(&one), &[interface("/other", "Parser::parse v2")]).is_empty());
+        assert_eq!(
+            compare(
+                std::slice::from_ref(&one),
+                &[interface("/repo/web", "Parser::parse v2")]
+            )
+            .len(),
+            1
+        );
+        assert!(
+            compare(
+                std::slice::from_ref(&one),
+                &[interface("/other", "Parser::parse v2")]
+            )
+            .is_empty()
+        );
         assert!(compare(&[one], &[path("/repo", "Parser::parse v2")]).is_empty());
     }
 
     #[test]
     fn unusable_announcements_are_refused() {
-        for what in ["", " ", "a\nb", "a\u{2028}b", "src/{a,b}", "../../../x", "*/../x", &"x".repeat(ITEM_BYTES_MAX + 1), &"a/".repeat(100)] {
-            assert!(Announcement::checked(AnnouncedKind::Path, what, "/repo").is_err(), "{what}");
+        for what in [
+            "",
+            " ",
+            "a\nb",
+            "a\u{2028}b",
+            "src/{a,b}",
+            "../../../x",
+            "*/../x",
+            &"x".repeat(ITEM_BYTES_MAX + 1),
+            &"a/".repeat(100),
+        ] {
+            assert!(
+                Announcement::checked(AnnouncedKind::Path, what, "/repo").is_err(),
+                "{what}"
+            );
         }
     }
 
     #[test]
     fn changed_files_are_compared_with_announced_paths_only() {
         let changed = ["src/a.rs".to_owned(), "docs/b.md".to_owned()];
-        assert_eq!(unannounced(&[path("/repo/web", "../src")], "/repo", &changed), ["docs/b.md"]);
+        assert_eq!(
+            unannounced(&[path("/repo/web", "../src")], "/repo", &changed),
+            ["docs/b.md"]
+        );
         assert!(unannounced(&[interface("/repo", "x")], "/repo", &changed).is_empty());
         assert!(unannounced(&[], "/repo", &changed).is_empty());
     }
@@ -383,10 +478,19 @@ mod tests {
         let mut steps = 1_000;
         let found = overlaps(&one, &other, &mut steps);
         assert!(steps == 0 && found.len() <= OVERLAPS_MAX);
-        let many: Vec<Announcement> = (0..OVERLAPS_MAX + 5).map(|n| path("/", &format!("**/x{n}"))).collect();
+        let many: Vec<Announcement> = (0..OVERLAPS_MAX + 5)
+            .map(|n| path("/", &format!("**/x{n}")))
+            .collect();
         assert_eq!(compare(&many, &many).len(), OVERLAPS_MAX);
         let mut steps = STEPS_MAX;
-        assert_eq!(overlaps(&[path("/repo", "src/a")], &[path("/repo", "src/b")], &mut steps), []);
+        assert_eq!(
+            overlaps(
+                &[path("/repo", "src/a")],
+                &[path("/repo", "src/b")],
+                &mut steps
+            ),
+            []
+        );
         assert_eq!(steps, STEPS_MAX - 1, "a path that differs costs one step");
     }
 
@@ -397,14 +501,25 @@ mod tests {
         let mut all: Vec<Vec<&str>> = vec![Vec::new()];
         let mut last = all.clone();
         for _ in 0..4 {
-            last = last.iter().flat_map(|path| NAMES.iter().map(|name| path.iter().copied().chain([*name]).collect())).collect();
+            last = last
+                .iter()
+                .flat_map(|path| {
+                    NAMES
+                        .iter()
+                        .map(|name| path.iter().copied().chain([*name]).collect())
+                })
+                .collect();
             all.extend(last.clone());
         }
         all
     }
 
     fn pattern() -> impl Strategy<Value = String> {
-        let name = prop_oneof![Just("**".to_owned()), "[ab*?]\\.b", "[ab*?]{1,2}".prop_map(|name| if name == "**" { "*".to_owned() } else { name })];
+        let name = prop_oneof![
+            Just("**".to_owned()),
+            "[ab*?]\\.b",
+            "[ab*?]{1,2}".prop_map(|name| if name == "**" { "*".to_owned() } else { name })
+        ];
         prop::collection::vec(name, 0..3).prop_map(|names| format!("/{}", names.join("/")))
     }
 

@@ -69,8 +69,13 @@ pub use peer::PeerName;
 pub use pool::PoolName;
 pub use port::PortRange;
 pub use principal::{Action, ClientName, Principal, Relation};
-pub use request::{Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, RequestStateKind, Rule, Subject};
-pub use run::{AttemptEnd, Cause, Exit, Failure, Outcome, OutcomeKind, RunEvent, RunState, RunStateKind, StopReason, Verdict};
+pub use request::{
+    Answer, AnsweredBy, RequestEvent, RequestKind, RequestState, RequestStateKind, Rule, Subject,
+};
+pub use run::{
+    AttemptEnd, Cause, Exit, Failure, Outcome, OutcomeKind, RunEvent, RunState, RunStateKind,
+    StopReason, Verdict,
+};
 pub use steady::{Moment, SteadyTime};
 pub use time::Time;
 pub use workspace::{Isolation, WorkspaceSpec, WorkspaceState};

@@ -5,24 +5,42 @@ use crate::limits::NAME_BYTES_MAX;
 use std::fmt;
 
 const ADJECTIVES: [&str; 64] = [
-    "able", "amber", "bold", "brave", "brisk", "calm", "clever", "coral", "crisp", "curly", "dapper", "daring", "eager", "early", "fair", "fleet",
-    "fond", "frank", "fresh", "gentle", "glad", "golden", "grand", "green", "happy", "hardy", "honest", "humble", "jolly", "keen", "kind", "lively",
-    "loyal", "lucid", "lucky", "merry", "mild", "modest", "neat", "nimble", "noble", "odd", "patient", "plain", "polite", "proud", "quick", "quiet",
-    "rapid", "ready", "sharp", "shy", "silver", "sleek", "smart", "snug", "solid", "steady", "sunny", "swift", "tidy", "vivid", "warm", "wise",
+    "able", "amber", "bold", "brave", "brisk", "calm", "clever", "coral", "crisp", "curly",
+    "dapper", "daring", "eager", "early", "fair", "fleet", "fond", "frank", "fresh", "gentle",
+    "glad", "golden", "grand", "green", "happy", "hardy", "honest", "humble", "jolly", "keen",
+    "kind", "lively", "loyal", "lucid", "lucky", "merry", "mild", "modest", "neat", "nimble",
+    "noble", "odd", "patient", "plain", "polite", "proud", "quick", "quiet", "rapid", "ready",
+    "sharp", "shy", "silver", "sleek", "smart", "snug", "solid", "steady", "sunny", "swift",
+    "tidy", "vivid", "warm", "wise",
 ];
 
 const ANIMALS: [&str; 64] = [
-    "ant", "badger", "bat", "bear", "beaver", "bee", "bison", "boar", "camel", "cat", "cobra", "crab", "crane", "crow", "deer", "dingo", "dog",
-    "dove", "eagle", "egret", "elk", "emu", "falcon", "ferret", "finch", "fox", "frog", "gecko", "goat", "goose", "hare", "hawk", "heron", "horse",
-    "ibis", "jay", "koala", "lark", "lion", "llama", "lynx", "mole", "moose", "moth", "mouse", "newt", "orca", "otter", "owl", "panda", "puma",
-    "quail", "rabbit", "raven", "robin", "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
+    "ant", "badger", "bat", "bear", "beaver", "bee", "bison", "boar", "camel", "cat", "cobra",
+    "crab", "crane", "crow", "deer", "dingo", "dog", "dove", "eagle", "egret", "elk", "emu",
+    "falcon", "ferret", "finch", "fox", "frog", "gecko", "goat", "goose", "hare", "hawk", "heron",
+    "horse", "ibis", "jay", "koala", "lark", "lion", "llama", "lynx", "mole", "moose", "moth",
+    "mouse", "newt", "orca", "otter", "owl", "panda", "puma", "quail", "rabbit", "raven", "robin",
+    "seal", "shark", "sloth", "swan", "tiger", "toad", "whale", "wolf", "wren",
 ];
 
 /// What stands for the newest run where a name is accepted.
 pub const LAST_RUN: &str = "@last";
 
 /// Words that have another meaning where names are accepted.
-const RESERVED: [&str; 12] = ["person", "user", "me", "parent", "hub", "board", "root-board", "ledger", "agent", "client", "run", "file"];
+const RESERVED: [&str; 12] = [
+    "person",
+    "user",
+    "me",
+    "parent",
+    "hub",
+    "board",
+    "root-board",
+    "ledger",
+    "agent",
+    "client",
+    "run",
+    "file",
+];
 
 /// A run's human name: lower-case ASCII letters, digits and hyphens, 1 to 50 bytes, not beginning
 /// with a hyphen, never shaped like a request number or a UUID, and no reserved word.
@@ -50,7 +68,9 @@ impl RunName {
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         match well_formed {
             _ if crate::RequestNo::parse(text).is_ok() => Err(NameError::Number),
             _ if crate::RunId::parse(text).is_ok() => Err(NameError::Id),
@@ -82,9 +102,14 @@ impl RunName {
 /// Returns the name of a run, or `@last`, that a misspelled one probably means.
 #[must_use]
 pub fn misspelled_run<'a>(typed: &str, names: &'a [String]) -> Option<&'a str> {
-    let known = names.iter().map(String::as_str).chain([LAST_RUN]).filter(|name| *name != typed);
+    let known = names
+        .iter()
+        .map(String::as_str)
+        .chain([LAST_RUN])
+        .filter(|name| *name != typed);
     // Short names such as `e1` and `e2` differ on purpose.
-    suggested_name(typed, known).filter(|name| edit_distance(&typed.to_lowercase(), name) * 2 < name.len())
+    suggested_name(typed, known)
+        .filter(|name| edit_distance(&typed.to_lowercase(), name) * 2 < name.len())
 }
 
 impl fmt::Display for RunName {
@@ -100,7 +125,22 @@ mod tests {
 
     #[test]
     fn confusing_names_are_refused() {
-        for text in ["", "-x", "Q1", "q12", "Brave", "a b", "a/b", "ä", "1abc", "person", "parent", "board", "ledger", &"a".repeat(51)] {
+        for text in [
+            "",
+            "-x",
+            "Q1",
+            "q12",
+            "Brave",
+            "a b",
+            "a/b",
+            "ä",
+            "1abc",
+            "person",
+            "parent",
+            "board",
+            "ledger",
+            &"a".repeat(51),
+        ] {
             assert!(RunName::parse(text).is_err(), "{text:?}");
         }
     }

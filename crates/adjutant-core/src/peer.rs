@@ -36,11 +36,18 @@ impl PeerName {
     pub fn parse(text: &str) -> Result<Self, Denied> {
         let is_well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if is_well_formed {
             return Ok(Self(text.to_owned()));
         }
-        Err(Denied::invalid("peer", format!("use a-z, 0-9 and -, starting with a letter, at most {NAME_BYTES_MAX} characters")))
+        Err(Denied::invalid(
+            "peer",
+            format!(
+                "use a-z, 0-9 and -, starting with a letter, at most {NAME_BYTES_MAX} characters"
+            ),
+        ))
     }
 
     /// Returns the name as text.
@@ -66,7 +73,11 @@ impl Speaker {
     /// # Errors
     /// The text is not a valid name.
     pub fn parse_own(text: &str) -> Result<Self, Denied> {
-        if is_speaker_name(text) { Ok(Self(text.to_owned())) } else { Err(unusable()) }
+        if is_speaker_name(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(unusable())
+        }
     }
 
     /// Parses the name of a participant of the stating hub, or of one of its peers.
@@ -75,7 +86,9 @@ impl Speaker {
     /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, Denied> {
         match text.split_once(SEPARATOR) {
-            Some((peer, name)) if PeerName::parse(peer).is_ok() && is_speaker_name(name) => Ok(Self(text.to_owned())),
+            Some((peer, name)) if PeerName::parse(peer).is_ok() && is_speaker_name(name) => {
+                Ok(Self(text.to_owned()))
+            }
             Some(_) => Err(unusable()),
             None => Self::parse_own(text),
         }
@@ -87,7 +100,11 @@ impl Speaker {
         let plain = |c: char| if is_speaker_char(c) { c } else { '-' };
         let shown: String = name.chars().map(plain).take(SPEAKER_CHARS_MAX).collect();
         let shown = shown.trim_matches(['-', '.']);
-        Self(if shown.is_empty() { "participant".to_owned() } else { shown.to_owned() })
+        Self(if shown.is_empty() {
+            "participant".to_owned()
+        } else {
+            shown.to_owned()
+        })
     }
 
     /// Returns the name as text.
@@ -102,11 +119,16 @@ fn is_speaker_char(c: char) -> bool {
 }
 
 fn is_speaker_name(text: &str) -> bool {
-    (1..=SPEAKER_CHARS_MAX).contains(&text.len()) && text.chars().all(is_speaker_char) && !text.starts_with(['-', '.'])
+    (1..=SPEAKER_CHARS_MAX).contains(&text.len())
+        && text.chars().all(is_speaker_char)
+        && !text.starts_with(['-', '.'])
 }
 
 fn unusable() -> Denied {
-    Denied::invalid("participant", format!("use 1 to {SPEAKER_CHARS_MAX} of a-z, A-Z, 0-9, ., _ and -"))
+    Denied::invalid(
+        "participant",
+        format!("use 1 to {SPEAKER_CHARS_MAX} of a-z, A-Z, 0-9, ., _ and -"),
+    )
 }
 
 /// A participant of a peer: `office/claude`. The receiving hub sets the first part.
@@ -121,7 +143,10 @@ impl PeerParticipant {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (peer, speaker) = text.split_once(SEPARATOR)?;
-        Some(Self { peer: PeerName::parse(peer).ok()?, speaker: Speaker::parse(speaker).ok()? })
+        Some(Self {
+            peer: PeerName::parse(peer).ok()?,
+            speaker: Speaker::parse(speaker).ok()?,
+        })
     }
 }
 
@@ -138,7 +163,19 @@ mod tests {
 
     #[test]
     fn speaker_cannot_forge_another_hub_or_a_line() {
-        for text in ["", "a/b", "a\nb", "a b", "a:b", "-a", ".a", "ä", "a\u{202e}b", "[a]", &"a".repeat(51)] {
+        for text in [
+            "",
+            "a/b",
+            "a\nb",
+            "a b",
+            "a:b",
+            "-a",
+            ".a",
+            "ä",
+            "a\u{202e}b",
+            "[a]",
+            &"a".repeat(51),
+        ] {
             assert!(Speaker::parse_own(text).is_err(), "{text:?}");
         }
         for text in ["a/b/c", "/a", "a/", "A/b", "a//b", "hub b/c", "a/b\n"] {
@@ -154,7 +191,10 @@ mod tests {
             assert_eq!(parsed.to_string(), text);
             assert_eq!(parsed.peer.as_str(), "office");
         }
-        assert!(PeerParticipant::parse("a/b/c/d").is_none() && PeerParticipant::parse("office").is_none());
+        assert!(
+            PeerParticipant::parse("a/b/c/d").is_none()
+                && PeerParticipant::parse("office").is_none()
+        );
     }
 
     proptest! {

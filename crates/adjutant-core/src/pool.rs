@@ -36,8 +36,14 @@ impl PoolChange {
 
 /// Compares the slots and the pause of a pool before and now, and returns the changes.
 #[must_use]
-pub fn changes((slots_before, was_paused): (u64, bool), (slots, is_paused): (u64, bool)) -> Vec<PoolChange> {
-    let slots = (slots != slots_before).then_some(PoolChange::Slots { before: slots_before, now: slots });
+pub fn changes(
+    (slots_before, was_paused): (u64, bool),
+    (slots, is_paused): (u64, bool),
+) -> Vec<PoolChange> {
+    let slots = (slots != slots_before).then_some(PoolChange::Slots {
+        before: slots_before,
+        now: slots,
+    });
     let paused = match (was_paused, is_paused) {
         (false, true) => Some(PoolChange::Paused),
         (true, false) => Some(PoolChange::Resumed),
@@ -65,7 +71,9 @@ pub struct PoolName(String);
 
 /// The error for an invalid pool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a pool name: use 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, _ and -, starting with a letter")]
+#[error(
+    "not a pool name: use 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, _ and -, starting with a letter"
+)]
 pub struct PoolNameError;
 
 impl PoolName {
@@ -79,8 +87,14 @@ impl PoolName {
     pub fn parse(text: &str) -> Result<Self, PoolNameError> {
         let well_formed = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
-        if well_formed { Ok(Self(text.to_owned())) } else { Err(PoolNameError) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if well_formed {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PoolNameError)
+        }
     }
 
     /// Returns the name as text.
@@ -119,7 +133,8 @@ const LABEL_BYTES_MAX: usize = 63;
 /// Returns whether a text can be the name or value of a runner's label: letters, digits, `.`, `_`, `-` and `/`.
 #[must_use]
 pub fn is_label_part(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'/');
     (1..=LABEL_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
@@ -163,7 +178,11 @@ impl SlotUsage {
     /// Returns whether a run of this rank may use one more of these slots. An optional run does not use a released slot.
     #[must_use]
     pub fn has_slot(self, slots: u64, rank: Rank) -> bool {
-        let used = if rank == Rank::SPARE { self.live } else { self.used() };
+        let used = if rank == Rank::SPARE {
+            self.live
+        } else {
+            self.used()
+        };
         used < slots
     }
 }
@@ -268,7 +287,18 @@ pub struct Queued {
 /// Returns the reason why a queued run waits.
 #[must_use]
 pub fn queue_reason(run: &Queued) -> QueueReason {
-    let Queued { rank, after_open, after_failed, after_ports, is_limited, pool, in_pool, in_all, live_max, pressure } = *run;
+    let Queued {
+        rank,
+        after_open,
+        after_failed,
+        after_ports,
+        is_limited,
+        pool,
+        in_pool,
+        in_all,
+        live_max,
+        pressure,
+    } = *run;
     match pool {
         _ if after_failed > 0 => QueueReason::AfterFailed,
         _ if after_open > after_ports => QueueReason::After,
@@ -278,7 +308,10 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
         Some(pool) if pool.place == PoolPlace::NoRunner => QueueReason::NoRunner,
         Some(_) if is_limited => QueueReason::Quota,
         Some(pool) if !in_pool.has_slot(pool.slots, rank) => QueueReason::Slot,
-        Some(PoolLimits { place: PoolPlace::RunnersHeld(reason), .. }) => reason,
+        Some(PoolLimits {
+            place: PoolPlace::RunnersHeld(reason),
+            ..
+        }) => reason,
         // The other limits are those of the hub's own machine.
         Some(pool) if pool.place.is_on_runners() => QueueReason::Turn,
         Some(_) if !in_all.has_slot(live_max, rank) => QueueReason::LiveLimit,
@@ -312,20 +345,38 @@ pub enum QueuePlace {
 /// own owner.
 #[must_use]
 pub fn queue_place(ahead: &Ahead) -> QueuePlace {
-    let Ahead { counted_max, of_lower_rank, of_owner, of_others } = ahead;
+    let Ahead {
+        counted_max,
+        of_lower_rank,
+        of_owner,
+        of_others,
+    } = ahead;
     // If it is larger, so is the place. Of the others, no more than this number count.
     if of_lower_rank.max(of_owner) >= counted_max {
         return QueuePlace::Behind(*counted_max);
     }
-    QueuePlace::At(1 + of_lower_rank + of_owner + of_others.iter().map(|count| (*count).min(*of_owner)).sum::<u64>())
+    QueuePlace::At(
+        1 + of_lower_rank
+            + of_owner
+            + of_others
+                .iter()
+                .map(|count| (*count).min(*of_owner))
+                .sum::<u64>(),
+    )
 }
 
 /// Predicts the time until a run at this place starts, in milliseconds, from the active times of ended runs of the pool and the
 /// expected remaining time of its live runs. A live run without an estimate counts with the measured mean less its time so far.
 /// `None`: there is too little data.
 #[must_use]
-pub fn likely_start_ms(place: u64, slots: u64, measured_ms: &[i64], live: &[LiveTime]) -> Option<i64> {
-    let mean_ms = (measured_ms.len() >= MEASURED_MIN).then(|| measured_ms.iter().sum::<i64>() / i64::try_from(measured_ms.len()).unwrap_or(1));
+pub fn likely_start_ms(
+    place: u64,
+    slots: u64,
+    measured_ms: &[i64],
+    live: &[LiveTime],
+) -> Option<i64> {
+    let mean_ms = (measured_ms.len() >= MEASURED_MIN)
+        .then(|| measured_ms.iter().sum::<i64>() / i64::try_from(measured_ms.len()).unwrap_or(1));
     if place == 0 || place > u64::from(AHEAD_COUNTED_MAX) || slots == 0 {
         return None;
     }
@@ -334,7 +385,9 @@ pub fn likely_start_ms(place: u64, slots: u64, measured_ms: &[i64], live: &[Live
     let live_max = usize::try_from(slots).unwrap_or(usize::MAX);
     for one in live.iter().take(live_max) {
         let expected = one.estimate_ms.or(mean_ms)?;
-        *free.entry(expected.saturating_sub(one.active_ms).max(0)).or_default() += 1;
+        *free
+            .entry(expected.saturating_sub(one.active_ms).max(0))
+            .or_default() += 1;
     }
     let idle = slots.saturating_sub(live.len() as u64);
     if idle > 0 {
@@ -399,7 +452,11 @@ words!(AfterState { Open = "open", Met = "met", Failed = "failed" });
 /// Returns the state of a dependency after its run has ended.
 #[must_use]
 pub fn after_end(on: AfterEnd, has_succeeded: bool) -> AfterState {
-    if has_succeeded || on != AfterEnd::Success { AfterState::Met } else { AfterState::Failed }
+    if has_succeeded || on != AfterEnd::Success {
+        AfterState::Met
+    } else {
+        AfterState::Failed
+    }
 }
 
 #[cfg(test)]
@@ -417,17 +474,45 @@ mod tests {
         for text in ["", "-x", "GPU", "a b", "a/b", "ä", "1a", &"a".repeat(51)] {
             assert!(PoolName::parse(text).is_err(), "{text:?}");
         }
-        assert_eq!(PoolName::parse("gpu_2-b").map(|name| name.to_string()).as_deref(), Ok("gpu_2-b"));
+        assert_eq!(
+            PoolName::parse("gpu_2-b")
+                .map(|name| name.to_string())
+                .as_deref(),
+            Ok("gpu_2-b")
+        );
     }
 
     #[test]
     fn start_order_is_rank_then_owner_then_dispatch() {
-        let base = Candidate { rank: rank(1), owner_live: 1, owner_started: Some(5), no: 3 };
+        let base = Candidate {
+            rank: rank(1),
+            owner_live: 1,
+            owner_started: Some(5),
+            no: 3,
+        };
         let earlier = [
-            Candidate { rank: rank(0), owner_live: 9, owner_started: Some(9), no: 9 },
-            Candidate { owner_live: 0, owner_started: Some(9), no: 9, ..base },
-            Candidate { owner_started: Some(4), no: 9, ..base },
-            Candidate { owner_started: None, no: 9, ..base },
+            Candidate {
+                rank: rank(0),
+                owner_live: 9,
+                owner_started: Some(9),
+                no: 9,
+            },
+            Candidate {
+                owner_live: 0,
+                owner_started: Some(9),
+                no: 9,
+                ..base
+            },
+            Candidate {
+                owner_started: Some(4),
+                no: 9,
+                ..base
+            },
+            Candidate {
+                owner_started: None,
+                no: 9,
+                ..base
+            },
             Candidate { no: 2, ..base },
         ];
         for first in earlier {
@@ -445,7 +530,12 @@ mod tests {
 
     #[test]
     fn reason_names_the_first_obstacle() {
-        let pool = PoolLimits { slots: 2, keep_slot: true, is_paused: false, place: PoolPlace::Here };
+        let pool = PoolLimits {
+            slots: 2,
+            keep_slot: true,
+            is_paused: false,
+            place: PoolPlace::Here,
+        };
         let full = SlotUsage { live: 2, lent: 0 };
         let free = Queued {
             rank: rank(1),
@@ -459,25 +549,132 @@ mod tests {
             live_max: 2,
             pressure: None,
         };
-        let paused = Some(PoolLimits { is_paused: true, ..pool });
+        let paused = Some(PoolLimits {
+            is_paused: true,
+            ..pool
+        });
         let at = |place| Some(PoolLimits { place, ..pool });
         for (queued, expected) in [
             (free, QueueReason::Turn),
-            (Queued { pressure: Some(QueueReason::CpuPressure), ..free }, QueueReason::CpuPressure),
-            (Queued { pressure: Some(QueueReason::CpuPressure), in_all: full, ..free }, QueueReason::LiveLimit),
-            (Queued { in_all: full, ..free }, QueueReason::LiveLimit),
-            (Queued { in_pool: full, in_all: full, ..free }, QueueReason::Slot),
-            (Queued { in_pool: full, is_limited: true, ..free }, QueueReason::Quota),
-            (Queued { pool: paused, is_limited: true, ..free }, QueueReason::PoolPaused),
-            (Queued { pool: None, in_pool: full, ..free }, QueueReason::PoolRemoved),
-            (Queued { pool: at(PoolPlace::NoRunner), is_limited: true, ..free }, QueueReason::NoRunner),
-            (Queued { pool: at(PoolPlace::RunnersHeld(QueueReason::CpuPressure)), ..free }, QueueReason::CpuPressure),
-            (Queued { pool: at(PoolPlace::Runners), in_pool: full, ..free }, QueueReason::Slot),
-            (Queued { pool: at(PoolPlace::Runners), in_all: full, pressure: Some(QueueReason::CpuPressure), ..free }, QueueReason::Turn),
-            (Queued { pool: None, after_open: 1, ..free }, QueueReason::After),
-            (Queued { after_open: 2, after_failed: 1, ..free }, QueueReason::AfterFailed),
-            (Queued { after_open: 2, after_ports: 1, ..free }, QueueReason::After),
-            (Queued { after_open: 1, after_ports: 1, pool: None, ..free }, QueueReason::Ports),
+            (
+                Queued {
+                    pressure: Some(QueueReason::CpuPressure),
+                    ..free
+                },
+                QueueReason::CpuPressure,
+            ),
+            (
+                Queued {
+                    pressure: Some(QueueReason::CpuPressure),
+                    in_all: full,
+                    ..free
+                },
+                QueueReason::LiveLimit,
+            ),
+            (
+                Queued {
+                    in_all: full,
+                    ..free
+                },
+                QueueReason::LiveLimit,
+            ),
+            (
+                Queued {
+                    in_pool: full,
+                    in_all: full,
+                    ..free
+                },
+                QueueReason::Slot,
+            ),
+            (
+                Queued {
+                    in_pool: full,
+                    is_limited: true,
+                    ..free
+                },
+                QueueReason::Quota,
+            ),
+            (
+                Queued {
+                    pool: paused,
+                    is_limited: true,
+                    ..free
+                },
+                QueueReason::PoolPaused,
+            ),
+            (
+                Queued {
+                    pool: None,
+                    in_pool: full,
+                    ..free
+                },
+                QueueReason::PoolRemoved,
+            ),
+            (
+                Queued {
+                    pool: at(PoolPlace::NoRunner),
+                    is_limited: true,
+                    ..free
+                },
+                QueueReason::NoRunner,
+            ),
+            (
+                Queued {
+                    pool: at(PoolPlace::RunnersHeld(QueueReason::CpuPressure)),
+                    ..free
+                },
+                QueueReason::CpuPressure,
+            ),
+            (
+                Queued {
+                    pool: at(PoolPlace::Runners),
+                    in_pool: full,
+                    ..free
+                },
+                QueueReason::Slot,
+            ),
+            (
+                Queued {
+                    pool: at(PoolPlace::Runners),
+                    in_all: full,
+                    pressure: Some(QueueReason::CpuPressure),
+                    ..free
+                },
+                QueueReason::Turn,
+            ),
+            (
+                Queued {
+                    pool: None,
+                    after_open: 1,
+                    ..free
+                },
+                QueueReason::After,
+            ),
+            (
+                Queued {
+                    after_open: 2,
+                    after_failed: 1,
+                    ..free
+                },
+                QueueReason::AfterFailed,
+            ),
+            (
+                Queued {
+                    after_open: 2,
+                    after_ports: 1,
+                    ..free
+                },
+                QueueReason::After,
+            ),
+            (
+                Queued {
+                    after_open: 1,
+                    after_ports: 1,
+                    pool: None,
+                    ..free
+                },
+                QueueReason::Ports,
+            ),
         ] {
             assert_eq!(queue_reason(&queued), expected);
         }
@@ -485,14 +682,28 @@ mod tests {
 
     #[test]
     fn start_is_predicted_only_from_evidence() {
-        let live = |active_ms, estimate_ms| LiveTime { active_ms, estimate_ms };
-        assert_eq!(likely_start_ms(1, 1, &[10, 10], &[live(4, None)]), None, "too few were measured");
+        let live = |active_ms, estimate_ms| LiveTime {
+            active_ms,
+            estimate_ms,
+        };
+        assert_eq!(
+            likely_start_ms(1, 1, &[10, 10], &[live(4, None)]),
+            None,
+            "too few were measured"
+        );
         assert_eq!(likely_start_ms(1, 1, &[], &[live(4, Some(10))]), Some(6));
-        assert_eq!(likely_start_ms(2, 1, &[], &[live(4, Some(10))]), None, "the length of the first is not known");
+        assert_eq!(
+            likely_start_ms(2, 1, &[], &[live(4, Some(10))]),
+            None,
+            "the length of the first is not known"
+        );
         let measured = [10, 20, 30];
         assert_eq!(likely_start_ms(1, 1, &measured, &[live(5, None)]), Some(15));
         assert_eq!(likely_start_ms(3, 1, &measured, &[live(5, None)]), Some(55));
-        assert_eq!(likely_start_ms(3, 2, &measured, &[live(5, None), live(50, None)]), Some(20));
+        assert_eq!(
+            likely_start_ms(3, 2, &measured, &[live(5, None), live(50, None)]),
+            Some(20)
+        );
         assert_eq!(likely_start_ms(1, 2, &measured, &[live(5, None)]), Some(0));
         assert_eq!(likely_start_ms(1, 0, &measured, &[]), None);
     }
@@ -507,11 +718,26 @@ mod tests {
     #[test]
     fn place_counts_runs_of_other_owners() {
         let ahead = |of_lower_rank, of_owner, of_others: &[u64]| {
-            queue_place(&Ahead { counted_max: 10, of_lower_rank, of_owner, of_others: of_others.to_vec() })
+            queue_place(&Ahead {
+                counted_max: 10,
+                of_lower_rank,
+                of_owner,
+                of_others: of_others.to_vec(),
+            })
         };
-        assert_eq!([ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])], [1, 4, 6].map(QueuePlace::At));
+        assert_eq!(
+            [ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])],
+            [1, 4, 6].map(QueuePlace::At)
+        );
         // A run of another owner that was not counted starts after it.
-        assert_eq!([ahead(9, 9, &[10]), ahead(10, 0, &[]), ahead(0, 10, &[])], [QueuePlace::At(28), QueuePlace::Behind(10), QueuePlace::Behind(10)]);
+        assert_eq!(
+            [ahead(9, 9, &[10]), ahead(10, 0, &[]), ahead(0, 10, &[])],
+            [
+                QueuePlace::At(28),
+                QueuePlace::Behind(10),
+                QueuePlace::Behind(10)
+            ]
+        );
     }
 
     /// One queued or live run of a simulated pool.
@@ -601,15 +827,29 @@ mod tests {
 
     #[test]
     fn build_jobs_of_all_runs_are_no_more_than_those_of_the_pool() {
-        for (jobs, slots, of_run) in [(8, 2, 4), (8, 3, 2), (8, 8, 1), (8, 20, 1), (1, 1, 1), (5, 0, 5)] {
-            assert_eq!(build_jobs_of_run(jobs, slots), of_run, "{jobs} jobs, {slots} slots");
+        for (jobs, slots, of_run) in [
+            (8, 2, 4),
+            (8, 3, 2),
+            (8, 8, 1),
+            (8, 20, 1),
+            (1, 1, 1),
+            (5, 0, 5),
+        ] {
+            assert_eq!(
+                build_jobs_of_run(jobs, slots),
+                of_run,
+                "{jobs} jobs, {slots} slots"
+            );
         }
     }
 
     #[test]
     fn rank_of_a_priority_round_trips() {
         for priority in Priority::ALL {
-            assert_eq!(Rank::of(priority, Independence::Parallel).priority(), Some(priority));
+            assert_eq!(
+                Rank::of(priority, Independence::Parallel).priority(),
+                Some(priority)
+            );
         }
         assert_eq!(Rank::SPARE.priority(), None);
     }

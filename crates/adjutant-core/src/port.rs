@@ -38,17 +38,27 @@ impl PortRange {
 #[must_use]
 pub fn free_range(taken: &[PortRange], count: u16, from: u16) -> Option<PortRange> {
     let from = from.clamp(PORTS_FIRST, PORTS_END);
-    free_between(taken, count, from, PORTS_END).or_else(|| free_between(taken, count, PORTS_FIRST, PORTS_END))
+    free_between(taken, count, from, PORTS_END)
+        .or_else(|| free_between(taken, count, PORTS_FIRST, PORTS_END))
 }
 
 fn free_between(taken: &[PortRange], count: u16, first: u16, end: u16) -> Option<PortRange> {
     let mut base = first;
     loop {
         let range = PortRange { base, count };
-        if count == 0 || base.checked_add(count).is_none_or(|range_end| range_end > end) {
+        if count == 0
+            || base
+                .checked_add(count)
+                .is_none_or(|range_end| range_end > end)
+        {
             return None;
         }
-        match taken.iter().filter(|taken| taken.overlaps(range)).map(|taken| taken.end()).max() {
+        match taken
+            .iter()
+            .filter(|taken| taken.overlaps(range))
+            .map(|taken| taken.end())
+            .max()
+        {
             Some(next) => base = next,
             None => return Some(range),
         }
@@ -82,8 +92,14 @@ mod tests {
     fn ports_below_the_start_are_used_last() {
         let range = |base| PortRange { base, count: 20 };
         assert_eq!(free_range(&[], 20, 25_000), Some(range(25_000)));
-        assert_eq!(free_range(&[range(25_010)], 20, 25_000), Some(range(25_030)));
-        assert_eq!(free_range(&[], 20, PORTS_END - 19), Some(range(PORTS_FIRST)));
+        assert_eq!(
+            free_range(&[range(25_010)], 20, 25_000),
+            Some(range(25_030))
+        );
+        assert_eq!(
+            free_range(&[], 20, PORTS_END - 19),
+            Some(range(PORTS_FIRST))
+        );
         assert_eq!(free_range(&[], 0, PORTS_FIRST), None);
         assert_eq!(range(20_000).ports().last(), Some(20_019));
     }

@@ -34,8 +34,15 @@ impl Share {
 
     fn parse(text: &str) -> Option<Self> {
         let (whole, part) = text.split_once('.')?;
-        let part = (part.len() == 2).then(|| part.parse::<u32>().ok()).flatten()?;
-        whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part).map(Self)
+        let part = (part.len() == 2)
+            .then(|| part.parse::<u32>().ok())
+            .flatten()?;
+        whole
+            .parse::<u32>()
+            .ok()?
+            .checked_mul(100)?
+            .checked_add(part)
+            .map(Self)
     }
 }
 
@@ -53,19 +60,34 @@ impl Stall {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let share = |kind: &str| {
-            let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(kind))?;
-            Share::parse(line.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10="))?)
+            let line = text
+                .lines()
+                .find(|line| line.split_ascii_whitespace().next() == Some(kind))?;
+            Share::parse(
+                line.split_ascii_whitespace()
+                    .find_map(|word| word.strip_prefix("avg10="))?,
+            )
         };
         // Older kernels report no `full` line for the CPU.
-        Some(Self { some: share("some")?, full: share("full").unwrap_or_default() })
+        Some(Self {
+            some: share("some")?,
+            full: share("full").unwrap_or_default(),
+        })
     }
 }
 
 /// Returns the memory that can be used without swapping, from `/proc/meminfo`.
 #[must_use]
 pub fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 /// The load of the machine. `None`: the kernel does not report it.
@@ -97,11 +119,19 @@ impl Admission {
     /// Returns the pressure that delays all starts. `used`: the number of occupied slots; if it is 0, a run may always start.
     #[must_use]
     pub fn hold(&self, used: u64) -> Option<QueueReason> {
-        let is_above = |stall: Option<Stall>, limit: Option<Share>| stall.zip(limit).is_some_and(|(stall, limit)| stall.some > limit);
+        let is_above = |stall: Option<Stall>, limit: Option<Share>| {
+            stall
+                .zip(limit)
+                .is_some_and(|(stall, limit)| stall.some > limit)
+        };
         match self {
             _ if used == 0 => None,
-            Self { limits, load } if is_above(load.memory, limits.memory) => Some(QueueReason::MemoryPressure),
-            Self { limits, load } if is_above(load.cpu, limits.cpu) => Some(QueueReason::CpuPressure),
+            Self { limits, load } if is_above(load.memory, limits.memory) => {
+                Some(QueueReason::MemoryPressure)
+            }
+            Self { limits, load } if is_above(load.cpu, limits.cpu) => {
+                Some(QueueReason::CpuPressure)
+            }
             Self { .. } => None,
         }
     }
@@ -116,26 +146,52 @@ impl Admission {
     /// `reserved` more bytes than now.
     #[must_use]
     pub fn is_short_of_memory(&self, used: u64, expected: u64, reserved: u64) -> bool {
-        used > 0 && self.limits.memory.is_some() && self.load.free_bytes.is_some_and(|free| free.saturating_sub(reserved) < expected)
+        used > 0
+            && self.limits.memory.is_some()
+            && self
+                .load
+                .free_bytes
+                .is_some_and(|free| free.saturating_sub(reserved) < expected)
     }
 
     /// Returns whether a run must be paused. `used` as for [`Self::hold`]; the last run is never paused.
     #[must_use]
     pub fn needs_pause(&self, used: u64) -> bool {
-        let Some(limit) = self.limits.pause else { return false };
-        used > 1 && (self.load.memory.is_some_and(|stall| stall.full > limit) || self.load.free_bytes.is_some_and(|free| free < FREE_BYTES_MIN))
+        let Some(limit) = self.limits.pause else {
+            return false;
+        };
+        used > 1
+            && (self.load.memory.is_some_and(|stall| stall.full > limit)
+                || self
+                    .load
+                    .free_bytes
+                    .is_some_and(|free| free < FREE_BYTES_MIN))
     }
 
     /// Returns whether paused runs may continue: the pressure is at most half of the limit for pauses.
     #[must_use]
     pub fn has_passed(&self, used: u64) -> bool {
-        let is_calm = self.limits.pause.is_none_or(|limit| self.load.memory.is_none_or(|stall| stall.full.0 <= limit.0 / 2));
-        used == 0 || is_calm && self.load.free_bytes.is_none_or(|free| free >= 2 * FREE_BYTES_MIN)
+        let is_calm = self.limits.pause.is_none_or(|limit| {
+            self.load
+                .memory
+                .is_none_or(|stall| stall.full.0 <= limit.0 / 2)
+        });
+        used == 0
+            || is_calm
+                && self
+                    .load
+                    .free_bytes
+                    .is_none_or(|free| free >= 2 * FREE_BYTES_MIN)
     }
 
     /// Returns the minimum time until the average falls below the limit for pauses. Free memory recovers immediately.
     fn recovery_ms(&self) -> i64 {
-        let over = self.load.memory.map(|stall| stall.full).zip(self.limits.pause).filter(|(full, limit)| full > limit);
+        let over = self
+            .load
+            .memory
+            .map(|stall| stall.full)
+            .zip(self.limits.pause)
+            .filter(|(full, limit)| full > limit);
         let ms = over.map_or(0, |(full, limit)| decay_ms(full, limit));
         i64::try_from(ms).unwrap_or(i64::MAX).max(AVERAGE_UPDATE_MS)
     }
@@ -149,11 +205,18 @@ impl Admission {
         let over = [
             load.memory.map(|stall| stall.some).zip(limits.memory),
             load.cpu.map(|stall| stall.some).zip(limits.cpu),
-            load.memory.map(|stall| stall.full).zip(limits.pause.map(half)),
+            load.memory
+                .map(|stall| stall.full)
+                .zip(limits.pause.map(half)),
         ];
-        let over = over.into_iter().flatten().filter(|(found, limit)| found > limit);
+        let over = over
+            .into_iter()
+            .flatten()
+            .filter(|(found, limit)| found > limit);
         let falls_ms = over.map(|(found, limit)| decay_ms(found, limit)).max();
-        falls_ms.unwrap_or(RECHECK_FREE_MS).clamp(RECHECK_MS_MIN, RECHECK_MS_MAX)
+        falls_ms
+            .unwrap_or(RECHECK_FREE_MS)
+            .clamp(RECHECK_MS_MIN, RECHECK_MS_MAX)
     }
 }
 
@@ -184,7 +247,14 @@ impl ReliefHistory {
 
     /// Decides the action after a reading. `used` as for [`Admission::hold`]; `is_stopping`: a run is still being paused;
     /// `has_paused`: a paused run waits.
-    pub fn next(&mut self, admission: &Admission, used: u64, is_stopping: bool, has_paused: bool, now: SteadyTime) -> Option<Relief> {
+    pub fn next(
+        &mut self,
+        admission: &Admission,
+        used: u64,
+        is_stopping: bool,
+        has_paused: bool,
+        now: SteadyTime,
+    ) -> Option<Relief> {
         if is_stopping {
             self.is_pausing = true;
             return None;
@@ -207,15 +277,26 @@ impl ReliefHistory {
     /// Returns the time until the next reading while a start or a paused run waits for it, in milliseconds.
     #[must_use]
     pub fn recheck_ms(&self, admission: &Admission, now: SteadyTime) -> u64 {
-        let waits = [self.next_pause, self.next_resume].into_iter().flatten().filter(|at| *at > now);
-        waits.map(|at| at.ms_since(now).unsigned_abs()).min().unwrap_or(u64::MAX).min(admission.recheck_ms())
+        let waits = [self.next_pause, self.next_resume]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now);
+        waits
+            .map(|at| at.ms_since(now).unsigned_abs())
+            .min()
+            .unwrap_or(u64::MAX)
+            .min(admission.recheck_ms())
     }
 }
 
 /// Returns the time that the average takes to decay exponentially from one share to another when no task waits any more.
 fn decay_ms(from: Share, to: Share) -> u64 {
     let ms = (f64::from(from.0) / f64::from(to.0.max(1))).ln() * AVERAGE_MS;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the logarithm of a ratio above 1, times ten seconds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the logarithm of a ratio above 1, times ten seconds"
+    )]
     let ms = ms.max(0.0) as u64;
     ms
 }
@@ -235,44 +316,105 @@ mod tests {
     const MB: u64 = 1024 * 1024;
 
     fn admission(some: u32, full: u32, free_mb: u64) -> Admission {
-        let memory = Some(Stall { some: Share::percent(some), full: Share::percent(full) });
-        let limits = PressureLimits { memory: Some(Share::percent(40)), cpu: None, pause: Some(Share::percent(20)) };
-        Admission { limits, load: MachineLoad { memory, cpu: memory, free_bytes: Some(free_mb * MB) } }
+        let memory = Some(Stall {
+            some: Share::percent(some),
+            full: Share::percent(full),
+        });
+        let limits = PressureLimits {
+            memory: Some(Share::percent(40)),
+            cpu: None,
+            pause: Some(Share::percent(20)),
+        };
+        Admission {
+            limits,
+            load: MachineLoad {
+                memory,
+                cpu: memory,
+                free_bytes: Some(free_mb * MB),
+            },
+        }
     }
 
     #[test]
     fn kernel_files_are_parsed() {
         let text = "some avg10=6.06 avg60=3.98 avg300=6.70 total=51324398645\nfull avg10=0.45 avg60=0.00 avg300=0.00 total=0\n";
-        assert_eq!(Stall::parse(text), Some(Stall { some: Share(606), full: Share(45) }));
-        assert_eq!(Stall::parse("some avg10=100.00 avg60=0.00\n"), Some(Stall { some: Share::percent(100), full: Share(0) }));
-        for text in ["", "some", "some avg10=x", "some avg10=1", "full avg10=1.00"] {
+        assert_eq!(
+            Stall::parse(text),
+            Some(Stall {
+                some: Share(606),
+                full: Share(45)
+            })
+        );
+        assert_eq!(
+            Stall::parse("some avg10=100.00 avg60=0.00\n"),
+            Some(Stall {
+                some: Share::percent(100),
+                full: Share(0)
+            })
+        );
+        for text in [
+            "",
+            "some",
+            "some avg10=x",
+            "some avg10=1",
+            "full avg10=1.00",
+        ] {
             assert_eq!(Stall::parse(text), None, "{text}");
         }
-        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:   20 kB\n"), Some(20 * 1024));
+        assert_eq!(
+            available_bytes("MemTotal: 9 kB\nMemAvailable:   20 kB\n"),
+            Some(20 * 1024)
+        );
         assert_eq!(available_bytes("MemAvailable: lots"), None);
     }
 
     #[test]
     fn pressure_above_the_limit_holds_starts() {
-        assert_eq!(admission(41, 0, 999).hold(1), Some(QueueReason::MemoryPressure));
+        assert_eq!(
+            admission(41, 0, 999).hold(1),
+            Some(QueueReason::MemoryPressure)
+        );
         assert_eq!(admission(40, 0, 999).hold(1), None);
-        let cpu = Admission { limits: PressureLimits { cpu: Some(Share::percent(10)), ..PressureLimits::default() }, ..admission(41, 0, 999) };
+        let cpu = Admission {
+            limits: PressureLimits {
+                cpu: Some(Share::percent(10)),
+                ..PressureLimits::default()
+            },
+            ..admission(41, 0, 999)
+        };
         assert_eq!(cpu.hold(1), Some(QueueReason::CpuPressure));
-        assert_eq!(Admission { load: MachineLoad::default(), ..cpu }.hold(1), None, "what is unknown holds nothing back");
+        assert_eq!(
+            Admission {
+                load: MachineLoad::default(),
+                ..cpu
+            }
+            .hold(1),
+            None,
+            "what is unknown holds nothing back"
+        );
     }
 
     #[test]
     fn expected_memory_of_live_runs_is_reserved() {
         let free = admission(0, 0, 500);
-        assert!(!free.is_short_of_memory(1, 500 * MB, 0) && free.is_short_of_memory(1, 500 * MB, 1));
-        assert!(!free.is_short_of_memory(0, 900 * MB, 0), "alone, any run may start");
+        assert!(
+            !free.is_short_of_memory(1, 500 * MB, 0) && free.is_short_of_memory(1, 500 * MB, 1)
+        );
+        assert!(
+            !free.is_short_of_memory(0, 900 * MB, 0),
+            "alone, any run may start"
+        );
     }
 
     #[test]
     fn newest_run_is_paused_only_if_others_are_live() {
         assert!(admission(0, 21, 999).needs_pause(2) && admission(0, 0, 100).needs_pause(2));
         assert!(!admission(0, 21, 999).needs_pause(1) && !admission(0, 20, 999).needs_pause(2));
-        assert!(!admission(0, 11, 999).has_passed(1) && admission(0, 10, 999).has_passed(1) && !admission(0, 0, 200).has_passed(1));
+        assert!(
+            !admission(0, 11, 999).has_passed(1)
+                && admission(0, 10, 999).has_passed(1)
+                && !admission(0, 0, 200).has_passed(1)
+        );
     }
 
     #[test]
@@ -286,7 +428,13 @@ mod tests {
                 (stopping_until, live, paused) = (None, live - 1, paused + 1);
             }
             let full = full_at(ms);
-            match history.next(&admission(full, full, 9_999), live, stopping_until.is_some(), paused > 0, SteadyTime(ms)) {
+            match history.next(
+                &admission(full, full, 9_999),
+                live,
+                stopping_until.is_some(),
+                paused > 0,
+                SteadyTime(ms),
+            ) {
                 Some(Relief::Pause) => stopping_until = Some(ms + 300),
                 Some(Relief::Resume) => (live, paused) = (live + 1, paused - 1),
                 None => {}
@@ -300,16 +448,30 @@ mod tests {
     fn runs_are_paused_and_resumed_one_by_one() {
         let mut history = ReliefHistory::default();
         let (short, calm) = (admission(0, 0, 1), admission(0, 0, 9_999));
-        let mut at = |ms, load, stopping, paused| history.next(load, 3, stopping, paused, SteadyTime(ms));
+        let mut at =
+            |ms, load, stopping, paused| history.next(load, 3, stopping, paused, SteadyTime(ms));
         assert_eq!(at(0, &short, false, false), Some(Relief::Pause));
-        assert_eq!((at(10, &short, true, false), at(20, &short, false, true), at(2_019, &short, false, true)), (None, None, None));
+        assert_eq!(
+            (
+                at(10, &short, true, false),
+                at(20, &short, false, true),
+                at(2_019, &short, false, true)
+            ),
+            (None, None, None)
+        );
         assert_eq!(at(2_020, &short, false, true), Some(Relief::Pause));
         assert_eq!(at(2_030, &short, true, true), None);
         assert_eq!(at(3_000, &calm, false, true), Some(Relief::Resume));
-        assert_eq!((at(3_001, &calm, false, true), at(4_999, &calm, false, true)), (None, None));
+        assert_eq!(
+            (at(3_001, &calm, false, true), at(4_999, &calm, false, true)),
+            (None, None)
+        );
         assert_eq!(at(5_000, &calm, false, true), Some(Relief::Resume));
         assert_eq!(history.recheck_ms(&calm, SteadyTime(6_000)), 1_000);
-        assert_eq!(history.recheck_ms(&calm, SteadyTime(7_000)), RECHECK_FREE_MS);
+        assert_eq!(
+            history.recheck_ms(&calm, SteadyTime(7_000)),
+            RECHECK_FREE_MS
+        );
     }
 
     #[test]

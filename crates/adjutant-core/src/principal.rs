@@ -19,7 +19,10 @@ impl ClientName {
     /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, Denied> {
         if text.is_empty() || text.len() > Self::BYTES_MAX || text.chars().any(char::is_control) {
-            return Err(Denied::invalid("client", "use 1 to 4096 bytes without control characters"));
+            return Err(Denied::invalid(
+                "client",
+                "use 1 to 4096 bytes without control characters",
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -267,7 +270,9 @@ pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
             _ => Verdict::Yes,
         },
         Principal::Client(_) => match action {
-            A::Ask | A::Report | A::ReceiveMessages | A::Adopt | A::Clean | A::ManageHub => Verdict::NotAllowed,
+            A::Ask | A::Report | A::ReceiveMessages | A::Adopt | A::Clean | A::ManageHub => {
+                Verdict::NotAllowed
+            }
             _ if action.has_object() && relation != Relation::Owner => Verdict::NotFound,
             _ => Verdict::Yes,
         },
@@ -315,15 +320,37 @@ mod tests {
     #[test]
     fn run_acts_only_on_itself_and_never_answers() {
         let run = Principal::Run(RunId::new(Time(1), [1; 10]));
-        let chats = [Action::StartChat, Action::ListChats, Action::ReadChat, Action::Say];
-        for action in Action::ALL.into_iter().filter(|action| !chats.contains(action)) {
-            assert_ne!(may(&run, action, Relation::Foreign), Verdict::Yes, "{action:?}");
+        let chats = [
+            Action::StartChat,
+            Action::ListChats,
+            Action::ReadChat,
+            Action::Say,
+        ];
+        for action in Action::ALL
+            .into_iter()
+            .filter(|action| !chats.contains(action))
+        {
+            assert_ne!(
+                may(&run, action, Relation::Foreign),
+                Verdict::Yes,
+                "{action:?}"
+            );
         }
-        for action in Action::ALL.into_iter().filter(|action| *action != Action::See && !chats.contains(action)) {
-            assert_ne!(may(&run, action, Relation::Child), Verdict::Yes, "{action:?}");
+        for action in Action::ALL
+            .into_iter()
+            .filter(|action| *action != Action::See && !chats.contains(action))
+        {
+            assert_ne!(
+                may(&run, action, Relation::Child),
+                Verdict::Yes,
+                "{action:?}"
+            );
         }
         assert_eq!(may(&run, Action::See, Relation::Child), Verdict::Yes);
-        assert_eq!(may(&run, Action::Answer, Relation::Itself), Verdict::NotAllowed);
+        assert_eq!(
+            may(&run, Action::Answer, Relation::Itself),
+            Verdict::NotAllowed
+        );
         assert_eq!(may(&run, Action::Ask, Relation::Itself), Verdict::Yes);
     }
 
@@ -331,13 +358,21 @@ mod tests {
     fn client_never_reaches_a_foreign_run() {
         let client = Principal::Client(ClientName::parse("/work/a").expect("a path is a name"));
         for action in Action::ALL.into_iter().filter(|a| a.has_object()) {
-            assert_ne!(may(&client, action, Relation::Foreign), Verdict::Yes, "{action:?}");
+            assert_ne!(
+                may(&client, action, Relation::Foreign),
+                Verdict::Yes,
+                "{action:?}"
+            );
         }
     }
 
     #[test]
     fn principals_round_trip_through_text() {
-        let all = [Principal::Person, Principal::Client(ClientName::parse("a:b/c").expect("name")), Principal::Run(RunId::new(Time(5), [3; 10]))];
+        let all = [
+            Principal::Person,
+            Principal::Client(ClientName::parse("a:b/c").expect("name")),
+            Principal::Run(RunId::new(Time(5), [3; 10])),
+        ];
         for principal in all {
             assert_eq!(Principal::parse(&principal.to_string()), Some(principal));
         }

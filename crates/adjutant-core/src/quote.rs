@@ -19,8 +19,15 @@ pub fn sanitize(text: &str) -> String {
             '\r' if rest.peek() == Some(&'\n') => {}
             c if is_line_end(c) => out.push('\n'),
             '\t' => out.push('\t'),
-            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}')),
-            '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => {}
+            '\0'..='\u{1f}' => {
+                out.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'))
+            }
+            '\u{ad}'
+            | '\u{200b}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}' => {}
             c if c.is_control() => out.push('\u{fffd}'),
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' => out.push('\u{fffd}'),
             c => out.push(c),
@@ -39,14 +46,21 @@ pub fn quote_block(text: &str) -> String {
 #[must_use]
 pub fn quote_field(label: &str, text: &str) -> String {
     let text = trim_lines(&sanitize(text));
-    if text.contains('\n') { format!("{label}:\n{}", indent(&text)) } else { format!("{label}: {}", text.trim()).trim_end().to_owned() }
+    if text.contains('\n') {
+        format!("{label}:\n{}", indent(&text))
+    } else {
+        format!("{label}: {}", text.trim()).trim_end().to_owned()
+    }
 }
 
 /// Quotes text within a line: blanks and line ends are collapsed to one blank, and the text is cut to `chars_max`
 /// characters.
 #[must_use]
 pub fn quote_line(text: &str, chars_max: usize) -> String {
-    let words = sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = sanitize(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     match words.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &words[..end]),
         None => words,
@@ -56,8 +70,19 @@ pub fn quote_line(text: &str, chars_max: usize) -> String {
 /// Quotes text as a part of a label: one short word without a colon.
 #[must_use]
 pub fn quote_label(text: &str) -> String {
-    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    sanitize(text).trim().chars().map(plain).take(LABEL_CHARS_MAX).collect()
+    let plain = |c: char| {
+        if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') {
+            c
+        } else {
+            '_'
+        }
+    };
+    sanitize(text)
+        .trim()
+        .chars()
+        .map(plain)
+        .take(LABEL_CHARS_MAX)
+        .collect()
 }
 
 /// Removes leading empty lines and trailing blanks.
@@ -70,11 +95,20 @@ fn trim_lines(text: &str) -> String {
 
 /// Returns whether a character ends a line for any reader.
 pub(crate) fn is_line_end(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    matches!(
+        c,
+        '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
 }
 
 fn indent(text: &str) -> String {
-    let lines = text.split('\n').map(|line| if line.trim().is_empty() { String::new() } else { format!("{INDENT}{line}") });
+    let lines = text.split('\n').map(|line| {
+        if line.trim().is_empty() {
+            String::new()
+        } else {
+            format!("{INDENT}{line}")
+        }
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -95,8 +129,14 @@ mod tests {
 
     #[test]
     fn several_lines_are_indented_below_their_label() {
-        assert_eq!(quote_field("State", "\n  a\n\n    b\n"), "State:\n      a\n\n        b");
-        assert_eq!(quote_block("a\r\nb\u{2028}## c\u{85}Q1: d"), "    a\n    b\n    ## c\n    Q1: d");
+        assert_eq!(
+            quote_field("State", "\n  a\n\n    b\n"),
+            "State:\n      a\n\n        b"
+        );
+        assert_eq!(
+            quote_block("a\r\nb\u{2028}## c\u{85}Q1: d"),
+            "    a\n    b\n    ## c\n    Q1: d"
+        );
         assert_eq!(quote_block(" \n"), "");
     }
 

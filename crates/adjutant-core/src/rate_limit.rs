@@ -15,7 +15,11 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { times_max: 10, pause_ms: 60 * 1000, pause_ms_max: 15 * 60 * 1000 }
+        Self {
+            times_max: 10,
+            pause_ms: 60 * 1000,
+            pause_ms_max: 15 * 60 * 1000,
+        }
     }
 }
 
@@ -24,8 +28,17 @@ impl RetryPolicy {
     /// reset time, if the vendor reported it. `None`: the run does not resume.
     #[must_use]
     pub fn resumes_at(self, resets_at: Option<Time>, times: u32, now: Time) -> Option<Time> {
-        let Self { times_max, pause_ms, pause_ms_max } = self;
-        let pause_ms = || 4_i64.saturating_pow(times).saturating_mul(pause_ms).min(pause_ms_max);
+        let Self {
+            times_max,
+            pause_ms,
+            pause_ms_max,
+        } = self;
+        let pause_ms = || {
+            4_i64
+                .saturating_pow(times)
+                .saturating_mul(pause_ms)
+                .min(pause_ms_max)
+        };
         (times < times_max).then(|| resets_at.unwrap_or_else(|| now.plus_ms(pause_ms())))
     }
 }
@@ -48,8 +61,11 @@ impl QuotaWindow {
     pub fn has_change(known: &[Self], stated: &[Self]) -> bool {
         let is_known = |stated: &Self| {
             known.iter().any(|known| {
-                let is_same_reset = stated.resets_at.ms_since(known.resets_at).abs() < SAME_RESET_MS;
-                known.minutes == stated.minutes && known.used_percent == stated.used_percent && is_same_reset
+                let is_same_reset =
+                    stated.resets_at.ms_since(known.resets_at).abs() < SAME_RESET_MS;
+                known.minutes == stated.minutes
+                    && known.used_percent == stated.used_percent
+                    && is_same_reset
             })
         };
         !stated.iter().all(is_known)
@@ -73,7 +89,10 @@ impl UsageLimit {
     /// Returns the limit that a vendor has reported.
     #[must_use]
     pub fn new(until: SteadyTime) -> Self {
-        Self { until, spread: SPREAD_STARTS }
+        Self {
+            until,
+            spread: SPREAD_STARTS,
+        }
     }
 
     /// Returns whether no run of the agent may start now.
@@ -86,7 +105,10 @@ impl UsageLimit {
     #[must_use]
     pub fn after_start(self, now: SteadyTime) -> Option<Self> {
         let spread = self.spread.checked_sub(1).filter(|spread| *spread > 0)?;
-        Some(Self { until: now.plus_ms(SPREAD_MS), spread })
+        Some(Self {
+            until: now.plus_ms(SPREAD_MS),
+            spread,
+        })
     }
 }
 
@@ -99,18 +121,43 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_limit_and_a_count() {
-        let policy = RetryPolicy { times_max: 4, ..RetryPolicy::default() };
-        let minutes = |times| policy.resumes_at(None, times, Time(7)).map(|at| at.ms_since(Time(7)) / MINUTE_MS);
-        assert_eq!([0, 1, 2, 3, 4, u32::MAX].map(minutes), [Some(1), Some(4), Some(15), Some(15), None, None]);
+        let policy = RetryPolicy {
+            times_max: 4,
+            ..RetryPolicy::default()
+        };
+        let minutes = |times| {
+            policy
+                .resumes_at(None, times, Time(7))
+                .map(|at| at.ms_since(Time(7)) / MINUTE_MS)
+        };
+        assert_eq!(
+            [0, 1, 2, 3, 4, u32::MAX].map(minutes),
+            [Some(1), Some(4), Some(15), Some(15), None, None]
+        );
     }
 
     #[test]
     fn reported_reset_time_counts_and_is_bounded() {
-        let policy = RetryPolicy { times_max: 2, ..RetryPolicy::default() };
+        let policy = RetryPolicy {
+            times_max: 2,
+            ..RetryPolicy::default()
+        };
         let resets_at = Some(Time(9 * MINUTE_MS));
-        assert_eq!([0, 1, 2].map(|times| policy.resumes_at(resets_at, times, Time(0))), [resets_at, resets_at, None]);
-        let none = RetryPolicy { times_max: 0, ..policy };
-        assert_eq!((none.resumes_at(resets_at, 0, Time(0)), none.resumes_at(None, 0, Time(0))), (None, None));
+        assert_eq!(
+            [0, 1, 2].map(|times| policy.resumes_at(resets_at, times, Time(0))),
+            [resets_at, resets_at, None]
+        );
+        let none = RetryPolicy {
+            times_max: 0,
+            ..policy
+        };
+        assert_eq!(
+            (
+                none.resumes_at(resets_at, 0, Time(0)),
+                none.resumes_at(None, 0, Time(0))
+            ),
+            (None, None)
+        );
     }
 
     #[test]
@@ -128,11 +175,25 @@ mod tests {
 
     #[test]
     fn changed_windows_are_detected() {
-        let window = |minutes, used_percent, at| QuotaWindow { minutes, used_percent, resets_at: Time(at) };
+        let window = |minutes, used_percent, at| QuotaWindow {
+            minutes,
+            used_percent,
+            resets_at: Time(at),
+        };
         let known = [window(300, 40, 1_000_000), window(10_080, 7, 9_000_000)];
-        assert!(!QuotaWindow::has_change(&known, &[window(300, 40, 1_001_000)]) && !QuotaWindow::has_change(&known, &[]));
-        for changed in [window(300, 41, 1_000_000), window(300, 40, 2_000_000), window(60, 40, 1_000_000)] {
-            assert!(QuotaWindow::has_change(&known, &[known[1], changed]), "{changed:?}");
+        assert!(
+            !QuotaWindow::has_change(&known, &[window(300, 40, 1_001_000)])
+                && !QuotaWindow::has_change(&known, &[])
+        );
+        for changed in [
+            window(300, 41, 1_000_000),
+            window(300, 40, 2_000_000),
+            window(60, 40, 1_000_000),
+        ] {
+            assert!(
+                QuotaWindow::has_change(&known, &[known[1], changed]),
+                "{changed:?}"
+            );
         }
     }
 

@@ -79,11 +79,23 @@ impl Report {
     /// Formats the report without its summary, for readers who build on the work.
     #[must_use]
     pub fn details(&self) -> String {
-        let Self { status, summary: _, deliverables, metrics, issues, recommendations, duration: _ } = self;
-        let part = |label: &str, text: &Option<String>| text.as_ref().map(|text| format!("{label}: {}", text.trim()));
+        let Self {
+            status,
+            summary: _,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration: _,
+        } = self;
+        let part = |label: &str, text: &Option<String>| {
+            text.as_ref()
+                .map(|text| format!("{label}: {}", text.trim()))
+        };
         let parts = [
             (*status != ReportStatus::Success).then(|| format!("Status: {}", status.word())),
-            (!deliverables.is_empty()).then(|| format!("Deliverables: {}", deliverables.join(", "))),
+            (!deliverables.is_empty())
+                .then(|| format!("Deliverables: {}", deliverables.join(", "))),
             part("Metrics", metrics),
             part("Issues", issues),
             part("Recommendations", recommendations),
@@ -179,16 +191,29 @@ pub fn named_files(deliverables: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in deliverables.iter().flat_map(|entry| entry.lines()) {
         let line = line.trim().trim_start_matches(['-', '*', '•']).trim();
-        let quoted: Vec<&str> = line.split('`').skip(1).step_by(2).map(str::trim).filter(|text| !text.is_empty()).collect();
+        let quoted: Vec<&str> = line
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .collect();
         let words: Vec<&str> = line.split_whitespace().map(bare).collect();
         let paths = match (quoted.is_empty(), words.as_slice()) {
             (false, _) => quoted,
             // A word with a colon is a heading, not a path.
             (true, [one]) if !line.ends_with(':') => vec![*one],
-            (true, all) => all.iter().copied().filter(|word| is_like_a_path(word)).collect(),
+            (true, all) => all
+                .iter()
+                .copied()
+                .filter(|word| is_like_a_path(word))
+                .collect(),
         };
         for path in paths {
-            let usable = !path.is_empty() && path.len() <= PATH_BYTES_MAX && !path.contains("://") && !path.contains('\0');
+            let usable = !path.is_empty()
+                && path.len() <= PATH_BYTES_MAX
+                && !path.contains("://")
+                && !path.contains('\0');
             if usable && found.len() < FILES_MAX && !found.iter().any(|known| known == path) {
                 found.push(path.to_owned());
             }
@@ -199,15 +224,21 @@ pub fn named_files(deliverables: &[String]) -> Vec<String> {
 
 /// Removes surrounding punctuation from a word.
 fn bare(word: &str) -> &str {
-    word.trim_start_matches(['(', '[', '<', '"', '\'', '→', '✓', '✗']).trim_end_matches([')', ']', '>', '"', '\'', ',', ';', ':', '!', '?', '.'])
+    word.trim_start_matches(['(', '[', '<', '"', '\'', '→', '✓', '✗'])
+        .trim_end_matches([')', ']', '>', '"', '\'', ',', ';', ':', '!', '?', '.'])
 }
 
 fn is_like_a_path(word: &str) -> bool {
     let stem_and_end = word.rsplit_once('.').filter(|(stem, end)| {
-        let named = stem.chars().any(char::is_alphanumeric) && (stem.chars().count() > 1 || end.len() > 1);
-        named && (1..=10).contains(&end.len()) && end.starts_with(|c: char| c.is_ascii_alphabetic()) && end.bytes().all(|b| b.is_ascii_alphanumeric())
+        let named =
+            stem.chars().any(char::is_alphanumeric) && (stem.chars().count() > 1 || end.len() > 1);
+        named
+            && (1..=10).contains(&end.len())
+            && end.starts_with(|c: char| c.is_ascii_alphabetic())
+            && end.bytes().all(|b| b.is_ascii_alphanumeric())
     });
-    let has_inner_slash = word.trim_matches('/').contains('/') || (word.len() > 2 && word.ends_with('/'));
+    let has_inner_slash =
+        word.trim_matches('/').contains('/') || (word.len() > 2 && word.ends_with('/'));
     stem_and_end.is_some() || (has_inner_slash && word.chars().any(char::is_alphabetic))
 }
 
@@ -229,7 +260,11 @@ pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
     }
     if report.duration.is_some() {
         let reason = format!("measured: {} s of active time", saw.active_ms / 1000);
-        findings.push(Finding { field: "total_duration", verdict: Verdict::Unverified, reason });
+        findings.push(Finding {
+            field: "total_duration",
+            verdict: Verdict::Unverified,
+            reason,
+        });
     }
     findings
 }
@@ -237,46 +272,104 @@ pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
 /// Returns the overall verdict: contradicted if any finding is, verified if the status is.
 #[must_use]
 pub fn overall(findings: &[Finding]) -> Verdict {
-    if findings.iter().any(|finding| finding.verdict == Verdict::Contradicted) {
+    if findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Contradicted)
+    {
         return Verdict::Contradicted;
     }
-    findings.iter().find(|finding| finding.field == "status").map_or(Verdict::Unverified, |finding| finding.verdict)
+    findings
+        .iter()
+        .find(|finding| finding.field == "status")
+        .map_or(Verdict::Unverified, |finding| finding.verdict)
 }
 
 fn prose(field: &'static str) -> Finding {
-    Finding { field, verdict: Verdict::Unverified, reason: "a claim that cannot be checked".to_owned() }
+    Finding {
+        field,
+        verdict: Verdict::Unverified,
+        reason: "a claim that cannot be checked".to_owned(),
+    }
 }
 
 fn status(report: &Report, saw: &Evidence) -> Finding {
-    let made = |verdict, reason: &str| Finding { field: "status", verdict, reason: reason.to_owned() };
+    let made = |verdict, reason: &str| Finding {
+        field: "status",
+        verdict,
+        reason: reason.to_owned(),
+    };
     let passed = saw.acceptance.as_ref().and_then(AcceptanceResult::passed);
-    let missing = saw.files.iter().flatten().filter(|file| file.seen == FileState::Missing).count();
-    let Some(exit) = saw.exit else { return made(Verdict::Unverified, "the run has not ended") };
+    let missing = saw
+        .files
+        .iter()
+        .flatten()
+        .filter(|file| file.seen == FileState::Missing)
+        .count();
+    let Some(exit) = saw.exit else {
+        return made(Verdict::Unverified, "the run has not ended");
+    };
     match report.status {
-        ReportStatus::Failed if passed == Some(true) => made(Verdict::Contradicted, "the acceptance command passed"),
-        ReportStatus::Failed if passed == Some(false) => made(Verdict::Verified, "the acceptance command did not pass"),
-        ReportStatus::Failed if exit != Exit::Code(0) && !saw.stopped => made(Verdict::Verified, &format!("its process ended with {exit}")),
+        ReportStatus::Failed if passed == Some(true) => {
+            made(Verdict::Contradicted, "the acceptance command passed")
+        }
+        ReportStatus::Failed if passed == Some(false) => {
+            made(Verdict::Verified, "the acceptance command did not pass")
+        }
+        ReportStatus::Failed if exit != Exit::Code(0) && !saw.stopped => {
+            made(Verdict::Verified, &format!("its process ended with {exit}"))
+        }
         ReportStatus::Failed => made(Verdict::Unverified, "nothing found confirms the failure"),
         ReportStatus::Success | ReportStatus::Partial if exit != Exit::Code(0) && !saw.stopped => {
-            made(Verdict::Contradicted, &format!("its process ended with {exit}"))
+            made(
+                Verdict::Contradicted,
+                &format!("its process ended with {exit}"),
+            )
         }
-        ReportStatus::Success if passed == Some(false) => made(Verdict::Contradicted, "the acceptance command did not pass"),
-        ReportStatus::Success if missing > 0 => made(Verdict::Contradicted, &format!("{missing} of its deliverables are missing")),
-        ReportStatus::Success if saw.open_requests > 0 => made(Verdict::Contradicted, &format!("{} of its requests are open", saw.open_requests)),
-        ReportStatus::Success if passed == Some(true) => made(Verdict::Verified, "the acceptance command passed"),
-        ReportStatus::Partial if passed.is_some() => made(Verdict::Unverified, "an acceptance command does not measure partial success"),
+        ReportStatus::Success if passed == Some(false) => {
+            made(Verdict::Contradicted, "the acceptance command did not pass")
+        }
+        ReportStatus::Success if missing > 0 => made(
+            Verdict::Contradicted,
+            &format!("{missing} of its deliverables are missing"),
+        ),
+        ReportStatus::Success if saw.open_requests > 0 => made(
+            Verdict::Contradicted,
+            &format!("{} of its requests are open", saw.open_requests),
+        ),
+        ReportStatus::Success if passed == Some(true) => {
+            made(Verdict::Verified, "the acceptance command passed")
+        }
+        ReportStatus::Partial if passed.is_some() => made(
+            Verdict::Unverified,
+            "an acceptance command does not measure partial success",
+        ),
         ReportStatus::Success | ReportStatus::Partial => match &saw.acceptance {
-            Some(AcceptanceResult::NotKnown(why)) => made(Verdict::Unverified, &format!("the result of the acceptance command is unknown: {why}")),
+            Some(AcceptanceResult::NotKnown(why)) => made(
+                Verdict::Unverified,
+                &format!("the result of the acceptance command is unknown: {why}"),
+            ),
             _ => made(Verdict::Unverified, "no acceptance command was given"),
         },
     }
 }
 
 fn deliverables(saw: &Evidence) -> Finding {
-    let made = |verdict, reason: String| Finding { field: "deliverables", verdict, reason };
-    let Some(files) = &saw.files else { return made(Verdict::Unverified, "not checked".to_owned()) };
-    let named =
-        |test: fn(&FileState) -> bool| files.iter().filter(|file| test(&file.seen)).map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
+    let made = |verdict, reason: String| Finding {
+        field: "deliverables",
+        verdict,
+        reason,
+    };
+    let Some(files) = &saw.files else {
+        return made(Verdict::Unverified, "not checked".to_owned());
+    };
+    let named = |test: fn(&FileState) -> bool| {
+        files
+            .iter()
+            .filter(|file| test(&file.seen))
+            .map(|file| file.path.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let missing = named(|seen| *seen == FileState::Missing);
     let outside = named(|seen| *seen == FileState::Outside);
     let unreadable = named(|seen| matches!(seen, FileState::Unreadable(_)));
@@ -284,7 +377,10 @@ fn deliverables(saw: &Evidence) -> Finding {
         return made(Verdict::Contradicted, format!("missing: {missing}"));
     }
     if !outside.is_empty() {
-        return made(Verdict::Unverified, format!("outside the run's directory, not checked: {outside}"));
+        return made(
+            Verdict::Unverified,
+            format!("outside the run's directory, not checked: {outside}"),
+        );
     }
     if !unreadable.is_empty() {
         return made(Verdict::Unverified, format!("cannot be read: {unreadable}"));
@@ -297,10 +393,19 @@ fn deliverables(saw: &Evidence) -> Finding {
 }
 
 fn metrics(claimed: ReportStatus, saw: &Evidence) -> Finding {
-    let made = |verdict, reason: &str| Finding { field: "metrics_achieved", verdict, reason: reason.to_owned() };
-    match (saw.acceptance.as_ref().and_then(AcceptanceResult::passed), claimed) {
+    let made = |verdict, reason: &str| Finding {
+        field: "metrics_achieved",
+        verdict,
+        reason: reason.to_owned(),
+    };
+    match (
+        saw.acceptance.as_ref().and_then(AcceptanceResult::passed),
+        claimed,
+    ) {
         (Some(true), _) => made(Verdict::Verified, "the acceptance command passed"),
-        (Some(false), ReportStatus::Success) => made(Verdict::Contradicted, "the acceptance command did not pass"),
+        (Some(false), ReportStatus::Success) => {
+            made(Verdict::Contradicted, "the acceptance command did not pass")
+        }
         (Some(false), _) => made(Verdict::Unverified, "the acceptance command did not pass"),
         (None, _) => prose("metrics_achieved"),
     }
@@ -323,62 +428,150 @@ mod tests {
     }
 
     fn seen(path: &str, seen: FileState) -> ReportedFile {
-        ReportedFile { path: path.to_owned(), seen }
+        ReportedFile {
+            path: path.to_owned(),
+            seen,
+        }
     }
 
     fn ended(files: Vec<ReportedFile>, acceptance: Option<AcceptanceResult>) -> Evidence {
-        Evidence { exit: Some(Exit::Code(0)), files: Some(files), acceptance, ..Evidence::default() }
+        Evidence {
+            exit: Some(Exit::Code(0)),
+            files: Some(files),
+            acceptance,
+            ..Evidence::default()
+        }
     }
 
     fn verdict_of(findings: &[Finding], field: &str) -> Verdict {
-        findings.iter().find(|finding| finding.field == field).map(|finding| finding.verdict).expect("a finding")
+        findings
+            .iter()
+            .find(|finding| finding.field == field)
+            .map(|finding| finding.verdict)
+            .expect("a finding")
     }
 
     #[test]
     fn files_are_found_in_lists_and_in_prose() {
         let lines = |text: &str| named_files(&text.lines().map(str::to_owned).collect::<Vec<_>>());
         let original = "Generated files:\n- SECURITY_ANALYSIS.md (comprehensive report)\n- SECURITY_FINDINGS.jsonl (structured findings, 47 entries)\n- docs/plan (prioritized)";
-        assert_eq!(lines(original), ["SECURITY_ANALYSIS.md", "SECURITY_FINDINGS.jsonl", "docs/plan"]);
+        assert_eq!(
+            lines(original),
+            [
+                "SECURITY_ANALYSIS.md",
+                "SECURITY_FINDINGS.jsonl",
+                "docs/plan"
+            ]
+        );
         assert_eq!(lines("Makefile\nsrc/lib.rs"), ["Makefile", "src/lib.rs"]);
-        assert_eq!(lines("The report is in `out dir/a b.txt`, see also x.md."), ["out dir/a b.txt"]);
-        assert_eq!(lines("Wrote out/a.csv, and b.json; see https://x.org/y.html (e.g. version 2.0)"), ["out/a.csv", "b.json"]);
-        assert_eq!(lines("../../etc/passwd\nA.md\nA.md"), ["../../etc/passwd", "A.md"]);
-        assert_eq!(named_files(&(0..200).map(|n| format!("f{n}.txt")).collect::<Vec<_>>()).len(), FILES_MAX);
+        assert_eq!(
+            lines("The report is in `out dir/a b.txt`, see also x.md."),
+            ["out dir/a b.txt"]
+        );
+        assert_eq!(
+            lines("Wrote out/a.csv, and b.json; see https://x.org/y.html (e.g. version 2.0)"),
+            ["out/a.csv", "b.json"]
+        );
+        assert_eq!(
+            lines("../../etc/passwd\nA.md\nA.md"),
+            ["../../etc/passwd", "A.md"]
+        );
+        assert_eq!(
+            named_files(&(0..200).map(|n| format!("f{n}.txt")).collect::<Vec<_>>()).len(),
+            FILES_MAX
+        );
     }
 
     #[test]
     fn success_is_verified_only_by_evidence() {
-        let there = || vec![seen("A.md", FileState::File { bytes: 1, sha256: None })];
+        let there = || {
+            vec![seen(
+                "A.md",
+                FileState::File {
+                    bytes: 1,
+                    sha256: None,
+                },
+            )]
+        };
         let claims = report(ReportStatus::Success);
-        let passed = check(&claims, &ended(there(), Some(AcceptanceResult::Ended(Exit::Code(0)))));
+        let passed = check(
+            &claims,
+            &ended(there(), Some(AcceptanceResult::Ended(Exit::Code(0)))),
+        );
         assert_eq!(overall(&passed), Verdict::Verified);
         assert_eq!(verdict_of(&passed, "metrics_achieved"), Verdict::Verified);
         let alone = check(&claims, &ended(there(), None));
-        assert_eq!((overall(&alone), verdict_of(&alone, "deliverables")), (Verdict::Unverified, Verdict::Verified));
+        assert_eq!(
+            (overall(&alone), verdict_of(&alone, "deliverables")),
+            (Verdict::Unverified, Verdict::Verified)
+        );
         for evidence in [
             ended(vec![seen("A.md", FileState::Missing)], None),
             ended(there(), Some(AcceptanceResult::Ended(Exit::Code(1)))),
-            ended(there(), Some(AcceptanceResult::Stopped("its time was used up".to_owned()))),
-            Evidence { exit: Some(Exit::Code(3)), ..ended(there(), None) },
-            Evidence { open_requests: 1, ..ended(there(), None) },
+            ended(
+                there(),
+                Some(AcceptanceResult::Stopped("its time was used up".to_owned())),
+            ),
+            Evidence {
+                exit: Some(Exit::Code(3)),
+                ..ended(there(), None)
+            },
+            Evidence {
+                open_requests: 1,
+                ..ended(there(), None)
+            },
         ] {
-            assert_eq!(overall(&check(&claims, &evidence)), Verdict::Contradicted, "{evidence:?}");
+            assert_eq!(
+                overall(&check(&claims, &evidence)),
+                Verdict::Contradicted,
+                "{evidence:?}"
+            );
         }
-        let unknown = check(&claims, &ended(there(), Some(AcceptanceResult::NotKnown("its supervisor died".to_owned()))));
+        let unknown = check(
+            &claims,
+            &ended(
+                there(),
+                Some(AcceptanceResult::NotKnown("its supervisor died".to_owned())),
+            ),
+        );
         assert_eq!(overall(&unknown), Verdict::Unverified);
     }
 
     #[test]
     fn files_outside_the_directory_are_never_verified() {
-        let outside = check(&report(ReportStatus::Success), &ended(vec![seen("../x.md", FileState::Outside)], None));
+        let outside = check(
+            &report(ReportStatus::Success),
+            &ended(vec![seen("../x.md", FileState::Outside)], None),
+        );
         assert_eq!(verdict_of(&outside, "deliverables"), Verdict::Unverified);
     }
 
     #[test]
     fn claimed_failure_is_checked_too() {
         let claims = report(ReportStatus::Failed);
-        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(0))))), "status"), Verdict::Contradicted);
-        assert_eq!(verdict_of(&check(&claims, &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(2))))), "status"), Verdict::Verified);
-        assert_eq!(verdict_of(&check(&claims, &ended(vec![], None)), "status"), Verdict::Unverified);
+        assert_eq!(
+            verdict_of(
+                &check(
+                    &claims,
+                    &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(0))))
+                ),
+                "status"
+            ),
+            Verdict::Contradicted
+        );
+        assert_eq!(
+            verdict_of(
+                &check(
+                    &claims,
+                    &ended(vec![], Some(AcceptanceResult::Ended(Exit::Code(2))))
+                ),
+                "status"
+            ),
+            Verdict::Verified
+        );
+        assert_eq!(
+            verdict_of(&check(&claims, &ended(vec![], None)), "status"),
+            Verdict::Unverified
+        );
     }
 }

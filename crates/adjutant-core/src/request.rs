@@ -57,7 +57,9 @@ impl Subject {
     pub fn repeats(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Question, Self::Question) => true,
-            (Self::Approval { preview, .. }, Self::Approval { preview: other, .. }) => preview == other,
+            (Self::Approval { preview, .. }, Self::Approval { preview: other, .. }) => {
+                preview == other
+            }
             (Self::Delegation(delegation), Self::Delegation(other)) => delegation == other,
             _ => false,
         }
@@ -68,7 +70,11 @@ impl Subject {
     #[must_use]
     pub fn line(&self, text: &str) -> String {
         let parts = match self {
-            Self::Approval { preview, risk: _, operation } => approval_parts(operation.as_deref(), preview.as_deref()),
+            Self::Approval {
+                preview,
+                risk: _,
+                operation,
+            } => approval_parts(operation.as_deref(), preview.as_deref()),
             Self::Question | Self::Delegation(_) => Vec::new(),
         };
         parts_line(text, &parts)
@@ -78,18 +84,39 @@ impl Subject {
     /// for.
     #[must_use]
     pub fn outlives_its_run(&self) -> bool {
-        matches!(self, Self::Delegation(Delegation { independence: Independence::Parallel | Independence::Optional, .. }))
+        matches!(
+            self,
+            Self::Delegation(Delegation {
+                independence: Independence::Parallel | Independence::Optional,
+                ..
+            })
+        )
     }
 }
 
 /// The words with which a risk is stated to be low or medium.
-pub const LOW_RISKS: [&str; 8] = ["none", "no", "minimal", "negligible", "low", "medium", "moderate", "minor"];
+pub const LOW_RISKS: [&str; 8] = [
+    "none",
+    "no",
+    "minimal",
+    "negligible",
+    "low",
+    "medium",
+    "moderate",
+    "minor",
+];
 
 /// Returns whether an approval needs more than one plain key: its risk is stated, and its first word does not say that it is low or
 /// medium. A risk is free text of the agent, so an unknown one counts as high.
 #[must_use]
 pub fn is_high_risk(risk: Option<&str>) -> bool {
-    let first = |text: &str| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_lowercase();
+    let first = |text: &str| {
+        text.trim()
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .next()
+            .unwrap_or_default()
+            .to_lowercase()
+    };
     risk.is_some_and(|risk| !risk.trim().is_empty() && !LOW_RISKS.contains(&first(risk).as_str()))
 }
 
@@ -116,8 +143,14 @@ impl LinkName {
     /// # Errors
     /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, Denied> {
-        if text.trim().is_empty() || text.len() > Self::BYTES_MAX || text.chars().any(char::is_control) {
-            return Err(Denied::invalid("person", "use 1 to 64 bytes without control characters"));
+        if text.trim().is_empty()
+            || text.len() > Self::BYTES_MAX
+            || text.chars().any(char::is_control)
+        {
+            return Err(Denied::invalid(
+                "person",
+                "use 1 to 64 bytes without control characters",
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -174,10 +207,14 @@ impl AnsweredBy {
             return Some(Self::Default);
         }
         if let Some(name) = text.strip_prefix(POLICY) {
-            return PolicyName::parse(name).ok().map(|name| Self::Rule(Rule::Policy(name)));
+            return PolicyName::parse(name)
+                .ok()
+                .map(|name| Self::Rule(Rule::Policy(name)));
         }
         if let Some(no) = text.strip_prefix(GRANT) {
-            return GrantNo::parse(no).ok().map(|no| Self::Rule(Rule::Grant(no)));
+            return GrantNo::parse(no)
+                .ok()
+                .map(|no| Self::Rule(Rule::Grant(no)));
         }
         if let Some(name) = text.strip_prefix(LINK) {
             return LinkName::parse(name).ok().map(Self::Link);
@@ -333,22 +370,40 @@ pub const NO_DECISION_IN_TIME: &str = "nobody decided in time";
 /// Returns whether a decision revokes an approval. A delegation cannot be revoked, because its run starts at once; it
 /// can be cancelled.
 fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
-    kind == RequestKind::Approval && matches!((&before.decision, decision), (Decision::Approved { .. }, Decision::Denied { .. }))
+    kind == RequestKind::Approval
+        && matches!(
+            (&before.decision, decision),
+            (Decision::Approved { .. }, Decision::Denied { .. })
+        )
 }
 
 /// Returns the state of a request after an event.
 ///
 /// # Errors
 /// A typed refusal; the state is then unchanged. Retrieving an answer again is not an error and changes nothing.
-pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, now: Moment) -> Result<RequestState, Denied> {
-    let Moment { wall: at, steady: now } = now;
+pub fn apply(
+    state: &RequestState,
+    terms: &RequestTerms,
+    event: RequestEvent,
+    now: Moment,
+) -> Result<RequestState, Denied> {
+    let Moment {
+        wall: at,
+        steady: now,
+    } = now;
     match event {
         RequestEvent::Answer { by, decision } => {
             if by == Principal::Run(terms.asker) {
                 return Err(Denied::OwnQuestion);
             }
             decision.check_fits(terms.kind)?;
-            let answered = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Principal(by), at });
+            let answered = |decision| {
+                RequestState::Answered(Answer {
+                    decision,
+                    by: AnsweredBy::Principal(by),
+                    at,
+                })
+            };
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
                 RequestState::Pending => Ok(answered(decision)),
@@ -359,7 +414,11 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
                         Ok(answered(decision))
                     }
                 }
-                RequestState::Retrieved { answer: before, .. } if is_revocation(terms.kind, before, &decision) => Err(Denied::Used),
+                RequestState::Retrieved { answer: before, .. }
+                    if is_revocation(terms.kind, before, &decision) =>
+                {
+                    Err(Denied::Used)
+                }
                 settled => Err(refusal(settled)),
             }
         }
@@ -367,35 +426,64 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
             decision.check_fits(terms.kind)?;
             match state {
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(RequestState::Answered(Answer { decision, by: AnsweredBy::Link(name), at })),
+                RequestState::Pending => Ok(RequestState::Answered(Answer {
+                    decision,
+                    by: AnsweredBy::Link(name),
+                    at,
+                })),
                 settled => Err(refusal(settled)),
             }
         }
         RequestEvent::Apply { rule, decision } => {
             decision.check_fits(terms.kind)?;
             match state {
-                _ if terms.kind != RequestKind::Approval => Err(Denied::Unfitting { kind: terms.kind, wanted: "answered by a rule" }),
+                _ if terms.kind != RequestKind::Approval => Err(Denied::Unfitting {
+                    kind: terms.kind,
+                    wanted: "answered by a rule",
+                }),
                 RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(RequestState::Answered(Answer { decision, by: AnsweredBy::Rule(rule), at })),
+                RequestState::Pending => Ok(RequestState::Answered(Answer {
+                    decision,
+                    by: AnsweredBy::Rule(rule),
+                    at,
+                })),
                 settled => Err(refusal(settled)),
             }
         }
         RequestEvent::Retrieve => match state {
-            RequestState::Answered(_) if terms.held => Err(Denied::invalid("message_id", "the approved task is still running")),
-            RequestState::Answered(answer) => Ok(RequestState::Retrieved { answer: answer.clone(), at }),
+            RequestState::Answered(_) if terms.held => Err(Denied::invalid(
+                "message_id",
+                "the approved task is still running",
+            )),
+            RequestState::Answered(answer) => Ok(RequestState::Retrieved {
+                answer: answer.clone(),
+                at,
+            }),
             RequestState::Retrieved { .. } => Ok(state.clone()),
             RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),
             RequestState::Expired { .. } => Err(Denied::Expired),
             RequestState::Withdrawn { .. } => Err(Denied::Withdrawn),
         },
         RequestEvent::Deadline => match state {
-            RequestState::Pending if now < terms.expires_at => Err(Denied::invalid("deadline", "not reached yet")),
+            RequestState::Pending if now < terms.expires_at => {
+                Err(Denied::invalid("deadline", "not reached yet"))
+            }
             RequestState::Pending => {
-                let by_default = |decision| RequestState::Answered(Answer { decision, by: AnsweredBy::Default, at });
+                let by_default = |decision| {
+                    RequestState::Answered(Answer {
+                        decision,
+                        by: AnsweredBy::Default,
+                        at,
+                    })
+                };
                 Ok(match (terms.kind, &terms.default) {
                     (RequestKind::Question, Some(text)) => by_default(Decision::Text(text.clone())),
                     (RequestKind::Question, None) => RequestState::Expired { at },
-                    (RequestKind::Approval | RequestKind::Delegation, _) => by_default(Decision::Denied { reason: NO_DECISION_IN_TIME.to_owned() }),
+                    (RequestKind::Approval | RequestKind::Delegation, _) => {
+                        by_default(Decision::Denied {
+                            reason: NO_DECISION_IN_TIME.to_owned(),
+                        })
+                    }
                 })
             }
             settled => Err(refusal(settled)),
@@ -409,7 +497,9 @@ pub fn apply(state: &RequestState, terms: &RequestTerms, event: RequestEvent, no
 
 fn refusal(settled: &RequestState) -> Denied {
     match settled {
-        RequestState::Answered(answer) | RequestState::Retrieved { answer, .. } => Denied::AnsweredBy(answer.by.clone()),
+        RequestState::Answered(answer) | RequestState::Retrieved { answer, .. } => {
+            Denied::AnsweredBy(answer.by.clone())
+        }
         RequestState::Expired { .. } => Denied::Expired,
         RequestState::Withdrawn { .. } => Denied::Withdrawn,
         RequestState::Pending => Denied::invalid("message_id", "still pending"),
@@ -428,15 +518,26 @@ mod tests {
 
     fn at(ms: i64) -> Moment {
         // The wall clock must not matter.
-        Moment { wall: Time(-ms), steady: SteadyTime(ms) }
+        Moment {
+            wall: Time(-ms),
+            steady: SteadyTime(ms),
+        }
     }
 
     fn kind() -> impl Strategy<Value = RequestKind> {
-        prop_oneof![Just(RequestKind::Question), Just(RequestKind::Approval), Just(RequestKind::Delegation)]
+        prop_oneof![
+            Just(RequestKind::Question),
+            Just(RequestKind::Approval),
+            Just(RequestKind::Delegation)
+        ]
     }
 
     fn decision() -> impl Strategy<Value = Decision> {
-        prop_oneof![".{0,8}".prop_map(Decision::Text), Just(Decision::approved()), "[a-z]{0,3}".prop_map(|reason| Decision::Denied { reason }),]
+        prop_oneof![
+            ".{0,8}".prop_map(Decision::Text),
+            Just(Decision::approved()),
+            "[a-z]{0,3}".prop_map(|reason| Decision::Denied { reason }),
+        ]
     }
 
     fn event() -> impl Strategy<Value = RequestEvent> {
@@ -452,7 +553,14 @@ mod tests {
     }
 
     fn terms(kind: RequestKind) -> RequestTerms {
-        RequestTerms { asker: run(), kind, expires_at: SteadyTime(100), default: None, is_delivered: false, held: false }
+        RequestTerms {
+            asker: run(),
+            kind,
+            expires_at: SteadyTime(100),
+            default: None,
+            is_delivered: false,
+            held: false,
+        }
     }
 
     proptest! {
@@ -520,65 +628,196 @@ mod tests {
     #[test]
     fn rule_answers_pending_approvals_only() {
         let rule = Rule::Policy(PolicyName::parse("tests").expect("a name"));
-        let event = || RequestEvent::Apply { rule: rule.clone(), decision: Decision::approved() };
-        let answered = apply(&RequestState::Pending, &terms(RequestKind::Approval), event(), at(1)).expect("it may");
-        assert_eq!(answered.answer().map(|answer| answer.by.to_string()).as_deref(), Some("policy tests"));
-        assert!(matches!(apply(&answered, &terms(RequestKind::Approval), event(), at(2)), Err(Denied::AnsweredBy(_))), "never a second answer");
-        assert!(apply(&RequestState::Pending, &terms(RequestKind::Delegation), event(), at(1)).is_err());
-        assert_eq!(apply(&RequestState::Pending, &terms(RequestKind::Approval), event(), at(100)), Err(Denied::Expired));
+        let event = || RequestEvent::Apply {
+            rule: rule.clone(),
+            decision: Decision::approved(),
+        };
+        let answered = apply(
+            &RequestState::Pending,
+            &terms(RequestKind::Approval),
+            event(),
+            at(1),
+        )
+        .expect("it may");
+        assert_eq!(
+            answered
+                .answer()
+                .map(|answer| answer.by.to_string())
+                .as_deref(),
+            Some("policy tests")
+        );
+        assert!(
+            matches!(
+                apply(&answered, &terms(RequestKind::Approval), event(), at(2)),
+                Err(Denied::AnsweredBy(_))
+            ),
+            "never a second answer"
+        );
+        assert!(
+            apply(
+                &RequestState::Pending,
+                &terms(RequestKind::Delegation),
+                event(),
+                at(1)
+            )
+            .is_err()
+        );
+        assert_eq!(
+            apply(
+                &RequestState::Pending,
+                &terms(RequestKind::Approval),
+                event(),
+                at(100)
+            ),
+            Err(Denied::Expired)
+        );
     }
 
     #[test]
     fn link_answers_once_and_revokes_nothing() {
         let terms = terms(RequestKind::Approval);
-        let event = |decision| RequestEvent::AnswerByLink { name: LinkName::parse("anna").expect("a name"), decision };
-        let denial = || Decision::Denied { reason: "no".to_owned() };
-        let answered = apply(&RequestState::Pending, &terms, event(Decision::approved()), at(1)).expect("it may");
-        assert_eq!(answered.answer().map(|answer| answer.by.to_string()).as_deref(), Some("link anna"));
+        let event = |decision| RequestEvent::AnswerByLink {
+            name: LinkName::parse("anna").expect("a name"),
+            decision,
+        };
+        let denial = || Decision::Denied {
+            reason: "no".to_owned(),
+        };
+        let answered = apply(
+            &RequestState::Pending,
+            &terms,
+            event(Decision::approved()),
+            at(1),
+        )
+        .expect("it may");
+        assert_eq!(
+            answered
+                .answer()
+                .map(|answer| answer.by.to_string())
+                .as_deref(),
+            Some("link anna")
+        );
         for decision in [Decision::approved(), denial()] {
-            assert!(matches!(apply(&answered, &terms, event(decision), at(2)), Err(Denied::AnsweredBy(AnsweredBy::Link(_)))));
+            assert!(matches!(
+                apply(&answered, &terms, event(decision), at(2)),
+                Err(Denied::AnsweredBy(AnsweredBy::Link(_)))
+            ));
         }
-        assert_eq!(apply(&RequestState::Pending, &terms, event(denial()), at(100)), Err(Denied::Expired));
+        assert_eq!(
+            apply(&RequestState::Pending, &terms, event(denial()), at(100)),
+            Err(Denied::Expired)
+        );
     }
 
     #[test]
     fn author_of_an_answer_round_trips() {
-        for text in ["person", "link anna b", "default", "client:/w/x", "policy tests", "grant G3"] {
-            assert_eq!(AnsweredBy::parse(text).map(|by| by.to_string()).as_deref(), Some(text));
+        for text in [
+            "person",
+            "link anna b",
+            "default",
+            "client:/w/x",
+            "policy tests",
+            "grant G3",
+        ] {
+            assert_eq!(
+                AnsweredBy::parse(text).map(|by| by.to_string()).as_deref(),
+                Some(text)
+            );
         }
-        assert!(["policy ", "policy a b", "link ", "grant 3", "anyone"].iter().all(|text| AnsweredBy::parse(text).is_none()));
+        assert!(
+            ["policy ", "policy a b", "link ", "grant 3", "anyone"]
+                .iter()
+                .all(|text| AnsweredBy::parse(text).is_none())
+        );
     }
 
     #[test]
     fn silence_never_approves() {
         let text = |kind, default| {
-            let settled = apply(&RequestState::Pending, &RequestTerms { default, ..terms(kind) }, RequestEvent::Deadline, at(100));
-            settled.expect("the deadline has come").answer().map(|answer| (answer.decision.to_text(), answer.by.to_string()))
+            let settled = apply(
+                &RequestState::Pending,
+                &RequestTerms {
+                    default,
+                    ..terms(kind)
+                },
+                RequestEvent::Deadline,
+                at(100),
+            );
+            settled
+                .expect("the deadline has come")
+                .answer()
+                .map(|answer| (answer.decision.to_text(), answer.by.to_string()))
         };
-        let denied = Some(("denied: nobody decided in time".to_owned(), "default".to_owned()));
-        for default in [None, Some("approve".to_owned()), Some("approved".to_owned())] {
-            assert_eq!((text(RequestKind::Approval, default.clone()), text(RequestKind::Delegation, default)), (denied.clone(), denied.clone()));
+        let denied = Some((
+            "denied: nobody decided in time".to_owned(),
+            "default".to_owned(),
+        ));
+        for default in [
+            None,
+            Some("approve".to_owned()),
+            Some("approved".to_owned()),
+        ] {
+            assert_eq!(
+                (
+                    text(RequestKind::Approval, default.clone()),
+                    text(RequestKind::Delegation, default)
+                ),
+                (denied.clone(), denied.clone())
+            );
         }
         assert_eq!(text(RequestKind::Question, None), None);
-        assert_eq!(text(RequestKind::Question, Some("b".to_owned())), Some(("b".to_owned(), "default".to_owned())));
+        assert_eq!(
+            text(RequestKind::Question, Some("b".to_owned())),
+            Some(("b".to_owned(), "default".to_owned()))
+        );
     }
 
     #[test]
     fn answer_of_a_held_run_cannot_be_retrieved() {
-        let terms = RequestTerms { held: true, ..terms(RequestKind::Delegation) };
-        let yes = RequestEvent::Answer { by: Principal::Person, decision: Decision::approved() };
-        let state = apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
+        let terms = RequestTerms {
+            held: true,
+            ..terms(RequestKind::Delegation)
+        };
+        let yes = RequestEvent::Answer {
+            by: Principal::Person,
+            decision: Decision::approved(),
+        };
+        let state =
+            apply(&RequestState::Pending, &terms, yes, at(1)).expect("a person may approve");
         assert!(apply(&state, &terms, RequestEvent::Retrieve, at(2)).is_err());
-        assert!(apply(&state, &RequestTerms { held: false, ..terms }, RequestEvent::Retrieve, at(2)).is_ok());
+        assert!(
+            apply(
+                &state,
+                &RequestTerms {
+                    held: false,
+                    ..terms
+                },
+                RequestEvent::Retrieve,
+                at(2)
+            )
+            .is_ok()
+        );
     }
 
     #[test]
     fn empty_answer_is_accepted() {
         let terms = terms(RequestKind::Question);
-        let answer = RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(String::new()) };
-        let answered = apply(&RequestState::Pending, &terms, answer, at(1)).expect("a person may answer");
-        assert_eq!(answered.answer().map(|a| a.decision.to_text()), Some(String::new()));
-        let retrieved = apply(&answered, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
-        assert_eq!(apply(&retrieved, &terms, RequestEvent::Retrieve, at(3)), Ok(retrieved.clone()), "reading again changes nothing");
+        let answer = RequestEvent::Answer {
+            by: Principal::Person,
+            decision: Decision::Text(String::new()),
+        };
+        let answered =
+            apply(&RequestState::Pending, &terms, answer, at(1)).expect("a person may answer");
+        assert_eq!(
+            answered.answer().map(|a| a.decision.to_text()),
+            Some(String::new())
+        );
+        let retrieved =
+            apply(&answered, &terms, RequestEvent::Retrieve, at(2)).expect("the asker reads");
+        assert_eq!(
+            apply(&retrieved, &terms, RequestEvent::Retrieve, at(3)),
+            Ok(retrieved.clone()),
+            "reading again changes nothing"
+        );
     }
 }

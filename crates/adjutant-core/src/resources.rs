@@ -74,13 +74,23 @@ impl Meter {
     /// Returns the time from the newest measurement to the next one: 1 s, doubling up to 10 s.
     #[must_use]
     pub fn next_after(&self) -> Duration {
-        FIRST_AFTER.saturating_mul(1_u32.checked_shl(self.measurements).unwrap_or(u32::MAX)).min(MEASURE_EVERY_MAX)
+        FIRST_AFTER
+            .saturating_mul(1_u32.checked_shl(self.measurements).unwrap_or(u32::MAX))
+            .min(MEASURE_EVERY_MAX)
     }
 
     /// Adds a measurement. Returns the new figures if they are worth a fact.
     pub fn measure(&mut self, found: Measurement, at_ms: i64) -> Option<ResourceUse> {
-        let Measurement { processes, memory_bytes, cpu_ms, written_bytes, output_bytes } = found;
-        let elapsed_ms = u64::try_from(at_ms.saturating_sub(self.measured_at_ms)).unwrap_or(0).max(1);
+        let Measurement {
+            processes,
+            memory_bytes,
+            cpu_ms,
+            written_bytes,
+            output_bytes,
+        } = found;
+        let elapsed_ms = u64::try_from(at_ms.saturating_sub(self.measured_at_ms))
+            .unwrap_or(0)
+            .max(1);
         // The CPU time of a process is lost if its parent does not wait for it.
         let cpu_total = cpu_ms.max(self.known.cpu_ms);
         let per_s = |amount: u64, times: u64| amount.saturating_mul(times) / elapsed_ms;
@@ -89,7 +99,8 @@ impl Meter {
             processes_peak: self.known.processes_peak.max(processes),
             memory_bytes,
             memory_peak_bytes: self.known.memory_peak_bytes.max(memory_bytes),
-            cpu_percent: u32::try_from(per_s(cpu_total - self.known.cpu_ms, 100)).unwrap_or(u32::MAX),
+            cpu_percent: u32::try_from(per_s(cpu_total - self.known.cpu_ms, 100))
+                .unwrap_or(u32::MAX),
             cpu_ms: cpu_total,
             written_bytes: written_bytes.max(self.known.written_bytes),
             output_bytes_per_s: per_s(output_bytes.saturating_sub(self.output_bytes), 1_000),
@@ -97,7 +108,9 @@ impl Meter {
         self.measured_at_ms = at_ms;
         self.output_bytes = output_bytes;
         self.measurements = self.measurements.saturating_add(1);
-        let is_due = self.stated.is_none_or(|(stated, stated_at)| is_worth_a_fact(&stated, &self.known, at_ms.saturating_sub(stated_at)));
+        let is_due = self.stated.is_none_or(|(stated, stated_at)| {
+            is_worth_a_fact(&stated, &self.known, at_ms.saturating_sub(stated_at))
+        });
         is_due.then(|| {
             self.stated = Some((self.known, at_ms));
             self.known
@@ -123,7 +136,9 @@ impl Meter {
 
 /// Returns whether a change since the last statement, `since_ms` ago, is worth another one.
 fn is_worth_a_fact(stated: &ResourceUse, now: &ResourceUse, since_ms: i64) -> bool {
-    let grown = now.memory_peak_bytes.saturating_sub(stated.memory_peak_bytes);
+    let grown = now
+        .memory_peak_bytes
+        .saturating_sub(stated.memory_peak_bytes);
     if grown > PEAK_STEP_BYTES && grown > stated.memory_peak_bytes / 10 {
         return true;
     }
@@ -133,7 +148,10 @@ fn is_worth_a_fact(stated: &ResourceUse, now: &ResourceUse, since_ms: i64) -> bo
             || differs(now.memory_bytes, stated.memory_bytes)
             || now.cpu_percent.abs_diff(stated.cpu_percent) >= CPU_STEP_PERCENT
             || differs(now.cpu_ms, stated.cpu_ms)
-            || differs(now.written_bytes.unwrap_or(0), stated.written_bytes.unwrap_or(0))
+            || differs(
+                now.written_bytes.unwrap_or(0),
+                stated.written_bytes.unwrap_or(0),
+            )
             || differs(now.output_bytes_per_s, stated.output_bytes_per_s))
 }
 
@@ -145,27 +163,64 @@ mod tests {
     const MB: u64 = 1024 * 1024;
 
     fn found(memory_mb: u64, cpu_ms: u64, output_bytes: u64) -> Measurement {
-        Measurement { processes: 2, memory_bytes: memory_mb * MB, cpu_ms, written_bytes: Some(0), output_bytes }
+        Measurement {
+            processes: 2,
+            memory_bytes: memory_mb * MB,
+            cpu_ms,
+            written_bytes: Some(0),
+            output_bytes,
+        }
     }
 
     #[test]
     fn rates_cover_the_time_since_the_previous_measurement() {
         let mut meter = Meter::default();
-        let first = meter.measure(found(10, 500, 4_000), 1_000).expect("the first one is stated");
-        assert_eq!((first.cpu_percent, first.output_bytes_per_s, first.cpu_ms), (50, 4_000, 500));
-        let second = meter.measure(found(50, 3_500, 4_500), 3_000).expect("a new peak");
-        assert_eq!((second.cpu_percent, second.output_bytes_per_s, second.memory_peak_bytes), (150, 250, 50 * MB));
+        let first = meter
+            .measure(found(10, 500, 4_000), 1_000)
+            .expect("the first one is stated");
+        assert_eq!(
+            (first.cpu_percent, first.output_bytes_per_s, first.cpu_ms),
+            (50, 4_000, 500)
+        );
+        let second = meter
+            .measure(found(50, 3_500, 4_500), 3_000)
+            .expect("a new peak");
+        assert_eq!(
+            (
+                second.cpu_percent,
+                second.output_bytes_per_s,
+                second.memory_peak_bytes
+            ),
+            (150, 250, 50 * MB)
+        );
     }
 
     #[test]
     fn steady_use_is_reported_once_and_changes_every_30_s() {
         let mut meter = Meter::default();
         assert!(meter.measure(found(100, 0, 0), 1_000).is_some());
-        assert_eq!(meter.measure(found(101, 0, 0), 3_000), None, "no new peak by a tenth");
-        assert_eq!(meter.measure(found(20, 0, 0), 7_000), None, "less, and too early");
-        let stated = meter.measure(found(20, 0, 0), 31_000).expect("less, for half a minute");
-        assert_eq!((stated.memory_bytes, stated.memory_peak_bytes), (20 * MB, 101 * MB));
-        assert_eq!(meter.measure(found(20, 0, 0), 91_000), None, "nothing has changed");
+        assert_eq!(
+            meter.measure(found(101, 0, 0), 3_000),
+            None,
+            "no new peak by a tenth"
+        );
+        assert_eq!(
+            meter.measure(found(20, 0, 0), 7_000),
+            None,
+            "less, and too early"
+        );
+        let stated = meter
+            .measure(found(20, 0, 0), 31_000)
+            .expect("less, for half a minute");
+        assert_eq!(
+            (stated.memory_bytes, stated.memory_peak_bytes),
+            (20 * MB, 101 * MB)
+        );
+        assert_eq!(
+            meter.measure(found(20, 0, 0), 91_000),
+            None,
+            "nothing has changed"
+        );
     }
 
     #[test]
@@ -181,11 +236,29 @@ mod tests {
 
     #[test]
     fn attempts_add_up_and_peaks_are_the_highest() {
-        let first = ResourceUse { cpu_ms: 10, memory_peak_bytes: 7, processes_peak: 3, written_bytes: None, ..ResourceUse::default() };
-        let second =
-            ResourceUse { cpu_ms: 5, memory_peak_bytes: 9, processes: 1, processes_peak: 1, written_bytes: Some(4), ..ResourceUse::default() };
-        let both =
-            ResourceUse { cpu_ms: 15, memory_peak_bytes: 9, processes: 1, processes_peak: 3, written_bytes: Some(4), ..ResourceUse::default() };
+        let first = ResourceUse {
+            cpu_ms: 10,
+            memory_peak_bytes: 7,
+            processes_peak: 3,
+            written_bytes: None,
+            ..ResourceUse::default()
+        };
+        let second = ResourceUse {
+            cpu_ms: 5,
+            memory_peak_bytes: 9,
+            processes: 1,
+            processes_peak: 1,
+            written_bytes: Some(4),
+            ..ResourceUse::default()
+        };
+        let both = ResourceUse {
+            cpu_ms: 15,
+            memory_peak_bytes: 9,
+            processes: 1,
+            processes_peak: 3,
+            written_bytes: Some(4),
+            ..ResourceUse::default()
+        };
         assert_eq!(second.after(&first), both);
     }
 

@@ -52,25 +52,39 @@ words!(EndReason {
 pub fn end_reason(state: RunState, claim: Option<Claim>) -> Option<EndReason> {
     match state {
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => None,
-        RunState::Stopped { reason: StopReason::Parked, .. } => None,
-        RunState::Stopped { reason, .. } | RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))) => Some(of_stop(reason)),
-        RunState::Finished(Outcome::Succeeded) if claim == Some(Claim::Partial) => Some(EndReason::Partial),
+        RunState::Stopped {
+            reason: StopReason::Parked,
+            ..
+        } => None,
+        RunState::Stopped { reason, .. }
+        | RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))) => Some(of_stop(reason)),
+        RunState::Finished(Outcome::Succeeded) if claim == Some(Claim::Partial) => {
+            Some(EndReason::Partial)
+        }
         RunState::Finished(Outcome::Succeeded) => Some(EndReason::Completed),
         RunState::Finished(Outcome::Cancelled) => Some(EndReason::Cancelled),
         RunState::Finished(Outcome::SpawnFailed | Outcome::Lost) => Some(EndReason::Error),
         RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(of_cause(cause)),
         RunState::Finished(Outcome::Failed(Failure::Unanswered)) => Some(EndReason::Partial),
-        RunState::Finished(Outcome::Failed(Failure::Exit(_) | Failure::Reported)) => Some(EndReason::Error),
+        RunState::Finished(Outcome::Failed(Failure::Exit(_) | Failure::Reported)) => {
+            Some(EndReason::Error)
+        }
     }
 }
 
 fn of_stop(reason: StopReason) -> EndReason {
     match reason {
         StopReason::Cancelled => EndReason::Cancelled,
-        StopReason::ResourceLimit | StopReason::MemoryLimit | StopReason::MemoryPressure | StopReason::Budget => EndReason::Limit,
+        StopReason::ResourceLimit
+        | StopReason::MemoryLimit
+        | StopReason::MemoryPressure
+        | StopReason::Budget => EndReason::Limit,
         StopReason::RateLimited => EndReason::RateLimited,
         StopReason::Overloaded => EndReason::Overloaded,
-        StopReason::Parked | StopReason::Paused | StopReason::Blocker | StopReason::UnreadableBlock => EndReason::Partial,
+        StopReason::Parked
+        | StopReason::Paused
+        | StopReason::Blocker
+        | StopReason::UnreadableBlock => EndReason::Partial,
         StopReason::Error | StopReason::SupervisorLost | StopReason::HostLost => EndReason::Error,
     }
 }
@@ -209,32 +223,55 @@ fn is_pointer(text: &str) -> bool {
     if text.chars().count() > POINTER_CHARS_MAX {
         return false;
     }
-    let mut sentences = text.split(['.', '!', '?', ';', ':', '\n']).map(words_of).filter(|words| !words.is_empty()).peekable();
-    sentences.peek().is_some() && sentences.all(|words| consists_of(&words, &DONE_WORDS) || words.len() > 1 && consists_of(&words, &POINTER_WORDS))
+    let mut sentences = text
+        .split(['.', '!', '?', ';', ':', '\n'])
+        .map(words_of)
+        .filter(|words| !words.is_empty())
+        .peekable();
+    sentences.peek().is_some()
+        && sentences.all(|words| {
+            consists_of(&words, &DONE_WORDS)
+                || words.len() > 1 && consists_of(&words, &POINTER_WORDS)
+        })
 }
 
 fn words_of(sentence: &str) -> Vec<String> {
-    let word = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).replace('’', "'").to_lowercase();
+    let word = |word: &str| {
+        word.trim_matches(|c: char| !c.is_alphanumeric())
+            .replace('’', "'")
+            .to_lowercase()
+    };
     // A number or a sign may be the answer, so tokens without letters are kept unchanged.
     let kept = |raw: &str| {
         if raw.chars().any(char::is_alphanumeric) {
             word(raw)
         } else {
-            raw.trim_matches(['*', '_', '"', '\'', '`', ',', '(', ')', '-', '✅']).to_owned()
+            raw.trim_matches(['*', '_', '"', '\'', '`', ',', '(', ')', '-', '✅'])
+                .to_owned()
         }
     };
-    sentence.split_whitespace().map(kept).filter(|word| !word.is_empty()).collect()
+    sentence
+        .split_whitespace()
+        .map(kept)
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 fn consists_of(words: &[String], list: &[&str]) -> bool {
     let marks = &list[list.len() - MARKS..];
-    words.iter().all(|word| list.contains(&word.as_str())) && words.iter().any(|word| marks.contains(&word.as_str()))
+    words.iter().all(|word| list.contains(&word.as_str()))
+        && words.iter().any(|word| marks.contains(&word.as_str()))
 }
 
 /// Returns whether a message is substantial enough to replace a last message without content.
 #[must_use]
 pub fn is_substantial(message: &str) -> bool {
-    message.trim().chars().nth(SUBSTANTIAL_CHARS_MIN - 1).is_some() && !is_pointer(message)
+    message
+        .trim()
+        .chars()
+        .nth(SUBSTANTIAL_CHARS_MIN - 1)
+        .is_some()
+        && !is_pointer(message)
 }
 
 /// The evidence of a run's work.
@@ -256,13 +293,26 @@ pub struct WorkEvidence<'a> {
 /// is no evidence beyond the last message.
 #[must_use]
 pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
-    let WorkEvidence { last_message, messages, report, changed_files, has_more_files, commits } = *seen;
+    let WorkEvidence {
+        last_message,
+        messages,
+        report,
+        changed_files,
+        has_more_files,
+        commits,
+    } = *seen;
     let report = report.map(str::trim).filter(|report| !report.is_empty());
-    let messages: Vec<&String> = messages.iter().filter(|message| !last_message.contains(message.trim())).collect();
+    let messages: Vec<&String> = messages
+        .iter()
+        .filter(|message| !last_message.contains(message.trim()))
+        .collect();
     if messages.is_empty() && report.is_none() && changed_files.is_empty() && commits.is_empty() {
         return None;
     }
-    let mut out = format!("The last message {}. This result is reconstructed from other evidence.\n", gap.label());
+    let mut out = format!(
+        "The last message {}. This result is reconstructed from other evidence.\n",
+        gap.label()
+    );
     let mut add = |head: &str, text: &str| {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{head}:\n{}", quote_block(text));
@@ -273,11 +323,26 @@ pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
     if let Some(report) = report {
         add("Its report", report);
     }
-    for (at, message) in messages.iter().enumerate().skip(messages.len().saturating_sub(MESSAGES_MAX)) {
-        add(if at + 1 == messages.len() { "The message before" } else { "An earlier message" }, message);
+    for (at, message) in messages
+        .iter()
+        .enumerate()
+        .skip(messages.len().saturating_sub(MESSAGES_MAX))
+    {
+        add(
+            if at + 1 == messages.len() {
+                "The message before"
+            } else {
+                "An earlier message"
+            },
+            message,
+        );
     }
     let list = |names: &[String], max: usize, has_more: bool| {
-        let mut lines: Vec<String> = names.iter().take(max).map(|name| quote_line(name, NAME_CHARS_MAX)).collect();
+        let mut lines: Vec<String> = names
+            .iter()
+            .take(max)
+            .map(|name| quote_line(name, NAME_CHARS_MAX))
+            .collect();
         if names.len() > max {
             lines.push(format!("… and {} more", names.len() - max));
         } else if has_more {
@@ -286,7 +351,10 @@ pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
         lines.join("\n")
     };
     if !changed_files.is_empty() {
-        add("Changed files", &list(changed_files, FILES_MAX, has_more_files));
+        add(
+            "Changed files",
+            &list(changed_files, FILES_MAX, has_more_files),
+        );
     }
     if !commits.is_empty() {
         add("Commits", &list(commits, COMMITS_MAX, false));
@@ -350,30 +418,68 @@ mod tests {
             "My full report was given in the previous message. Done.",
         ];
         for pointer in pointers {
-            assert_eq!(result_gap(pointer, false), Some(ResultGap::Pointer), "{pointer}");
+            assert_eq!(
+                result_gap(pointer, false),
+                Some(ResultGap::Pointer),
+                "{pointer}"
+            );
         }
         assert_eq!(result_gap(" \n", false), Some(ResultGap::Empty));
-        assert_eq!(result_gap("The parser now handles", true), Some(ResultGap::Cut));
+        assert_eq!(
+            result_gap("The parser now handles", true),
+            Some(ResultGap::Cut)
+        );
     }
 
     #[test]
     fn reason_names_limit_context_and_rate() {
-        let failed = |cause| end_reason(RunState::Finished(Outcome::Failed(Failure::Agent(cause))), None);
+        let failed = |cause| {
+            end_reason(
+                RunState::Finished(Outcome::Failed(Failure::Agent(cause))),
+                None,
+            )
+        };
         assert_eq!(failed(Cause::ContextExhausted), Some(EndReason::Context));
         assert_eq!(failed(Cause::RateLimited), Some(EndReason::RateLimited));
         assert_eq!(failed(Cause::LimitReached), Some(EndReason::Limit));
         assert_eq!(failed(Cause::NoWord), Some(EndReason::Error));
-        let stopped = |reason| end_reason(RunState::Stopped { reason, until: SteadyTime(0) }, None);
+        let stopped = |reason| {
+            end_reason(
+                RunState::Stopped {
+                    reason,
+                    until: SteadyTime(0),
+                },
+                None,
+            )
+        };
         assert_eq!(stopped(StopReason::ResourceLimit), Some(EndReason::Limit));
         assert_eq!(stopped(StopReason::Parked), None);
-        assert_eq!(end_reason(RunState::Finished(Outcome::Failed(Failure::Exit(Exit::Code(2)))), None), Some(EndReason::Error));
+        assert_eq!(
+            end_reason(
+                RunState::Finished(Outcome::Failed(Failure::Exit(Exit::Code(2)))),
+                None
+            ),
+            Some(EndReason::Error)
+        );
         let done = |claim| end_reason(RunState::Finished(Outcome::Succeeded), claim);
-        assert_eq!((done(None), done(Some(Claim::Partial))), (Some(EndReason::Completed), Some(EndReason::Partial)));
+        assert_eq!(
+            (done(None), done(Some(Claim::Partial))),
+            (Some(EndReason::Completed), Some(EndReason::Partial))
+        );
     }
 
     #[test]
     fn no_evidence_reconstructs_nothing() {
-        assert_eq!(reconstruct(ResultGap::Pointer, &WorkEvidence { last_message: "Done.", ..WorkEvidence::default() }), None);
+        assert_eq!(
+            reconstruct(
+                ResultGap::Pointer,
+                &WorkEvidence {
+                    last_message: "Done.",
+                    ..WorkEvidence::default()
+                }
+            ),
+            None
+        );
     }
 
     proptest! {
@@ -415,11 +521,30 @@ mod tests {
         let mut all = vec![RunState::Queued, RunState::Starting, RunState::Running];
         for reason in StopReason::ALL {
             all.push(RunState::Stopping(reason));
-            all.push(RunState::Stopped { reason, until: SteadyTime(1) });
-            all.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))));
+            all.push(RunState::Stopped {
+                reason,
+                until: SteadyTime(1),
+            });
+            all.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(
+                reason,
+            ))));
         }
-        all.extend([Outcome::Succeeded, Outcome::Cancelled, Outcome::SpawnFailed, Outcome::Lost].map(RunState::Finished));
-        let failures = [Failure::Unanswered, Failure::Reported, Failure::Exit(Exit::Signal(9))].into_iter().chain(Cause::ALL.map(Failure::Agent));
+        all.extend(
+            [
+                Outcome::Succeeded,
+                Outcome::Cancelled,
+                Outcome::SpawnFailed,
+                Outcome::Lost,
+            ]
+            .map(RunState::Finished),
+        );
+        let failures = [
+            Failure::Unanswered,
+            Failure::Reported,
+            Failure::Exit(Exit::Signal(9)),
+        ]
+        .into_iter()
+        .chain(Cause::ALL.map(Failure::Agent));
         all.extend(failures.map(|failure| RunState::Finished(Outcome::Failed(failure))));
         prop::sample::select(all)
     }

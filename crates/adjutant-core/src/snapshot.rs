@@ -78,7 +78,12 @@ impl OwnWork {
             None | Some(SnapshotCause::Start) => self.is_live = true,
             Some(SnapshotCause::End) => self.is_live = false,
             Some(SnapshotCause::Turn | SnapshotCause::Watch) => {}
-            Some(SnapshotCause::Look | SnapshotCause::Undo | SnapshotCause::Merge | SnapshotCause::Discard) => return self.is_live,
+            Some(
+                SnapshotCause::Look
+                | SnapshotCause::Undo
+                | SnapshotCause::Merge
+                | SnapshotCause::Discard,
+            ) => return self.is_live,
         }
         true
     }
@@ -119,21 +124,56 @@ mod tests {
 
     fn found(kept: &[(u8, SnapshotCause, &str)]) -> bool {
         let id = |run: u8| RunId::new(Time(1), [run; 10]);
-        let kept: Vec<_> = kept.iter().map(|(run, cause, tree)| KeptTree { run: id(*run), cause: Some(*cause), tree }).collect();
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|(run, cause, tree)| KeptTree {
+                run: id(*run),
+                cause: Some(*cause),
+                tree,
+            })
+            .collect();
         has_edits("base", &kept)
     }
 
     #[test]
     fn work_of_agents_is_no_edit() {
         assert!(!found(&[]));
-        assert!(!found(&[(1, Start, "setup"), (1, Look, "half"), (1, End, "whole"), (2, Start, "whole"), (2, End, "better"), (1, Merge, "better")]));
-        assert!(!found(&[(1, Start, "base"), (1, End, "whole"), (1, Look, "base")]), "undone");
+        assert!(!found(&[
+            (1, Start, "setup"),
+            (1, Look, "half"),
+            (1, End, "whole"),
+            (2, Start, "whole"),
+            (2, End, "better"),
+            (1, Merge, "better")
+        ]));
+        assert!(
+            !found(&[(1, Start, "base"), (1, End, "whole"), (1, Look, "base")]),
+            "undone"
+        );
     }
 
     #[test]
     fn change_between_attempts_is_an_edit() {
-        assert!(found(&[(1, Start, "base"), (1, End, "whole"), (1, Look, "edited")]));
-        assert!(found(&[(1, Start, "base"), (1, End, "whole"), (2, Start, "edited"), (2, End, "better"), (1, Merge, "better")]));
-        assert!(found(&[(1, Start, "base"), (1, End, "half"), (1, Start, "edited"), (1, End, "whole")]), "of one run");
+        assert!(found(&[
+            (1, Start, "base"),
+            (1, End, "whole"),
+            (1, Look, "edited")
+        ]));
+        assert!(found(&[
+            (1, Start, "base"),
+            (1, End, "whole"),
+            (2, Start, "edited"),
+            (2, End, "better"),
+            (1, Merge, "better")
+        ]));
+        assert!(
+            found(&[
+                (1, Start, "base"),
+                (1, End, "half"),
+                (1, Start, "edited"),
+                (1, End, "whole")
+            ]),
+            "of one run"
+        );
     }
 }

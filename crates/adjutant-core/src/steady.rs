@@ -90,7 +90,13 @@ impl SteadyClock {
     /// Creates the clock of a new store.
     #[must_use]
     pub fn new(seen: Reading) -> Self {
-        Self { now: SteadyTime(seen.wall.0), seen, away: None, ahead_ms: 0, jump: None }
+        Self {
+            now: SteadyTime(seen.wall.0),
+            seen,
+            away: None,
+            ahead_ms: 0,
+            jump: None,
+        }
     }
 
     /// Creates the clock of a store that has used the wall clock so far and was last written at `last`.
@@ -98,7 +104,16 @@ impl SteadyClock {
     pub fn after_wall_clock(last: Time, seen: Reading) -> Self {
         let last = Time(last.0.min(seen.wall.0));
         let ahead_ms = seen.wall.ms_since(last);
-        Self { now: SteadyTime(last.0), away: Some(Away { expected: last, calm_ms: 0 }), seen, ahead_ms, jump: None }
+        Self {
+            now: SteadyTime(last.0),
+            away: Some(Away {
+                expected: last,
+                calm_ms: 0,
+            }),
+            seen,
+            ahead_ms,
+            jump: None,
+        }
     }
 
     /// Returns the steady time at a reading of the same boot, without advancing the clock.
@@ -123,7 +138,8 @@ impl SteadyClock {
     /// Returns the last jump, as long as it is shown to people.
     #[must_use]
     pub fn recent_jump(&self, now: SteadyTime) -> Option<Jump> {
-        self.jump.filter(|jump| now.ms_since(jump.noticed_at) < JUMP_SHOWN_MS)
+        self.jump
+            .filter(|jump| now.ms_since(jump.noticed_at) < JUMP_SHOWN_MS)
     }
 
     /// Returns the elapsed time. `None`: the machine was rebooted since, or the boot clock is another one.
@@ -145,13 +161,28 @@ impl SteadyClock {
 
     fn run(&mut self, reading: &Reading, elapsed_ms: i64) -> Option<Jump> {
         self.now = self.now.plus_ms(elapsed_ms);
-        let moved_ms = reading.wall.0.saturating_sub(self.seen.wall.0).saturating_sub(elapsed_ms);
+        let moved_ms = reading
+            .wall
+            .0
+            .saturating_sub(self.seen.wall.0)
+            .saturating_sub(elapsed_ms);
         let noticed_at = self.now;
-        let jump = (moved_ms.saturating_abs() >= JUMP_MS_MIN).then_some(Jump { by_ms: moved_ms, noticed_at });
-        self.ahead_ms = self.ahead_ms.saturating_add(jump.map_or(0, |jump| jump.by_ms));
-        let Some(away) = &mut self.away else { return jump };
+        let jump = (moved_ms.saturating_abs() >= JUMP_MS_MIN).then_some(Jump {
+            by_ms: moved_ms,
+            noticed_at,
+        });
+        self.ahead_ms = self
+            .ahead_ms
+            .saturating_add(jump.map_or(0, |jump| jump.by_ms));
+        let Some(away) = &mut self.away else {
+            return jump;
+        };
         away.expected = away.expected.plus_ms(elapsed_ms);
-        away.calm_ms = if jump.is_some() { 0 } else { away.calm_ms.saturating_add(elapsed_ms) };
+        away.calm_ms = if jump.is_some() {
+            0
+        } else {
+            away.calm_ms.saturating_add(elapsed_ms)
+        };
         if away.calm_ms < GRACE_MS {
             return jump;
         }
@@ -161,16 +192,27 @@ impl SteadyClock {
         self.ahead_ms = self.ahead_ms.saturating_sub(added_ms);
         self.away = None;
         let too_long = off_ms > AWAY_MS_MAX;
-        jump.or_else(|| too_long.then_some(Jump { by_ms: off_ms - AWAY_MS_MAX, noticed_at: self.now }))
+        jump.or_else(|| {
+            too_long.then_some(Jump {
+                by_ms: off_ms - AWAY_MS_MAX,
+                noticed_at: self.now,
+            })
+        })
     }
 
     fn start(&mut self, reading: &Reading) -> Option<Jump> {
         // Off-time before an earlier boot that is not counted yet still counts later.
         let expected = self.away.map_or(self.seen.wall, |away| away.expected);
-        self.away = Some(Away { expected, calm_ms: 0 });
+        self.away = Some(Away {
+            expected,
+            calm_ms: 0,
+        });
         self.ahead_ms = reading.wall.0.saturating_sub(self.now.0);
         let back_ms = reading.wall.0.saturating_sub(expected.0);
-        (back_ms <= -JUMP_MS_MIN).then_some(Jump { by_ms: back_ms, noticed_at: self.now })
+        (back_ms <= -JUMP_MS_MIN).then_some(Jump {
+            by_ms: back_ms,
+            noticed_at: self.now,
+        })
     }
 }
 
@@ -196,12 +238,26 @@ mod tests {
 
     impl Machine {
         fn new() -> Self {
-            let seen = Reading { wall: Time(BEGIN), since_boot_ms: 0, boot: "0".to_owned() };
-            Self { time_ms: BEGIN, wrong_ms: 0, booted_ms: BEGIN, boots: 0, clock: SteadyClock::new(seen) }
+            let seen = Reading {
+                wall: Time(BEGIN),
+                since_boot_ms: 0,
+                boot: "0".to_owned(),
+            };
+            Self {
+                time_ms: BEGIN,
+                wrong_ms: 0,
+                booted_ms: BEGIN,
+                boots: 0,
+                clock: SteadyClock::new(seen),
+            }
         }
 
         fn reading(&self) -> Reading {
-            Reading { wall: Time(self.time_ms + self.wrong_ms), since_boot_ms: self.time_ms - self.booted_ms, boot: self.boots.to_string() }
+            Reading {
+                wall: Time(self.time_ms + self.wrong_ms),
+                since_boot_ms: self.time_ms - self.booted_ms,
+                boot: self.boots.to_string(),
+            }
         }
 
         fn advance(&mut self) -> Option<Jump> {
@@ -286,7 +342,11 @@ mod tests {
     fn suspend_counts_at_once_and_off_time_later() {
         let mut machine = Machine::new();
         machine.time_ms += 3 * DAY_MS;
-        assert_eq!((machine.advance(), machine.steady_ms()), (None, 3 * DAY_MS), "asleep");
+        assert_eq!(
+            (machine.advance(), machine.steady_ms()),
+            (None, 3 * DAY_MS),
+            "asleep"
+        );
         machine.off(2 * DAY_MS);
         machine.advance();
         machine.run(GRACE_MS - MINUTE_MS);
@@ -322,7 +382,10 @@ mod tests {
             machine.run(5 * MINUTE_MS);
         }
         machine.run(GRACE_MS);
-        assert_eq!(machine.steady_ms(), 30 * DAY_MS + 60 * HOUR_MS + 2 * GRACE_MS + 15 * MINUTE_MS);
+        assert_eq!(
+            machine.steady_ms(),
+            30 * DAY_MS + 60 * HOUR_MS + 2 * GRACE_MS + 15 * MINUTE_MS
+        );
     }
 
     #[test]
@@ -331,7 +394,10 @@ mod tests {
         machine.run(HOUR_MS);
         machine.off(10 * HOUR_MS);
         machine.wrong_ms = -machine.time_ms;
-        assert!(machine.advance().is_some_and(|jump| jump.by_ms < -YEAR_MS), "the jump is detected");
+        assert!(
+            machine.advance().is_some_and(|jump| jump.by_ms < -YEAR_MS),
+            "the jump is detected"
+        );
         machine.run(MINUTE_MS);
         machine.wrong_ms = 0;
         machine.run(GRACE_MS + MINUTE_MS);
@@ -344,14 +410,25 @@ mod tests {
         machine.run(HOUR_MS);
         machine.booted_ms = machine.time_ms;
         machine.advance();
-        assert_eq!((machine.steady_ms(), machine.clock.away.is_some()), (HOUR_MS, true), "restored from a snapshot");
+        assert_eq!(
+            (machine.steady_ms(), machine.clock.away.is_some()),
+            (HOUR_MS, true),
+            "restored from a snapshot"
+        );
     }
 
     #[test]
     fn old_store_starts_at_its_last_entry() {
-        let seen = |wall| Reading { wall: Time(wall), since_boot_ms: 0, boot: "0".to_owned() };
+        let seen = |wall| Reading {
+            wall: Time(wall),
+            since_boot_ms: 0,
+            boot: "0".to_owned(),
+        };
         let clock = SteadyClock::after_wall_clock(Time(BEGIN), seen(BEGIN + DAY_MS));
-        assert_eq!((clock.now, clock.away.map(|away| away.expected)), (SteadyTime(BEGIN), Some(Time(BEGIN))));
+        assert_eq!(
+            (clock.now, clock.away.map(|away| away.expected)),
+            (SteadyTime(BEGIN), Some(Time(BEGIN)))
+        );
         let clock = SteadyClock::after_wall_clock(Time(BEGIN + YEAR_MS), seen(BEGIN));
         assert_eq!(clock.now, SteadyTime(BEGIN), "its last entry may be wrong");
     }

@@ -48,7 +48,10 @@ impl Subagents {
             Some(at) => at,
             None if begins && !reported.id.is_empty() => {
                 self.make_room();
-                self.kept.push(Subagent { id: reported.id.chars().take(TEXT_CHARS_MAX).collect(), ..Subagent::default() });
+                self.kept.push(Subagent {
+                    id: reported.id.chars().take(TEXT_CHARS_MAX).collect(),
+                    ..Subagent::default()
+                });
                 self.kept.len() - 1
             }
             None => return,
@@ -56,10 +59,21 @@ impl Subagents {
         let known = &mut self.kept[at];
         let before = known.clone();
         let one_line = |text: String| {
-            let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-            words.collect::<Vec<_>>().join(" ").chars().take(TEXT_CHARS_MAX).collect::<String>()
+            let words = text
+                .split(|c: char| c.is_whitespace() || c.is_control())
+                .filter(|word| !word.is_empty());
+            words
+                .collect::<Vec<_>>()
+                .join(" ")
+                .chars()
+                .take(TEXT_CHARS_MAX)
+                .collect::<String>()
         };
-        for (kept, new) in [(&mut known.kind, reported.kind), (&mut known.about, reported.about), (&mut known.state, reported.state)] {
+        for (kept, new) in [
+            (&mut known.kind, reported.kind),
+            (&mut known.about, reported.about),
+            (&mut known.state, reported.state),
+        ] {
             if let Some(text) = new.map(one_line).filter(|text| !text.is_empty()) {
                 *kept = Some(text);
             }
@@ -71,7 +85,11 @@ impl Subagents {
     /// Drops the oldest sub-agent that has ended, or the oldest one.
     fn make_room(&mut self) {
         if self.kept.len() == KEPT_MAX {
-            let oldest = self.kept.iter().position(|known| !known.is_running()).unwrap_or(0);
+            let oldest = self
+                .kept
+                .iter()
+                .position(|known| !known.is_running())
+                .unwrap_or(0);
             self.kept.remove(oldest);
             self.dropped += 1;
         }
@@ -94,7 +112,11 @@ mod tests {
     use super::*;
 
     fn reported(id: usize, state: Option<&str>) -> Subagent {
-        Subagent { id: id.to_string(), state: state.map(str::to_owned), ..Subagent::default() }
+        Subagent {
+            id: id.to_string(),
+            state: state.map(str::to_owned),
+            ..Subagent::default()
+        }
     }
 
     #[test]
@@ -102,10 +124,29 @@ mod tests {
         let mut all = Subagents::default();
         all.merge(reported(1, Some("completed")), false);
         assert_eq!(all.take_changed(), None, "it was never started");
-        all.merge(Subagent { about: Some("count\n\u{1b} files".to_owned()), ..reported(1, Some(RUNNING)) }, true);
-        all.merge(Subagent { tokens: Some(7), ..reported(1, None) }, false);
-        let known = Subagent { about: Some("count files".to_owned()), tokens: Some(7), ..reported(1, Some(RUNNING)) };
-        assert_eq!((all.take_changed(), all.take_changed()), (Some((vec![known], 0)), None));
+        all.merge(
+            Subagent {
+                about: Some("count\n\u{1b} files".to_owned()),
+                ..reported(1, Some(RUNNING))
+            },
+            true,
+        );
+        all.merge(
+            Subagent {
+                tokens: Some(7),
+                ..reported(1, None)
+            },
+            false,
+        );
+        let known = Subagent {
+            about: Some("count files".to_owned()),
+            tokens: Some(7),
+            ..reported(1, Some(RUNNING))
+        };
+        assert_eq!(
+            (all.take_changed(), all.take_changed()),
+            (Some((vec![known], 0)), None)
+        );
     }
 
     #[test]

@@ -18,7 +18,9 @@ const LEFT_MS: i64 = 60 * 1000;
 #[must_use]
 pub fn expires_at(name: &str, created_at: Time, left_at: Option<Time>) -> Option<Time> {
     let latest = Time(created_at.0.saturating_add(BROWSER_MS));
-    let end = left_at.map_or(latest, |left| latest.min(Time(left.0.saturating_add(LEFT_MS))));
+    let end = left_at.map_or(latest, |left| {
+        latest.min(Time(left.0.saturating_add(LEFT_MS)))
+    });
     name.starts_with(BROWSER_PREFIX).then_some(end)
 }
 
@@ -74,9 +76,15 @@ impl TokenIdentity {
     /// The role `client` needs a client; `person` and `runner` take none.
     pub fn new(role: TokenRole, client: Option<ClientName>) -> Result<Self, Denied> {
         match (role, &client) {
-            (TokenRole::Client, None) => Err(Denied::invalid("client", "a token of role client needs the client's name")),
+            (TokenRole::Client, None) => Err(Denied::invalid(
+                "client",
+                "a token of role client needs the client's name",
+            )),
             (TokenRole::Person | TokenRole::Peer | TokenRole::Runner, Some(_)) => {
-                Err(Denied::invalid("client", format!("a token of role {} has no client", role.word())))
+                Err(Denied::invalid(
+                    "client",
+                    format!("a token of role {} has no client", role.word()),
+                ))
             }
             _ => Ok(Self { role, client }),
         }
@@ -98,7 +106,11 @@ impl TokenIdentity {
     pub fn principal(&self) -> Option<Principal> {
         match self.role {
             TokenRole::Peer | TokenRole::Runner => None,
-            TokenRole::Person | TokenRole::Client | TokenRole::ReadOnly => Some(self.client.clone().map_or(Principal::Person, Principal::Client)),
+            TokenRole::Person | TokenRole::Client | TokenRole::ReadOnly => Some(
+                self.client
+                    .clone()
+                    .map_or(Principal::Person, Principal::Client),
+            ),
         }
     }
 
@@ -106,9 +118,12 @@ impl TokenIdentity {
     #[must_use]
     pub fn may(&self, effect: CallEffect) -> TokenVerdict {
         match (self.role, effect) {
-            (_, CallEffect::LocalOnly) | (TokenRole::Peer | TokenRole::Runner, _) => TokenVerdict::NotFound,
+            (_, CallEffect::LocalOnly) | (TokenRole::Peer | TokenRole::Runner, _) => {
+                TokenVerdict::NotFound
+            }
             (TokenRole::ReadOnly, CallEffect::Changes) => TokenVerdict::ReadOnly,
-            (TokenRole::ReadOnly, CallEffect::Reads) | (TokenRole::Person | TokenRole::Client, CallEffect::Reads | CallEffect::Changes) => {
+            (TokenRole::ReadOnly, CallEffect::Reads)
+            | (TokenRole::Person | TokenRole::Client, CallEffect::Reads | CallEffect::Changes) => {
                 TokenVerdict::Yes
             }
         }
@@ -121,9 +136,18 @@ mod tests {
 
     #[test]
     fn only_tokens_of_browsers_expire() {
-        assert_eq!(expires_at("ui-1", Time(1_000), None), Some(Time(43_201_000)));
-        assert_eq!(expires_at("ui-1", Time(1_000), Some(Time(5_000))), Some(Time(65_000)));
-        assert_eq!(expires_at("ui-1", Time(1_000), Some(Time(43_200_000))), Some(Time(43_201_000)));
+        assert_eq!(
+            expires_at("ui-1", Time(1_000), None),
+            Some(Time(43_201_000))
+        );
+        assert_eq!(
+            expires_at("ui-1", Time(1_000), Some(Time(5_000))),
+            Some(Time(65_000))
+        );
+        assert_eq!(
+            expires_at("ui-1", Time(1_000), Some(Time(43_200_000))),
+            Some(Time(43_201_000))
+        );
         assert_eq!(expires_at("ci", Time(1_000), None), None);
     }
 
@@ -132,20 +156,42 @@ mod tests {
         let client = ClientName::parse("/work/a").expect("a name");
         for role in TokenRole::ALL {
             for client in [None, Some(client.clone())] {
-                let Ok(identity) = TokenIdentity::new(role, client.clone()) else { continue };
+                let Ok(identity) = TokenIdentity::new(role, client.clone()) else {
+                    continue;
+                };
                 if matches!(role, TokenRole::Peer | TokenRole::Runner) {
                     assert_eq!(identity.principal(), None);
                     assert!(
-                        [CallEffect::Reads, CallEffect::Changes, CallEffect::LocalOnly]
-                            .iter()
-                            .all(|effect| identity.may(*effect) == TokenVerdict::NotFound)
+                        [
+                            CallEffect::Reads,
+                            CallEffect::Changes,
+                            CallEffect::LocalOnly
+                        ]
+                        .iter()
+                        .all(|effect| identity.may(*effect) == TokenVerdict::NotFound)
                     );
                     continue;
                 }
-                assert_eq!(identity.may(CallEffect::Reads), TokenVerdict::Yes, "{identity:?}");
-                assert_eq!(identity.may(CallEffect::LocalOnly), TokenVerdict::NotFound, "{identity:?}");
-                assert_eq!(identity.may(CallEffect::Changes) == TokenVerdict::Yes, role != TokenRole::ReadOnly, "{identity:?}");
-                assert_eq!(identity.principal() == Some(Principal::Person), client.is_none(), "{identity:?}");
+                assert_eq!(
+                    identity.may(CallEffect::Reads),
+                    TokenVerdict::Yes,
+                    "{identity:?}"
+                );
+                assert_eq!(
+                    identity.may(CallEffect::LocalOnly),
+                    TokenVerdict::NotFound,
+                    "{identity:?}"
+                );
+                assert_eq!(
+                    identity.may(CallEffect::Changes) == TokenVerdict::Yes,
+                    role != TokenRole::ReadOnly,
+                    "{identity:?}"
+                );
+                assert_eq!(
+                    identity.principal() == Some(Principal::Person),
+                    client.is_none(),
+                    "{identity:?}"
+                );
             }
         }
         assert!(TokenIdentity::new(TokenRole::Client, None).is_err());

@@ -24,7 +24,12 @@ pub struct TreeLimits {
 
 impl Default for TreeLimits {
     fn default() -> Self {
-        Self { depth_max: 4, children_max: 16, live_max: 32, total_max: 256 }
+        Self {
+            depth_max: 4,
+            children_max: 16,
+            live_max: 32,
+            total_max: 256,
+        }
     }
 }
 
@@ -43,7 +48,12 @@ pub struct TreeSize {
 /// # Errors
 /// `Limit`, with the first limit that is reached.
 pub fn has_room(size: TreeSize, limits: TreeLimits) -> Result<(), Denied> {
-    let TreeSize { depth, children, live, total } = size;
+    let TreeSize {
+        depth,
+        children,
+        live,
+        total,
+    } = size;
     for (what, is, limit) in [
         ("the depth of a run tree", depth, limits.depth_max),
         ("delegations of one run", children, limits.children_max),
@@ -113,7 +123,12 @@ impl Default for Rank {
 /// Returns a delegation with the approver's changes.
 #[must_use]
 pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
-    let Changes { prompt, agent, directory, priority } = changes.clone();
+    let Changes {
+        prompt,
+        agent,
+        directory,
+        priority,
+    } = changes.clone();
     let mut changed = delegation.clone();
     if let Some(prompt) = prompt {
         changed.task = prompt;
@@ -128,9 +143,22 @@ pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
 /// and attributed to that run.
 #[must_use]
 pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
-    let Delegation { task, agent: _, directory: _, reason, independence, priority, context_required, coordination, estimate, budget: _ } = delegation;
+    let Delegation {
+        task,
+        agent: _,
+        directory: _,
+        reason,
+        independence,
+        priority,
+        context_required,
+        coordination,
+        estimate,
+        budget: _,
+    } = delegation;
     let relation = match independence {
-        Independence::Blocks => "It waits until you are done and receives your final message as the result.",
+        Independence::Blocks => {
+            "It waits until you are done and receives your final message as the result."
+        }
         Independence::Parallel => "It continues meanwhile and is notified when you are done.",
         Independence::Optional => "It does not wait for you.",
     };
@@ -140,9 +168,16 @@ pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
     );
     text.push_str(&format!("\n\nPriority: {}", priority.word()));
     if let Some(estimate) = estimate {
-        text.push_str(&format!("\n{}", quote_field("Estimated duration", estimate)));
+        text.push_str(&format!(
+            "\n{}",
+            quote_field("Estimated duration", estimate)
+        ));
     }
-    for (heading, part) in [("REASON", reason), ("CONTEXT", context_required), ("COORDINATION", coordination)] {
+    for (heading, part) in [
+        ("REASON", reason),
+        ("CONTEXT", context_required),
+        ("COORDINATION", coordination),
+    ] {
         if let Some(part) = part {
             text.push_str(&format!("\n\n## {heading}\n\n{}", quote_block(part)));
         }
@@ -183,18 +218,36 @@ mod tests {
     #[test]
     fn optional_runs_start_last() {
         let urgent = Rank::of(Priority::P0, Independence::Parallel);
-        assert!(urgent < Rank::default() && Rank::default() < Rank::of(Priority::P2, Independence::Blocks));
+        assert!(
+            urgent < Rank::default()
+                && Rank::default() < Rank::of(Priority::P2, Independence::Blocks)
+        );
         assert_eq!(Rank::of(Priority::P0, Independence::Optional), Rank::SPARE);
-        assert_eq!((Rank::from_number(3), Rank::from_number(4)), (Some(Rank::SPARE), None));
+        assert_eq!(
+            (Rank::from_number(3), Rank::from_number(4)),
+            (Some(Rank::SPARE), None)
+        );
     }
 
     #[test]
     fn approver_can_change_task_agent_directory_and_priority() {
-        let changes =
-            Changes { prompt: Some("Only document it".to_owned()), agent: Some("echo".to_owned()), directory: None, priority: Some(Priority::P0) };
-        let expected = Delegation { task: "Only document it".to_owned(), agent: Some("echo".to_owned()), priority: Priority::P0, ..delegation() };
+        let changes = Changes {
+            prompt: Some("Only document it".to_owned()),
+            agent: Some("echo".to_owned()),
+            directory: None,
+            priority: Some(Priority::P0),
+        };
+        let expected = Delegation {
+            task: "Only document it".to_owned(),
+            agent: Some("echo".to_owned()),
+            priority: Priority::P0,
+            ..delegation()
+        };
         assert_eq!(with_changes(&delegation(), &changes), expected);
-        assert_eq!(with_changes(&delegation(), &Changes::default()), delegation());
+        assert_eq!(
+            with_changes(&delegation(), &Changes::default()),
+            delegation()
+        );
     }
 
     #[test]

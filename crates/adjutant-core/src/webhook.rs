@@ -5,7 +5,17 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// The pause after each failed attempt. After the last one, the delivery is parked.
-const RETRY_AFTER_MS: [i64; 9] = [1_000, 10_000, MINUTE_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 4 * HOUR_MS, 8 * HOUR_MS];
+const RETRY_AFTER_MS: [i64; 9] = [
+    1_000,
+    10_000,
+    MINUTE_MS,
+    5 * MINUTE_MS,
+    30 * MINUTE_MS,
+    HOUR_MS,
+    2 * HOUR_MS,
+    4 * HOUR_MS,
+    8 * HOUR_MS,
+];
 
 /// What happens to a failed delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +31,11 @@ pub enum AfterFailure {
 #[must_use]
 pub fn after_failure(attempts: u32) -> AfterFailure {
     let before = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
-    RETRY_AFTER_MS.get(before).map_or(AfterFailure::Parked, |after_ms| AfterFailure::Retry { after_ms: *after_ms })
+    RETRY_AFTER_MS
+        .get(before)
+        .map_or(AfterFailure::Parked, |after_ms| AfterFailure::Retry {
+            after_ms: *after_ms,
+        })
 }
 
 /// Returns whether an address is on the public internet: not this machine, not a private or shared network, and not in
@@ -63,7 +77,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     // Otherwise only global unicast, except protocol assignments (such as Teredo) and documentation.
     let global = (0x2000..=0x3fff).contains(&a);
     let assignments = a == 0x2001 && b < 0x0200;
-    let documentation = (a == 0x2001 && b == 0x0db8) || (a == 0x3fff && b < 0x1000) || (a == 0x2620 && b == 0x4f && c == 0x8000);
+    let documentation = (a == 0x2001 && b == 0x0db8)
+        || (a == 0x3fff && b < 0x1000)
+        || (a == 0x2620 && b == 0x4f && c == 0x8000);
     global && !assignments && !documentation
 }
 
@@ -138,7 +154,10 @@ mod tests {
             assert!(is_public(address.parse().expect("an address")), "{address}");
         }
         for address in refused {
-            assert!(!is_public(address.parse().expect("an address")), "{address}");
+            assert!(
+                !is_public(address.parse().expect("an address")),
+                "{address}"
+            );
         }
     }
 
@@ -154,6 +173,9 @@ mod tests {
                 AfterFailure::Parked => panic!("abandoned after {attempts}"),
             }
         }
-        assert_eq!((after_failure(10), after_failure(u32::MAX)), (AfterFailure::Parked, AfterFailure::Parked));
+        assert_eq!(
+            (after_failure(10), after_failure(u32::MAX)),
+            (AfterFailure::Parked, AfterFailure::Parked)
+        );
     }
 }

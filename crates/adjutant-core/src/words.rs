@@ -21,8 +21,19 @@ pub trait Words: Copy + Eq + 'static {
 #[must_use]
 pub fn spoken<T: Words>(text: &str) -> Option<T> {
     let bare = text.trim_matches(|c: char| !c.is_alphanumeric());
-    let joined: String = bare.chars().map(|c| if c.is_whitespace() || c == '-' { '_' } else { c }).collect();
-    [joined.to_lowercase(), joined.to_uppercase()].iter().find_map(|word| T::from_word(word))
+    let joined: String = bare
+        .chars()
+        .map(|c| {
+            if c.is_whitespace() || c == '-' {
+                '_'
+            } else {
+                c
+            }
+        })
+        .collect();
+    [joined.to_lowercase(), joined.to_uppercase()]
+        .iter()
+        .find_map(|word| T::from_word(word))
 }
 
 /// Returns the value whose word begins a text, and whether the text contains nothing else.
@@ -33,7 +44,10 @@ pub fn spoken_first<T: Words>(text: &str) -> Option<(T, bool)> {
         return Some((value, true));
     }
     let words: Vec<&str> = text.split_whitespace().take(WORDS_MAX).collect();
-    (1..=words.len()).rev().find_map(|count| spoken(&words[..count].join(" "))).map(|value| (value, false))
+    (1..=words.len())
+        .rev()
+        .find_map(|count| spoken(&words[..count].join(" ")))
+        .map(|value| (value, false))
 }
 
 /// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of the list),

@@ -54,7 +54,8 @@ pub struct WorkspaceSpec {
 /// # Errors
 /// Describes its problem.
 pub fn check_copied_path(path: &str) -> Result<(), &'static str> {
-    let is_git_directory = |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case("git~1");
+    let is_git_directory =
+        |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case("git~1");
     if path.is_empty() || path.contains(['\0', '\n']) {
         return Err("name a file");
     }
@@ -75,12 +76,21 @@ pub fn check_copied_path(path: &str) -> Result<(), &'static str> {
 /// # Errors
 /// Describes its problem.
 pub fn check_cache_variable(name: &str) -> Result<(), &'static str> {
-    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = |name: &str| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+    };
     if name.is_empty() || !is_name(name) {
         return Err("use the name of an environment variable, such as CARGO_TARGET_DIR");
     }
-    let reserved = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP"];
-    if reserved.contains(&name) || ["ADJ_", "LD_", "DYLD_"].iter().any(|prefix| name.starts_with(prefix)) {
+    let reserved = [
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP",
+    ];
+    if reserved.contains(&name)
+        || ["ADJ_", "LD_", "DYLD_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    {
         return Err("this variable is reserved");
     }
     Ok(())
@@ -97,9 +107,22 @@ mod tests {
         for good in [".env", "config/local.toml", "a b/..c", ".github/x", "git"] {
             assert_eq!(check_copied_path(good), Ok(()), "{good}");
         }
-        for bad in
-            ["", "/etc/passwd", "~/x", "../x", "a/../../x", "a/./b", "a//b", "a/", ".", "..", ".git/config", "a/.GIT/hooks/x", "x\ny", "GIT~1/config"]
-        {
+        for bad in [
+            "",
+            "/etc/passwd",
+            "~/x",
+            "../x",
+            "a/../../x",
+            "a/./b",
+            "a//b",
+            "a/",
+            ".",
+            "..",
+            ".git/config",
+            "a/.GIT/hooks/x",
+            "x\ny",
+            "GIT~1/config",
+        ] {
             assert!(check_copied_path(bad).is_err(), "{bad:?}");
         }
     }
@@ -109,7 +132,17 @@ mod tests {
         for good in ["CARGO_TARGET_DIR", "npm_config_cache", "_X1"] {
             assert_eq!(check_cache_variable(good), Ok(()), "{good}");
         }
-        for bad in ["", "1X", "A-B", "A=B", "PATH", "HOME", "ADJ_HOME", "LD_PRELOAD", "Ä"] {
+        for bad in [
+            "",
+            "1X",
+            "A-B",
+            "A=B",
+            "PATH",
+            "HOME",
+            "ADJ_HOME",
+            "LD_PRELOAD",
+            "Ä",
+        ] {
             assert!(check_cache_variable(bad).is_err(), "{bad:?}");
         }
     }

@@ -10,12 +10,21 @@ use std::time::Duration;
 /// Returns the wall-clock time.
 #[must_use]
 pub fn now() -> Time {
-    Time(wall().0.saturating_add(failpoint::clock().map_or(0, |set| set.wall_ms)))
+    Time(
+        wall()
+            .0
+            .saturating_add(failpoint::clock().map_or(0, |set| set.wall_ms)),
+    )
 }
 
-#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this module is the one place that reads the wall clock"
+)]
 fn wall() -> Time {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -41,8 +50,10 @@ pub fn reading() -> Reading {
 /// Identifies the current boot and the time namespace, which has its own boot clock. If unreadable, each process
 /// counts as a boot.
 static BOOT: LazyLock<String> = LazyLock::new(|| {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
-    let namespace = std::fs::read_link("/proc/self/ns/time").map_or_else(|_| String::new(), |link| link.display().to_string());
+    let id =
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned());
+    let namespace = std::fs::read_link("/proc/self/ns/time")
+        .map_or_else(|_| String::new(), |link| link.display().to_string());
     match id {
         Ok(id) if !id.is_empty() => format!("{id} {namespace}"),
         _ => {
@@ -61,11 +72,15 @@ fn since_boot_ms() -> i64 {
 
 #[cfg(not(target_os = "linux"))]
 fn since_boot_ms() -> i64 {
-    milliseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+    milliseconds(rustix::time::clock_gettime(
+        rustix::time::ClockId::Monotonic,
+    ))
 }
 
 fn milliseconds(time: rustix::time::Timespec) -> i64 {
-    time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000)
+    time.tv_sec
+        .saturating_mul(1000)
+        .saturating_add(time.tv_nsec / 1_000_000)
 }
 
 /// Returns the steady time, by which deadlines count.
@@ -79,8 +94,13 @@ pub fn steady() -> SteadyTime {
 pub fn moment() -> Moment {
     with_steady(|clock| {
         let reading = reading();
-        let steady = clock.as_ref().map_or(SteadyTime(reading.wall.0), |clock| clock.at(&reading));
-        Moment { wall: reading.wall, steady }
+        let steady = clock
+            .as_ref()
+            .map_or(SteadyTime(reading.wall.0), |clock| clock.at(&reading));
+        Moment {
+            wall: reading.wall,
+            steady,
+        }
     })
 }
 
@@ -115,7 +135,11 @@ pub fn advance() -> Option<(SteadyClock, Option<Jump>)> {
 /// Returns whether the clock should be advanced and stored now, because more than time has changed.
 #[must_use]
 pub fn has_changed() -> bool {
-    with_steady(|clock| clock.as_ref().is_some_and(|clock| clock.is_change(&reading())))
+    with_steady(|clock| {
+        clock
+            .as_ref()
+            .is_some_and(|clock| clock.is_change(&reading()))
+    })
 }
 
 /// Returns a warning if the wall clock was set recently.
@@ -124,7 +148,10 @@ pub fn warning() -> Option<String> {
     let clock = with_steady(|clock| clock.clone())?;
     let reading = reading();
     let jump = clock.recent_jump(clock.at(&reading))?;
-    Some(format!("the machine's clock was set {}: deadlines do not follow it", jump_text(jump)))
+    Some(format!(
+        "the machine's clock was set {}: deadlines do not follow it",
+        jump_text(jump)
+    ))
 }
 
 /// Describes by how much the wall clock was set.
@@ -162,13 +189,17 @@ pub fn to_the_minute(time: Time) -> String {
 /// Parses the result of [`rfc3339`].
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<Time> {
-    text.parse::<jiff::Timestamp>().ok().map(|stamp| Time(stamp.as_millisecond()))
+    text.parse::<jiff::Timestamp>()
+        .ok()
+        .map(|stamp| Time(stamp.as_millisecond()))
 }
 
 /// Returns the time of the day in a zone, in milliseconds. `None`: the machine's.
 #[must_use]
 pub fn ms_of_day(name: Option<&str>) -> i64 {
-    let Ok(stamp) = jiff::Timestamp::from_millisecond(now().0) else { return 0 };
+    let Ok(stamp) = jiff::Timestamp::from_millisecond(now().0) else {
+        return 0;
+    };
     let time = stamp.to_zoned(zone(name)).time();
     let minutes = i64::from(time.hour()) * 60 + i64::from(time.minute());
     (minutes * 60 + i64::from(time.second())) * 1000 + i64::from(time.millisecond())
@@ -177,7 +208,8 @@ pub fn ms_of_day(name: Option<&str>) -> i64 {
 /// Returns the zone that a `TZ` variable names, or the machine's zone.
 #[must_use]
 pub fn zone(name: Option<&str>) -> jiff::tz::TimeZone {
-    name.and_then(|name| jiff::tz::TimeZone::get(name.trim_start_matches(':')).ok()).unwrap_or_else(jiff::tz::TimeZone::system)
+    name.and_then(|name| jiff::tz::TimeZone::get(name.trim_start_matches(':')).ok())
+        .unwrap_or_else(jiff::tz::TimeZone::system)
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ impl ConnectionTasks {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for TaskSpawner {
     fn execute(&self, task: F) {
-        let Some(tasks) = self.0.upgrade() else { return };
+        let Some(tasks) = self.0.upgrade() else {
+            return;
+        };
         let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(ended) = tasks.try_join_next() {
             if let Err(error) = ended {

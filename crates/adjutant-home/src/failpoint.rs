@@ -159,7 +159,12 @@ pub const VARIABLE: &str = "ADJ_FAILPOINT";
 #[macro_export]
 macro_rules! __failpoint {
     ($name:literal) => {{
-        const { assert!($crate::failpoint::is_known($name), "a failpoint that is not in NAMES") }
+        const {
+            assert!(
+                $crate::failpoint::is_known($name),
+                "a failpoint that is not in NAMES"
+            )
+        }
         $crate::failpoint::reach($name);
     }};
 }
@@ -197,7 +202,10 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
 fn armed_failpoint() -> Option<&'static (String, String)> {
     use std::sync::OnceLock;
     static ARMED: OnceLock<Option<(String, String)>> = OnceLock::new();
-    #[expect(clippy::disallowed_methods, reason = "not configuration, and absent from every release build")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "not configuration, and absent from every release build"
+    )]
     let armed = ARMED.get_or_init(|| {
         let value = std::env::var(VARIABLE).ok()?;
         let (name, file) = value.split_once('=')?;
@@ -213,7 +221,11 @@ pub fn clock() -> Option<SetClock> {
     let (_, file) = armed_failpoint().filter(|(name, _)| name == "clock")?;
     let text = std::fs::read_to_string(file).ok()?;
     let mut words = text.split_whitespace();
-    Some(SetClock { wall_ms: words.next()?.parse().ok()?, boot_ms: words.next()?.parse().ok()?, boot: words.next()?.to_owned() })
+    Some(SetClock {
+        wall_ms: words.next()?.parse().ok()?,
+        boot_ms: words.next()?.parse().ok()?,
+        boot: words.next()?.to_owned(),
+    })
 }
 
 /// Clocks cannot be shifted in a release build.
@@ -228,7 +240,13 @@ pub fn clock() -> Option<SetClock> {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn pressure() -> Option<std::path::PathBuf> {
-    armed_failpoint().map(|(name, dir)| if name == "pressure" { dir.into() } else { "/dev/null".into() })
+    armed_failpoint().map(|(name, dir)| {
+        if name == "pressure" {
+            dir.into()
+        } else {
+            "/dev/null".into()
+        }
+    })
 }
 
 /// The load cannot be scripted in a release build.
@@ -256,7 +274,8 @@ pub fn is_network() -> bool {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_disk_full() -> bool {
-    armed_failpoint().is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
+    armed_failpoint()
+        .is_some_and(|(name, file)| name == "full" && std::path::Path::new(file).exists())
 }
 
 /// A release build simulates no full disk.
@@ -284,7 +303,10 @@ pub fn is_unfenced() -> bool {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn is_unchecked() -> bool {
-    armed_failpoint().is_some_and(|(name, dir)| name == "unchecked" || (name == "window" && std::path::Path::new(dir).join("unchecked").exists()))
+    armed_failpoint().is_some_and(|(name, dir)| {
+        name == "unchecked"
+            || (name == "window" && std::path::Path::new(dir).join("unchecked").exists())
+    })
 }
 
 /// A release build always has the checks.
@@ -312,7 +334,9 @@ pub fn is_unsynced() -> bool {
 #[cfg(debug_assertions)]
 #[must_use]
 pub fn cannot_exchange() -> bool {
-    armed_failpoint().is_some_and(|(name, dir)| name == "window" && std::path::Path::new(dir).join("no-exchange").exists())
+    armed_failpoint().is_some_and(|(name, dir)| {
+        name == "window" && std::path::Path::new(dir).join("no-exchange").exists()
+    })
 }
 
 /// A release build asks the file system.
@@ -325,14 +349,22 @@ pub fn cannot_exchange() -> bool {
 /// Lets a program of the user work at a moment of replacing a file.
 #[cfg(debug_assertions)]
 pub fn window(moment: &str, dir: &std::os::fd::OwnedFd, name: &std::ffi::OsStr) {
-    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else { return };
-    let script = |kind: &str| Some(std::path::Path::new(scripts).join(format!("{moment}.{kind}"))).filter(|path| path.exists());
+    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else {
+        return;
+    };
+    let script = |kind: &str| {
+        Some(std::path::Path::new(scripts).join(format!("{moment}.{kind}")))
+            .filter(|path| path.exists())
+    };
     let worked = || -> std::io::Result<()> {
         if let Some(path) = script("rename") {
             rustix::fs::renameat(rustix::fs::CWD, &path, dir, name)?;
         }
         if let Some(path) = script("write") {
-            let (text, flags) = (std::fs::read(&path)?, rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::TRUNC);
+            let (text, flags) = (
+                std::fs::read(&path)?,
+                rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::TRUNC,
+            );
             let file = rustix::fs::openat(dir, name, flags, rustix::fs::Mode::empty())?;
             rustix::io::write(&file, &text)?;
             std::fs::remove_file(path)?;
@@ -343,7 +375,10 @@ pub fn window(moment: &str, dir: &std::os::fd::OwnedFd, name: &std::ffi::OsStr) 
         }
         if let Some(path) = script("kill") {
             std::fs::remove_file(path)?;
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)?;
+            rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            )?;
             loop {
                 std::thread::park();
             }
@@ -358,9 +393,12 @@ pub fn window(moment: &str, dir: &std::os::fd::OwnedFd, name: &std::ffi::OsStr) 
 /// Lets a program of the user replace the file that `<moment>.to` names.
 #[cfg(debug_assertions)]
 pub fn save(moment: &str) {
-    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else { return };
+    let Some((_, scripts)) = armed_failpoint().filter(|(armed, _)| armed == "window") else {
+        return;
+    };
     let from = std::path::Path::new(scripts).join(format!("{moment}.rename"));
-    if let Ok(to) = std::fs::read_to_string(std::path::Path::new(scripts).join(format!("{moment}.to")))
+    if let Ok(to) =
+        std::fs::read_to_string(std::path::Path::new(scripts).join(format!("{moment}.to")))
         && let Err(error) = std::fs::rename(&from, to)
     {
         tracing::debug!(%error, moment, "the program of a test has saved already");
@@ -447,12 +485,24 @@ pub fn has_conformance_fixtures() -> bool {
 /// For the macro.
 #[cfg(debug_assertions)]
 pub fn reach(name: &str) {
-    let Some((armed, file)) = armed_failpoint() else { return };
-    let is_first = || std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok();
+    let Some((armed, file)) = armed_failpoint() else {
+        return;
+    };
+    let is_first = || {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(file)
+            .is_ok()
+    };
     // Only one process can remove it.
-    let is_scripted = || armed == "window" && std::fs::remove_file(std::path::Path::new(file).join(format!("{name}.kill"))).is_ok();
+    let is_scripted = || {
+        armed == "window"
+            && std::fs::remove_file(std::path::Path::new(file).join(format!("{name}.kill"))).is_ok()
+    };
     if (armed == name && is_first()) || is_scripted() {
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).expect("a process may kill itself");
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+            .expect("a process may kill itself");
         loop {
             std::thread::park();
         }

@@ -46,7 +46,11 @@ impl LeftFacts {
                 None => return Err(error),
             },
         };
-        Ok(Self { lines: file.map(|file| BufReader::new(file).take(FACTS_BYTES_MAX)), line_no: 0, problem })
+        Ok(Self {
+            lines: file.map(|file| BufReader::new(file).take(FACTS_BYTES_MAX)),
+            line_no: 0,
+            problem,
+        })
     }
 
     /// Returns whether everything was read.
@@ -63,7 +67,10 @@ impl LeftFacts {
         while batch.len() < BATCH_FACTS_MAX && bytes < BATCH_BYTES_MAX {
             let Some(lines) = &mut self.lines else { break };
             let mut line = Vec::new();
-            let read = lines.by_ref().take(FACT_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            let read = lines
+                .by_ref()
+                .take(FACT_BYTES_MAX)
+                .read_until(b'\n', &mut line)? as u64;
             self.line_no += 1;
             let is_whole = line.ends_with(b"\n");
             match serde_json::from_slice::<Fact>(&line) {
@@ -72,9 +79,18 @@ impl LeftFacts {
                     batch.extend((fact.n > after).then_some(fact));
                     continue;
                 }
-                _ if is_whole => self.problem = Some(format!("line {} is not a fact", self.line_no)),
-                _ if read >= FACT_BYTES_MAX => self.problem = Some(format!("line {} is longer than {FACT_BYTES_MAX} bytes", self.line_no)),
-                _ if lines.limit() == 0 => self.problem = Some(format!("it is larger than {FACTS_BYTES_MAX} bytes")),
+                _ if is_whole => {
+                    self.problem = Some(format!("line {} is not a fact", self.line_no))
+                }
+                _ if read >= FACT_BYTES_MAX => {
+                    self.problem = Some(format!(
+                        "line {} is longer than {FACT_BYTES_MAX} bytes",
+                        self.line_no
+                    ))
+                }
+                _ if lines.limit() == 0 => {
+                    self.problem = Some(format!("it is larger than {FACTS_BYTES_MAX} bytes"))
+                }
                 _ => {}
             }
             self.lines = None;
@@ -103,14 +119,21 @@ pub enum StartStatus {
 /// A temporary failure: try again later.
 pub fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     let home = dir.home();
-    let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| match files::create_new(home, &dir.started_marker()) {
-        Ok(_) => Ok(StartStatus::NotStarted),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let has_facts = files::look(home, &dir.facts())?.is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
-            let marker = files::open(home, &dir.started_marker())?;
-            Ok(if marker.metadata()?.len() == 0 && !has_facts { StartStatus::NotStarted } else { StartStatus::MaybeStarted })
+    let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| {
+        match files::create_new(home, &dir.started_marker()) {
+            Ok(_) => Ok(StartStatus::NotStarted),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let has_facts = files::look(home, &dir.facts())?
+                    .is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
+                let marker = files::open(home, &dir.started_marker())?;
+                Ok(if marker.metadata()?.len() == 0 && !has_facts {
+                    StartStatus::NotStarted
+                } else {
+                    StartStatus::MaybeStarted
+                })
+            }
+            Err(error) => Err(error),
         }
-        Err(error) => Err(error),
     });
     match store_evidence {
         Err(error) => match files::unusable(&error) {
@@ -123,8 +146,11 @@ pub fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
 
 /// Returns a lock file of an attempt that was replaced by something else.
 pub fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
-    let opened = [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
-    opened.into_iter().find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
+    let opened =
+        [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
+    opened
+        .into_iter()
+        .find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
 }
 
 /// Reads what is known about an attempt without processes besides its facts, and ensures that its agent never starts if it has not.
@@ -132,13 +158,25 @@ pub fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
 ///
 /// # Errors
 /// A temporary failure: try again later.
-pub fn collect(dir: &AttemptDir, run_id: &str, attempt: u32, facts_problem: Option<String>, was_seen: bool) -> io::Result<Remains> {
+pub fn collect(
+    dir: &AttemptDir,
+    run_id: &str,
+    attempt: u32,
+    facts_problem: Option<String>,
+    was_seen: bool,
+) -> io::Result<Remains> {
     let start_status = prevent_start(dir)?;
     let never_started = start_status == StartStatus::NotStarted;
-    let marker_problem = if let StartStatus::Unknown(problem) = start_status { Some(problem) } else { None };
+    let marker_problem = if let StartStatus::Unknown(problem) = start_status {
+        Some(problem)
+    } else {
+        None
+    };
     Ok(Remains {
         never_started,
-        problem: facts_problem.or(marker_problem).or_else(|| exchanged_lock(dir)),
+        problem: facts_problem
+            .or(marker_problem)
+            .or_else(|| exchanged_lock(dir)),
         last_output: last_output(dir, run_id, attempt),
         active_until_ms: (!was_seen).then(|| last_sign(dir)),
         refusal: None,
@@ -150,16 +188,29 @@ pub fn collect(dir: &AttemptDir, run_id: &str, attempt: u32, facts_problem: Opti
 /// Returns when an attempt wrote last, as far as its files tell, in milliseconds since the epoch.
 fn last_sign(dir: &AttemptDir) -> i64 {
     let written = |path: PathBuf| {
-        let at = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok()?;
+        let at = std::fs::symlink_metadata(path)
+            .and_then(|meta| meta.modified())
+            .ok()?;
         i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     };
-    [dir.facts(), dir.log()].into_iter().filter_map(written).max().unwrap_or(0)
+    [dir.facts(), dir.log()]
+        .into_iter()
+        .filter_map(written)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Reads the unreported end of an attempt's output.
 fn last_output(dir: &AttemptDir, run_id: &str, attempt: u32) -> String {
-    let query =
-        logs::Query { output: logs::Output::Text, after: None, bytes_max: LAST_OUTPUT_BYTES_MAX, grep: None, ended: true, times: false, since: None };
+    let query = logs::Query {
+        output: logs::Output::Text,
+        after: None,
+        bytes_max: LAST_OUTPUT_BYTES_MAX,
+        grep: None,
+        ended: true,
+        times: false,
+        since: None,
+    };
     match logs::read(dir.home(), run_id, attempt, query) {
         Ok(part) => part.text,
         Err(error) => {
@@ -183,10 +234,16 @@ pub fn remove_files(logs_dir: &Path, runs_dir: &Path, runs: &[RunId]) -> bool {
     };
     match std::fs::read_dir(logs_dir) {
         Ok(entries) => {
-            let is_theirs = |name: &OsStr| name.to_str().and_then(|name| name.split_once('.')).is_some_and(|(run, _)| runs.contains(run));
+            let is_theirs = |name: &OsStr| {
+                name.to_str()
+                    .and_then(|name| name.split_once('.'))
+                    .is_some_and(|(run, _)| runs.contains(run))
+            };
             for entry in entries {
                 match entry {
-                    Ok(entry) if is_theirs(&entry.file_name()) => note(std::fs::remove_file(entry.path()), &entry.path()),
+                    Ok(entry) if is_theirs(&entry.file_name()) => {
+                        note(std::fs::remove_file(entry.path()), &entry.path())
+                    }
                     Ok(_) => {}
                     Err(error) => note(Err(error), logs_dir),
                 }
@@ -221,7 +278,12 @@ mod tests {
         let mut left = LeftFacts::open(dir).expect("opens");
         let mut found = Vec::new();
         loop {
-            found.extend(left.next_batch(after).expect("reads").iter().map(|fact| fact.n));
+            found.extend(
+                left.next_batch(after)
+                    .expect("reads")
+                    .iter()
+                    .map(|fact| fact.n),
+            );
             if left.is_at_end() {
                 return (found, left.problem);
             }
@@ -236,7 +298,10 @@ mod tests {
         assert_eq!(all(&dir, 0), (vec![1, 2], None));
         assert_eq!(all(&dir, 1), (vec![2], None));
         std::fs::write(dir.facts(), format!("{}nonsense\n{}", line(1), line(2))).expect("written");
-        assert_eq!(all(&dir, 0), (vec![1], Some("line 2 is not a fact".to_owned())));
+        assert_eq!(
+            all(&dir, 0),
+            (vec![1], Some("line 2 is not a fact".to_owned()))
+        );
         let many: String = (1..=1_000).map(line).collect();
         std::fs::write(dir.facts(), many).expect("written");
         assert_eq!(all(&dir, 0).0.len(), 1_000);
@@ -246,18 +311,34 @@ mod tests {
     fn huge_facts_file_is_cut() {
         let (_home, dir) = attempt();
         std::fs::write(dir.facts(), line(1)).expect("written");
-        std::fs::OpenOptions::new().append(true).open(dir.facts()).and_then(|file| file.set_len(1 << 40)).expect("a sparse file");
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(dir.facts())
+            .and_then(|file| file.set_len(1 << 40))
+            .expect("a sparse file");
         let (found, problem) = all(&dir, 0);
-        assert!(found == [1] && problem.as_deref() == Some("line 2 is longer than 1048576 bytes"), "{found:?} {problem:?}");
+        assert!(
+            found == [1] && problem.as_deref() == Some("line 2 is longer than 1048576 bytes"),
+            "{found:?} {problem:?}"
+        );
     }
 
     #[test]
     fn replaced_marker_leaves_the_start_unknown() {
         let (_home, dir) = attempt();
-        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
-        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::NotStarted);
+        assert_eq!(
+            prevent_start(&dir).expect("readable"),
+            StartStatus::NotStarted
+        );
+        assert_eq!(
+            prevent_start(&dir).expect("readable"),
+            StartStatus::NotStarted
+        );
         std::fs::write(dir.started_marker(), "begun\n").expect("written");
-        assert_eq!(prevent_start(&dir).expect("readable"), StartStatus::MaybeStarted);
+        assert_eq!(
+            prevent_start(&dir).expect("readable"),
+            StartStatus::MaybeStarted
+        );
         std::fs::remove_file(dir.started_marker()).expect("removed");
         symlink("nowhere", dir.started_marker()).expect("a link");
         assert!(

@@ -20,15 +20,27 @@ pub struct NamedLock {
 impl NamedLocks {
     /// Waits until nobody else holds the lock with this name.
     pub async fn lock(&self, name: &str) -> NamedLock {
-        let lock = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default());
-        NamedLock { guard: Some(lock.lock_owned().await), locks: Arc::clone(&self.0) }
+        let lock = Arc::clone(
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(name.to_owned())
+                .or_default(),
+        );
+        NamedLock {
+            guard: Some(lock.lock_owned().await),
+            locks: Arc::clone(&self.0),
+        }
     }
 }
 
 impl Drop for NamedLock {
     fn drop(&mut self) {
         drop(self.guard.take());
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, lock| Arc::strong_count(lock) > 1);
+        self.locks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, lock| Arc::strong_count(lock) > 1);
     }
 }
 
@@ -44,7 +56,12 @@ mod tests {
         let second = locks.lock("a");
         tokio::pin!(second);
         assert!(second.as_mut().now_or_never().is_none(), "it is held");
-        drop(locks.lock("b").now_or_never().expect("another name is free"));
+        drop(
+            locks
+                .lock("b")
+                .now_or_never()
+                .expect("another name is free"),
+        );
         drop(first);
         drop(second.await);
         assert!(locks.0.lock().expect("not poisoned").is_empty());

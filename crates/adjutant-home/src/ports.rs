@@ -32,7 +32,10 @@ fn is_taken(port: u16) -> bool {
 fn bind_v6(port: u16) -> Result<(), Errno> {
     let probe = open_socket(AddressFamily::INET6)?;
     sockopt::set_ipv6_v6only(&probe, false)?;
-    bind(&probe, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))
+    bind(
+        &probe,
+        &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0),
+    )
 }
 
 fn bind_v4(port: u16) -> Result<(), Errno> {
@@ -57,14 +60,38 @@ mod tests {
     fn listener_on_loopback_takes_its_port() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let address: SocketAddr = address.parse().expect("an address");
-            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            let family = if address.is_ipv4() {
+                AddressFamily::INET
+            } else {
+                AddressFamily::INET6
+            };
             // A machine without IPv6 has no such address.
-            let Ok(reserved) = open_socket(family) else { continue };
-            let Ok(()) = bind(&reserved, &address) else { continue };
-            let port = SocketAddr::try_from(getsockname(&reserved).expect("an address")).expect("of the internet").port();
-            assert_eq!(first_taken(PortRange { base: port, count: 1 }), None, "{address}");
+            let Ok(reserved) = open_socket(family) else {
+                continue;
+            };
+            let Ok(()) = bind(&reserved, &address) else {
+                continue;
+            };
+            let port = SocketAddr::try_from(getsockname(&reserved).expect("an address"))
+                .expect("of the internet")
+                .port();
+            assert_eq!(
+                first_taken(PortRange {
+                    base: port,
+                    count: 1
+                }),
+                None,
+                "{address}"
+            );
             listen(&reserved, 1).expect("a listener");
-            assert_eq!(first_taken(PortRange { base: port, count: 1 }), Some(port), "{address}");
+            assert_eq!(
+                first_taken(PortRange {
+                    base: port,
+                    count: 1
+                }),
+                Some(port),
+                "{address}"
+            );
         }
     }
 }

@@ -30,7 +30,11 @@ pub type FileBody = UnsyncBoxBody<Bytes, io::Error>;
 pub fn create(home: &Path, dir: &Path) -> io::Result<File> {
     files::make_dirs(home, dir)?;
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let path = dir.join(format!("spool-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed)));
+    let path = dir.join(format!(
+        "spool-{}-{}",
+        std::process::id(),
+        MADE.fetch_add(1, Ordering::Relaxed)
+    ));
     let file = files::replace(home, &path)?;
     std::fs::remove_file(path)?;
     Ok(file)
@@ -46,7 +50,9 @@ pub fn body_of(file: File) -> FileBody {
         Ok::<_, io::Error>((chunk, file))
     };
     let chunks = try_unfold(file, move |file| async move {
-        let (chunk, file) = tokio::task::spawn_blocking(move || read(file)).await.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+        let (chunk, file) = tokio::task::spawn_blocking(move || read(file))
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))?;
         Ok((!chunk.is_empty()).then(|| (Frame::data(Bytes::from(chunk)), file)))
     });
     StreamBody::new(chunks).boxed_unsync()
@@ -75,15 +81,27 @@ where
     let mut bytes = 0;
     loop {
         let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await;
-        let Some(frame) = frame.map_err(|_| NotReceived::Broken(format!("nothing arrived in {} s", SILENCE_MAX.as_secs())))? else { return Ok(()) };
-        let Ok(data) = frame.map_err(|error| NotReceived::Broken(error.to_string()))?.into_data() else { continue };
+        let Some(frame) = frame.map_err(|_| {
+            NotReceived::Broken(format!("nothing arrived in {} s", SILENCE_MAX.as_secs()))
+        })?
+        else {
+            return Ok(());
+        };
+        let Ok(data) = frame
+            .map_err(|error| NotReceived::Broken(error.to_string()))?
+            .into_data()
+        else {
+            continue;
+        };
         bytes += data.len() as u64;
         if bytes > bytes_max {
             return Err(NotReceived::TooLarge(bytes_max));
         }
         let mut file = to.try_clone().map_err(NotReceived::Disk)?;
         let written = tokio::task::spawn_blocking(move || file.write_all(&data)).await;
-        written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(NotReceived::Disk)?;
+        written
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(NotReceived::Disk)?;
     }
 }
 
@@ -105,7 +123,9 @@ pub fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<File> {
 pub fn read_line<T: DeserializeOwned>(file: &mut File, bytes_max: u64) -> io::Result<T> {
     file.seek(SeekFrom::Start(0))?;
     let mut line = Vec::new();
-    BufReader::new(file.try_clone()?).take(bytes_max).read_until(b'\n', &mut line)?;
+    BufReader::new(file.try_clone()?)
+        .take(bytes_max)
+        .read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {
         return Err(io::Error::other("it has no first line"));
     }

@@ -1,7 +1,10 @@
 //! Options of TCP connections to other machines.
 
 use rustix::io::Result;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay, set_tcp_user_timeout};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+    set_tcp_user_timeout,
+};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -20,5 +23,8 @@ pub fn detect_loss(stream: &impl AsFd, silence: Duration) -> Result<()> {
     let probe_interval = Duration::from_secs((silence / (PROBES + 1)).as_secs().max(1));
     set_tcp_keepidle(stream, probe_interval)?;
     set_tcp_keepintvl(stream, probe_interval)?;
-    set_tcp_user_timeout(stream, u32::try_from(silence.as_millis()).unwrap_or(u32::MAX))
+    set_tcp_user_timeout(
+        stream,
+        u32::try_from(silence.as_millis()).unwrap_or(u32::MAX),
+    )
 }

@@ -21,12 +21,27 @@ pub fn start(default: &str) {
     let wanted = wanted.map(|wanted| parse(&wanted).map_err(|error| (wanted, error)));
     let (filter, problem) = match wanted {
         Some(Ok(filter)) => (filter, None),
-        Some(Err(problem)) => (parse(&default).expect("the default is a valid filter"), Some(problem)),
-        None => (parse(&default).expect("the default is a valid filter"), None),
+        Some(Err(problem)) => (
+            parse(&default).expect("the default is a valid filter"),
+            Some(problem),
+        ),
+        None => (
+            parse(&default).expect("the default is a valid filter"),
+            None,
+        ),
     };
     // If the disk is full, lines are lost. Reporting that to stderr would end the process.
-    let lines = fmt::layer().log_internal_errors(false).with_writer(Lines::default).with_ansi(false).compact();
-    if tracing_subscriber::registry().with(lines).with(filter).try_init().is_err() {
+    let lines = fmt::layer()
+        .log_internal_errors(false)
+        .with_writer(Lines::default)
+        .with_ansi(false)
+        .compact();
+    if tracing_subscriber::registry()
+        .with(lines)
+        .with(filter)
+        .try_init()
+        .is_err()
+    {
         tracing::debug!("logging has already started");
     }
     if let Some((wanted, error)) = problem {
@@ -68,7 +83,11 @@ impl RepeatedFailures {
         {
             known.remove(oldest);
         }
-        known.push(RepeatedFailure { text: text.to_owned(), logged_at: now, times: 0 });
+        known.push(RepeatedFailure {
+            text: text.to_owned(),
+            logged_at: now,
+            times: 0,
+        });
         Some(1)
     }
 
@@ -95,8 +114,14 @@ pub fn limit_log_file(base: &Path, path: &Path, bytes_max: u64) {
     if !files::is_same(base, path, rustix::stdio::stderr()) {
         return;
     }
-    let bytes = rustix::fs::fstat(rustix::stdio::stderr()).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    let mut file = LogFile { base: base.to_owned(), path: path.to_owned(), bytes, bytes_max };
+    let bytes = rustix::fs::fstat(rustix::stdio::stderr())
+        .map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let mut file = LogFile {
+        base: base.to_owned(),
+        path: path.to_owned(),
+        bytes,
+        bytes_max,
+    };
     file.rotate_if_long();
     *LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
 }
@@ -130,7 +155,11 @@ struct Lines;
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = io::stderr().write(bytes)?;
-        if let Some(file) = LOG_FILE.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(file) = LOG_FILE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_mut()
+        {
             file.bytes += written as u64;
             file.rotate_if_long();
         }
@@ -160,7 +189,10 @@ mod tests {
     #[test]
     fn failure_is_logged_when_it_changes_and_after_a_success() {
         let (mut failures, now) = (RepeatedFailures::default(), Instant::now());
-        assert_eq!(["one", "two", "one", "two"].map(|text| failures.note(text, now)), [Some(1), Some(1), None, None]);
+        assert_eq!(
+            ["one", "two", "one", "two"].map(|text| failures.note(text, now)),
+            [Some(1), Some(1), None, None]
+        );
         failures.clear();
         assert_eq!(failures.note("one", now), Some(1));
     }
@@ -169,7 +201,10 @@ mod tests {
     fn many_different_failures_are_forgotten() {
         let (mut failures, now) = (RepeatedFailures::default(), Instant::now());
         for number in 0..1_000 {
-            assert_eq!(failures.note(&number.to_string(), now + Duration::from_millis(number)), Some(1));
+            assert_eq!(
+                failures.note(&number.to_string(), now + Duration::from_millis(number)),
+                Some(1)
+            );
         }
         assert_eq!(failures.0.len(), FAILURES_MAX);
     }

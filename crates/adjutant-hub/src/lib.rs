@@ -11,8 +11,8 @@ pub mod ops;
 pub(crate) use adjutant_api::{link, present, preset, text, view};
 pub(crate) use adjutant_git::git;
 pub(crate) use adjutant_home::{
-    clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tls, trace, user_files,
-    versions,
+    clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects,
+    ports, process, sock, spool, tls, trace, user_files, versions,
 };
 pub(crate) use adjutant_net::{client, peer, remote, webhook};
 pub(crate) use adjutant_store::store;

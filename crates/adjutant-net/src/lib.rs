@@ -10,4 +10,6 @@ pub mod remote;
 pub mod webhook;
 
 pub(crate) use adjutant_api::{link, text, view};
-pub(crate) use adjutant_home::{clock, config, connection_tasks, files, process, sock, spool, tcp, tls};
+pub(crate) use adjutant_home::{
+    clock, config, connection_tasks, files, process, sock, spool, tcp, tls,
+};

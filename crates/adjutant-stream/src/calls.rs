@@ -18,7 +18,9 @@ struct Call {
 
 impl Call {
     fn line(&self) -> String {
-        format!("{} {}", self.name, self.input).trim_end().to_owned()
+        format!("{} {}", self.name, self.input)
+            .trim_end()
+            .to_owned()
     }
 }
 
@@ -28,7 +30,13 @@ pub(super) struct Calls(VecDeque<Call>);
 
 impl Calls {
     /// Records a message about a call. Returns the line to write to the log, if any.
-    pub(super) fn update(&mut self, id: &str, name: &str, input: &str, state: CallState) -> Option<String> {
+    pub(super) fn update(
+        &mut self,
+        id: &str,
+        name: &str,
+        input: &str,
+        state: CallState,
+    ) -> Option<String> {
         let at = match self.0.iter().position(|call| call.id == id) {
             Some(at) => at,
             // An end without a name belongs to a call that was dropped or never started.
@@ -37,7 +45,12 @@ impl Calls {
                 if self.0.len() == CALLS_MAX {
                     self.0.pop_front();
                 }
-                self.0.push_back(Call { id: id.to_owned(), name: String::new(), input: String::new(), written: None });
+                self.0.push_back(Call {
+                    id: id.to_owned(),
+                    name: String::new(),
+                    input: String::new(),
+                    written: None,
+                });
                 self.0.len() - 1
             }
         };
@@ -84,7 +97,10 @@ mod tests {
 
     fn lines(messages: &[(&str, &str, &str, CallState)]) -> Vec<String> {
         let mut calls = Calls::default();
-        messages.iter().filter_map(|(id, name, input, state)| calls.update(id, name, input, *state)).collect()
+        messages
+            .iter()
+            .filter_map(|(id, name, input, state)| calls.update(id, name, input, *state))
+            .collect()
     }
 
     #[test]
@@ -97,24 +113,47 @@ mod tests {
         ];
         assert_eq!(lines(&opencode), ["bash {\"command\":\"ls\"}"]);
         assert_eq!(
-            lines(&[("a", "Shell", "{}", Running), ("a", "", "{\"command\":\"ls\"}", Running), ("a", "", "", Ended)]),
+            lines(&[
+                ("a", "Shell", "{}", Running),
+                ("a", "", "{\"command\":\"ls\"}", Running),
+                ("a", "", "", Ended)
+            ]),
             ["Shell {\"command\":\"ls\"}"]
         );
-        assert_eq!(lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Ended)]), ["Bash"], "a call without input");
+        assert_eq!(
+            lines(&[("a", "Bash", "", Pending), ("a", "Bash", "", Ended)]),
+            ["Bash"],
+            "a call without input"
+        );
         assert_eq!(lines(&[("b", "", "", Ended)]), Vec::<String>::new());
     }
 
     #[test]
     fn changed_call_gets_another_line() {
-        assert_eq!(lines(&[("a", "sh", "1", Running), ("a", "", "1", Running), ("a", "", "2", Pending), ("a", "", "2", Ended)]), ["sh 1", "sh 2"]);
+        assert_eq!(
+            lines(&[
+                ("a", "sh", "1", Running),
+                ("a", "", "1", Running),
+                ("a", "", "2", Pending),
+                ("a", "", "2", Ended)
+            ]),
+            ["sh 1", "sh 2"]
+        );
     }
 
     #[test]
     fn calls_are_bounded_and_flush_writes_all() {
         let mut calls = Calls::default();
         assert_eq!(calls.update("a", "sh", "1", Pending), None);
-        assert_eq!((calls.flush(), calls.flush()), (vec!["sh 1".to_owned()], Vec::new()));
-        assert_eq!(calls.update("a", "", "", Ended), None, "its line is already written");
+        assert_eq!(
+            (calls.flush(), calls.flush()),
+            (vec!["sh 1".to_owned()], Vec::new())
+        );
+        assert_eq!(
+            calls.update("a", "", "", Ended),
+            None,
+            "its line is already written"
+        );
         for n in 0..CALLS_MAX * 2 {
             calls.update(&n.to_string(), "x", "", Pending);
         }

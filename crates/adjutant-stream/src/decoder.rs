@@ -74,7 +74,9 @@ impl Decoder {
         let valid = std::str::from_utf8(plain).map_or_else(|error| error.valid_up_to(), str::len);
         out.extend_from_slice(&input[..valid]);
         let rest = &input[valid..];
-        let Some(first) = rest.first() else { return rest };
+        let Some(first) = rest.first() else {
+            return rest;
+        };
         match *first {
             0x1b => self.state = State::Escape,
             b'\r' => {
@@ -180,12 +182,18 @@ fn plain_prefix_len(input: &[u8]) -> usize {
     let mut at = 0;
     while let Some(block) = input.get(at..at + BLOCK) {
         // No early exit within a block, so that it compiles to vector instructions.
-        if block.iter().fold(false, |any, byte| any | is_special(*byte)) {
+        if block
+            .iter()
+            .fold(false, |any, byte| any | is_special(*byte))
+        {
             break;
         }
         at += BLOCK;
     }
-    at + input[at..].iter().take_while(|byte| !is_special(**byte)).count()
+    at + input[at..]
+        .iter()
+        .take_while(|byte| !is_special(**byte))
+        .count()
 }
 
 fn is_special(byte: u8) -> bool {
@@ -259,7 +267,11 @@ mod tests {
     fn character_may_be_split_at_any_byte() {
         let text = "a ä € 😀 z\u{2028}ﬀ\u{feff}";
         for at in 0..=text.len() {
-            assert_eq!(decode(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]), text, "cut at {at}");
+            assert_eq!(
+                decode(&[&text.as_bytes()[..at], &text.as_bytes()[at..]]),
+                text,
+                "cut at {at}"
+            );
         }
         let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
         assert_eq!(decode(&bytes), text);
@@ -288,15 +300,27 @@ mod tests {
     #[test]
     fn control_characters_become_visible_pictures() {
         assert_eq!(decode(&[b"a\0b\x07c\x7f\xc2\x9bd"]), "a␀b␇c␡\u{fffd}d");
-        assert_eq!(decode(&[b"one\r\ntwo\rthree\r", b"\nfour\tx\n"]), "one\ntwo\nthree\nfour\tx\n");
+        assert_eq!(
+            decode(&[b"one\r\ntwo\rthree\r", b"\nfour\tx\n"]),
+            "one\ntwo\nthree\nfour\tx\n"
+        );
     }
 
     #[test]
     fn escape_sequences_are_dropped() {
-        assert_eq!(decode(&[b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07ok \x1b]8;;http://x\x1b\\link\x1b(B\x1b=."]), "red ok link.");
+        assert_eq!(
+            decode(&[
+                b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07ok \x1b]8;;http://x\x1b\\link\x1b(B\x1b=."
+            ]),
+            "red ok link."
+        );
         let sequence = b"a\x1b]8;;http://x\x1b\\b\x1b[38;5;1mc";
         for at in 0..=sequence.len() {
-            assert_eq!(decode(&[&sequence[..at], &sequence[at..]]), "abc", "cut at {at}");
+            assert_eq!(
+                decode(&[&sequence[..at], &sequence[at..]]),
+                "abc",
+                "cut at {at}"
+            );
         }
     }
 

@@ -73,13 +73,20 @@ impl StderrRetry {
     #[must_use]
     pub fn find<'a>(&self, line: &'a str, session: Option<&str>) -> Option<&'a str> {
         const SESSION: &str = "{session}";
-        let is_meant = self.all.iter().all(|part| match (part.contains(SESSION), session) {
-            (false, _) => line.contains(part.as_str()),
-            (true, Some(session)) => line.contains(&part.replace(SESSION, session)),
-            (true, None) => false,
-        });
+        let is_meant = self
+            .all
+            .iter()
+            .all(|part| match (part.contains(SESSION), session) {
+                (false, _) => line.contains(part.as_str()),
+                (true, Some(session)) => line.contains(&part.replace(SESSION, session)),
+                (true, None) => false,
+            });
         let (_, words) = line.split_once(self.after.as_str()).filter(|_| is_meant)?;
-        let words = self.before.as_deref().and_then(|before| words.split_once(before)).map_or(words, |(words, _)| words);
+        let words = self
+            .before
+            .as_deref()
+            .and_then(|before| words.split_once(before))
+            .map_or(words, |(words, _)| words);
         Some(words.trim().trim_matches('"'))
     }
 }
@@ -88,7 +95,9 @@ impl Stream {
     /// Returns whether the CLI itself wrote a message (see `remarks`).
     #[must_use]
     pub fn is_remark(&self, message: &str) -> bool {
-        self.remarks.iter().any(|beginning| message.starts_with(beginning.as_str()))
+        self.remarks
+            .iter()
+            .any(|beginning| message.starts_with(beginning.as_str()))
     }
 
     /// Returns whether a message announces that the CLI retries a failed call.
@@ -101,18 +110,31 @@ impl Stream {
     #[must_use]
     pub fn failed_line<'a>(&self, result: &'a str) -> Option<&'a str> {
         // Text of the model may precede the message.
-        let failed_message =
-            |failed: &FailedMessage| result.trim_end().ends_with(failed.ends.as_str()).then(|| result.rfind(failed.begins.as_str())).flatten();
+        let failed_message = |failed: &FailedMessage| {
+            result
+                .trim_end()
+                .ends_with(failed.ends.as_str())
+                .then(|| result.rfind(failed.begins.as_str()))
+                .flatten()
+        };
         if let Some(at) = self.failed_messages.iter().find_map(failed_message) {
             return Some(&result[at..]);
         }
         let without_notes = |mut line: &'a str| {
-            while let Some(rest) = self.retry_notes.iter().find_map(|note| line.strip_prefix(note.as_str())) {
+            while let Some(rest) = self
+                .retry_notes
+                .iter()
+                .find_map(|note| line.strip_prefix(note.as_str()))
+            {
                 line = rest;
             }
             line
         };
-        result.lines().map(without_notes).find(|line| self.failed_results.iter().any(|beginning| line.starts_with(beginning.as_str())))
+        result.lines().map(without_notes).find(|line| {
+            self.failed_results
+                .iter()
+                .any(|beginning| line.starts_with(beginning.as_str()))
+        })
     }
 }
 
@@ -251,7 +273,10 @@ impl PlainText {
     /// Returns the part of printed text that is the answer.
     #[must_use]
     pub fn answer<'a>(&self, text: &'a str) -> &'a str {
-        let begins = |line: &str, with: &[String]| with.iter().any(|beginning| line.starts_with(beginning.as_str()));
+        let begins = |line: &str, with: &[String]| {
+            with.iter()
+                .any(|beginning| line.starts_with(beginning.as_str()))
+        };
         let (mut at, mut from, mut is_banner) = (0, 0, !self.banner.is_empty());
         for line in text.split_inclusive('\n') {
             at += line.len();

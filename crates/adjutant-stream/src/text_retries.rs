@@ -61,14 +61,24 @@ impl TextRetries {
     }
 
     fn read(&mut self, line: &str, updates: &mut Vec<StreamUpdate>) {
-        let begins_with = |beginnings: &[String]| beginnings.iter().any(|beginning| line.starts_with(beginning.as_str()));
+        let begins_with = |beginnings: &[String]| {
+            beginnings
+                .iter()
+                .any(|beginning| line.starts_with(beginning.as_str()))
+        };
         if begins_with(&self.announcements) {
-            let error = self.error.take().unwrap_or_else(|| "a call to its model failed".to_owned());
+            let error = self
+                .error
+                .take()
+                .unwrap_or_else(|| "a call to its model failed".to_owned());
             self.is_retrying = true;
             updates.push(StreamUpdate::Retry { error, cause: None });
         } else if begins_with(&self.errors) {
             self.error = Some(cut::head(line.trim_end(), ERROR_BYTES_MAX).to_owned());
-        } else if self.is_retrying && self.error.is_none() && (self.is_overlong || !line.trim().is_empty()) {
+        } else if self.is_retrying
+            && self.error.is_none()
+            && (self.is_overlong || !line.trim().is_empty())
+        {
             self.is_retrying = false;
             updates.push(StreamUpdate::Progress);
         }
@@ -80,11 +90,19 @@ mod tests {
     use super::*;
 
     fn updates(pieces: &[&str]) -> Vec<String> {
-        let text = PlainText { retries: vec!["Retrying in ".to_owned()], ..PlainText::default() };
-        let stream = Stream { failed_results: vec!["Error:".to_owned()], ..Stream::default() };
+        let text = PlainText {
+            retries: vec!["Retrying in ".to_owned()],
+            ..PlainText::default()
+        };
+        let stream = Stream {
+            failed_results: vec!["Error:".to_owned()],
+            ..Stream::default()
+        };
         let mut retries = TextRetries::new(&text, &stream).expect("retries are announced");
         let mut updates = Vec::new();
-        pieces.iter().for_each(|piece| retries.push(piece.as_bytes(), &mut updates));
+        pieces
+            .iter()
+            .for_each(|piece| retries.push(piece.as_bytes(), &mut updates));
         let show = |update| match update {
             StreamUpdate::Retry { error, cause: None } => error,
             StreamUpdate::Progress => "progress".to_owned(),
@@ -96,18 +114,41 @@ mod tests {
     #[test]
     fn failed_tries_and_progress_are_found() {
         let failed = "Error: 529\nThe server is overloaded.\n\nRetrying in 0.2 seconds...\n";
-        assert_eq!(updates(&["Model: x\n", failed, failed, "\nIt is done.\nReally.\n"]), ["Error: 529", "Error: 529", "progress"]);
+        assert_eq!(
+            updates(&["Model: x\n", failed, failed, "\nIt is done.\nReally.\n"]),
+            ["Error: 529", "Error: 529", "progress"]
+        );
         let bytes: Vec<String> = failed.chars().map(String::from).collect();
-        assert_eq!(updates(&bytes.iter().map(String::as_str).collect::<Vec<_>>()), ["Error: 529"]);
-        assert_eq!(updates(&["Retrying in 1 s\n", "Error: 401\nNo key.\n"]), ["a call to its model failed"], "the last error is not progress");
+        assert_eq!(
+            updates(&bytes.iter().map(String::as_str).collect::<Vec<_>>()),
+            ["Error: 529"]
+        );
+        assert_eq!(
+            updates(&["Retrying in 1 s\n", "Error: 401\nNo key.\n"]),
+            ["a call to its model failed"],
+            "the last error is not progress"
+        );
     }
 
     #[test]
     fn other_text_is_ignored() {
-        assert_eq!(updates(&["It is done.\n", "Error: none was found.\n", "I am Retrying in a while.\n", "Retrying in"]), Vec::<String>::new());
+        assert_eq!(
+            updates(&[
+                "It is done.\n",
+                "Error: none was found.\n",
+                "I am Retrying in a while.\n",
+                "Retrying in"
+            ]),
+            Vec::<String>::new()
+        );
         let long = "x".repeat(LINE_BYTES_MAX + 1);
         assert_eq!(
-            updates(&["Retrying in 1 s\n", &long, "Error: 1\n", "Error: 2\nRetrying in 2 s\n"]),
+            updates(&[
+                "Retrying in 1 s\n",
+                &long,
+                "Error: 1\n",
+                "Error: 2\nRetrying in 2 s\n"
+            ]),
             ["a call to its model failed", "progress", "Error: 2"]
         );
         let when_none = TextRetries::new(&PlainText::default(), &Stream::default());

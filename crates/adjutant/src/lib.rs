@@ -11,8 +11,8 @@ pub use adjutant_agent::{gate, guard, harness, runner, supervisor};
 pub use adjutant_api::{link, present, preset, text, view};
 pub use adjutant_git::git;
 pub use adjutant_home::{
-    clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks, objects, ports, process, sock, spool, tcp, tls, trace,
-    user_files, versions,
+    clients, clock, config, connection_tasks, failpoint, files, leftovers, logs, named_locks,
+    objects, ports, process, sock, spool, tcp, tls, trace, user_files, versions,
 };
 pub use adjutant_hub::{hub, ops};
 pub use adjutant_mcp::mcp;

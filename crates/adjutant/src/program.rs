@@ -25,7 +25,13 @@ pub fn hub(args: &[OsString]) -> ExitCode {
 /// Runs the supervisor of an attempt.
 #[must_use]
 pub fn supervisor(args: &[OsString]) -> ExitCode {
-    supervisor::main(args, WorkerTools { own: own_tools, router: mcp::http_router })
+    supervisor::main(
+        args,
+        WorkerTools {
+            own: own_tools,
+            router: mcp::http_router,
+        },
+    )
 }
 
 /// The tools of a parent, for the requests of one token.
@@ -52,11 +58,21 @@ fn new_mcp_server(client: Client, directory: Option<PathBuf>) -> Arc<dyn McpServ
 
 /// Returns the names of a run's tools, in every accepted spelling.
 fn own_tools() -> OwnTools {
-    let spellings = |param: &Param| std::iter::once(param.name).chain(param.also.iter().copied()).map(str::to_owned).collect::<Vec<_>>();
+    let spellings = |param: &Param| {
+        std::iter::once(param.name)
+            .chain(param.also.iter().copied())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let served = |row: &ToolRow| ServedTool {
         name: row.name.to_owned(),
         title: row.title.to_owned(),
         arguments: row.params.iter().flat_map(spellings).collect(),
     };
-    OwnTools(mcp::catalog::tools(Role::Worker).iter().map(served).collect())
+    OwnTools(
+        mcp::catalog::tools(Role::Worker)
+            .iter()
+            .map(served)
+            .collect(),
+    )
 }

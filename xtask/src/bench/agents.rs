@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 /// The CLIs with recorded streams.
 const RECORDED: [&str; 4] = ["claude", "codex", "gemini", "goose"];
 /// The CLIs whose first event is measured.
-pub const STARTED: [&str; 10] = ["claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider"];
+pub const STARTED: [&str; 10] = [
+    "claude", "codex", "gemini", "goose", "opencode", "copilot", "qwen", "kimi", "pi", "aider",
+];
 /// Number of bytes to read of each stream.
 const DECODED_BYTES: usize = 64_000_000;
 /// 200 MB/s plus a margin of 30 %.
@@ -31,12 +33,20 @@ pub async fn decode() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for cli in RECORDED {
         let mut stream = Vec::new();
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/adjutant/tests/fixtures/streams").join(cli);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../crates/adjutant/tests/fixtures/streams")
+            .join(cli);
         for entry in std::fs::read_dir(&dir)? {
             stream.extend(std::fs::read(entry?.path())?);
         }
         let of = preset::builtin(cli).ok_or("a built-in preset")?.stream;
-        let mut reader = Reader::new(&ReaderConfig { stream: of, answers_after: None }, 16 * 1024);
+        let mut reader = Reader::new(
+            &ReaderConfig {
+                stream: of,
+                answers_after: None,
+            },
+            16 * 1024,
+        );
         let (mut told, mut read, mut shown) = (Vec::new(), 0, 0_usize);
         let start = Instant::now();
         while read < DECODED_BYTES {
@@ -51,7 +61,13 @@ pub async fn decode() -> Result<Vec<Row>> {
         if shown == 0 {
             return Err(format!("no event was decoded from the stream of {cli}").into());
         }
-        rows.push(Row::number(&format!("reading recorded streams of {cli}"), rate, "MB/s", DECODED_MB_S, false));
+        rows.push(Row::number(
+            &format!("reading recorded streams of {cli}"),
+            rate,
+            "MB/s",
+            DECODED_MB_S,
+            false,
+        ));
     }
     Ok(rows)
 }
@@ -64,22 +80,34 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             return Err(missing.into());
         }
         eprintln!("SKIPPED: {missing}");
-        return Ok(vec![Row::failed("adj run to an agent's first event", "skipped: no CLIs are installed")]);
+        return Ok(vec![Row::failed(
+            "adj run to an agent's first event",
+            "skipped: no CLIs are installed",
+        )]);
     };
     in_lab(bench, "", |lab| async move {
         let path = format!("{}:/usr/bin:/bin", clis.display());
         // Prices of models, which aider would load from the network.
         let caches = lab.dir.path().join(".aider/caches");
         std::fs::create_dir_all(&caches)?;
-        std::fs::write(caches.join("model_prices_and_context_window.json"), "{\"none\":{}}")?;
+        std::fs::write(
+            caches.join("model_prices_and_context_window.json"),
+            "{\"none\":{}}",
+        )?;
         let model = answering_model()?;
         let client = lab.client();
         let (mut bare, mut ours, mut over) = (Samples::default(), Samples::default(), Vec::new());
         for pair in 0..=bench.scale.first_events {
             let alone = alone(&lab, &path, &model, cli)?;
             let (through, run) = start_through_adjutant(&lab, &path, &model, cli).await?;
-            client.call(&Cancel { run: run.run_id.clone(), reason: None }).await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+            client
+                .call(&Cancel {
+                    run: run.run_id.clone(),
+                    reason: None,
+                })
+                .await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+                .await?;
             // The first pair is a warm-up that fills the page cache.
             if pair > 0 {
                 bare.push(alone);
@@ -88,14 +116,27 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             }
         }
         over.sort_by(f64::total_cmp);
-        let what = format!("adj run to the first event of {cli} ({:.0} ms), beyond the CLI alone ({:.0} ms), p50", ours.p50(), bare.p50());
-        Ok(vec![Row::number(&what, over[over.len() / 2], "ms", 50.0, true)])
+        let what = format!(
+            "adj run to the first event of {cli} ({:.0} ms), beyond the CLI alone ({:.0} ms), p50",
+            ours.p50(),
+            bare.p50()
+        );
+        Ok(vec![Row::number(
+            &what,
+            over[over.len() / 2],
+            "ms",
+            50.0,
+            true,
+        )])
     })
     .await
 }
 
 /// The programs of the presets that a list of agents finds.
-const LISTED: [&str; 12] = ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "kimi", "pi", "aider", "amp", "droid"];
+const LISTED: [&str; 12] = [
+    "claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "kimi", "pi", "aider",
+    "amp", "droid",
+];
 const LISTS: usize = 20;
 /// A program that takes as long as a fast CLI to print its version.
 const SAYS_ITS_VERSION: &str = "#!/bin/sh\nsleep 0.3\necho 1.2.3\n";
@@ -118,19 +159,37 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
         };
         let list = || -> Result<(Duration, Vec<AgentView>)> {
             let start = Instant::now();
-            let output = lab.command(&["--json", "agents"]).env("PATH", &path).output()?;
+            let output = lab
+                .command(&["--json", "agents"])
+                .env("PATH", &path)
+                .output()?;
             let took = start.elapsed();
             let mut reply: serde_json::Value = serde_json::from_slice(&output.stdout)?;
             let agents: Vec<AgentView> = serde_json::from_value(reply["data"].take())?;
-            Ok((took, agents.into_iter().filter(|agent| LISTED.contains(&agent.name.as_str())).collect()))
+            Ok((
+                took,
+                agents
+                    .into_iter()
+                    .filter(|agent| LISTED.contains(&agent.name.as_str()))
+                    .collect(),
+            ))
         };
-        let known = |agents: &[AgentView]| agents.iter().filter(|agent| agent.version.is_some()).count();
+        let known = |agents: &[AgentView]| {
+            agents
+                .iter()
+                .filter(|agent| agent.version.is_some())
+                .count()
+        };
         let (mut cold, mut warm) = (Samples::default(), Samples::default());
         for _ in 0..LISTS {
             install()?;
             let (took, agents) = list()?;
             if known(&agents) > 0 || agents.iter().any(|agent| !agent.found) {
-                return Err(format!("{} versions are known, and none was said yet", known(&agents)).into());
+                return Err(format!(
+                    "{} versions are known, and none was said yet",
+                    known(&agents)
+                )
+                .into());
             }
             cold.push(took);
             let end = Instant::now() + FIRST_EVENT_MAX;
@@ -145,7 +204,12 @@ pub async fn list(bench: &Bench) -> Result<Vec<Row>> {
         let spawn = Some(bench.floors.spawn.p50());
         Ok(vec![
             Row::latency("adj agents, 12 CLIs, no version known", &cold, spawn, 50.0),
-            Row::latency("adj agents, 12 CLIs, all versions known", &warm, spawn, 50.0),
+            Row::latency(
+                "adj agents, 12 CLIs, all versions known",
+                &warm,
+                spawn,
+                50.0,
+            ),
         ])
     })
     .await
@@ -183,7 +247,10 @@ fn answering_model() -> Result<String> {
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     })
     .to_string();
-    let reply = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+    let reply = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
@@ -216,16 +283,31 @@ fn answer(connection: TcpStream, reply: &str) -> std::io::Result<()> {
 /// Sets the environment of a user of the CLIs. Only aider reaches a model.
 fn environment(command: &mut Command, lab: &Lab, path: &str, model: &str) {
     let nobody = "http://127.0.0.1:1";
-    command.env("HOME", lab.dir.path()).env("PATH", path).env("GOOSE_PROVIDER", "openai").env("GOOSE_MODEL", "gpt-4o");
-    command.env("AIDER_MODEL", "openai/gpt-4o").env("PI_OFFLINE", "1");
-    for name in ["ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OPENAI_HOST"] {
+    command
+        .env("HOME", lab.dir.path())
+        .env("PATH", path)
+        .env("GOOSE_PROVIDER", "openai")
+        .env("GOOSE_MODEL", "gpt-4o");
+    command
+        .env("AIDER_MODEL", "openai/gpt-4o")
+        .env("PI_OFFLINE", "1");
+    for name in [
+        "ANTHROPIC_BASE_URL",
+        "GOOGLE_GEMINI_BASE_URL",
+        "OPENAI_HOST",
+    ] {
         command.env(name, nobody);
     }
     command.env("OPENAI_API_BASE", model);
     for name in ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"] {
         command.env(name, "test-key");
     }
-    for name in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "GOOSE_DISABLE_KEYRING"] {
+    for name in [
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_TELEMETRY",
+        "DISABLE_AUTOUPDATER",
+        "GOOSE_DISABLE_KEYRING",
+    ] {
         command.env(name, "1");
     }
 }
@@ -233,7 +315,16 @@ fn environment(command: &mut Command, lab: &Lab, path: &str, model: &str) {
 fn alone(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<Duration> {
     let preset = preset::builtin(cli).ok_or("a built-in preset")?;
     let args: &[&str] = match cli {
-        "claude" => &["-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--setting-sources", "user"],
+        "claude" => &[
+            "-p",
+            "--output-format",
+            "stream-json",
+            "--input-format",
+            "stream-json",
+            "--verbose",
+            "--setting-sources",
+            "user",
+        ],
         "codex" => &["app-server"],
         "gemini" => &["--acp"],
         "goose" => &["acp", "--with-builtin", "developer"],
@@ -246,25 +337,40 @@ fn alone(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<Duration> {
     };
     let opening = match preset.driver {
         Driver::Claude => r#"{"type":"user","message":{"role":"user","content":"hello"}}"#,
-        Driver::Codex => r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}"#,
+        Driver::Codex => {
+            r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}"#
+        }
         Driver::Pi => r#"{"type":"get_state"}"#,
         Driver::Jsonl | Driver::Plain => "",
-        Driver::Acp => r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
+        Driver::Acp => {
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#
+        }
     };
     let program = path.split(':').next().unwrap_or_default();
     let mut command = Command::new(Path::new(program).join(cli));
     // Without variables that refer to the attempt's directory.
     let env = preset.env.iter().filter(|(_, value)| !value.contains('{'));
-    command.args(args).env_clear().envs(env).current_dir(lab.dir.path());
-    command.env_remove("ADJ_MCP_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .args(args)
+        .env_clear()
+        .envs(env)
+        .current_dir(lab.dir.path());
+    command
+        .env_remove("ADJ_MCP_TOKEN")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     environment(&mut command, lab, path, model);
     let start = Instant::now();
     let mut child = command.spawn()?;
     let mut stdin = child.stdin.take().ok_or("a pipe")?;
     writeln!(stdin, "{opening}")?;
     let mut first = BufReader::new(child.stdout.take().ok_or("a pipe")?).lines();
-    let first =
-        if preset.driver == Driver::Plain { first.find(|line| line.as_ref().map_or(true, |line| line.contains(ANSWER))) } else { first.next() };
+    let first = if preset.driver == Driver::Plain {
+        first.find(|line| line.as_ref().map_or(true, |line| line.contains(ANSWER)))
+    } else {
+        first.next()
+    };
     let took = start.elapsed();
     child.kill()?;
     child.wait()?;
@@ -274,9 +380,23 @@ fn alone(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<Duration> {
     }
 }
 
-async fn start_through_adjutant(lab: &Lab, path: &str, model: &str, cli: &str) -> Result<(Duration, RunView)> {
+async fn start_through_adjutant(
+    lab: &Lab,
+    path: &str,
+    model: &str,
+    cli: &str,
+) -> Result<(Duration, RunView)> {
     let permissions = if cli == "aider" { "full" } else { "edit" };
-    let mut command = lab.command(&["--json", "run", "--detach", "--agent", cli, "--permissions", permissions, "hello"]);
+    let mut command = lab.command(&[
+        "--json",
+        "run",
+        "--detach",
+        "--agent",
+        cli,
+        "--permissions",
+        permissions,
+        "hello",
+    ]);
     environment(&mut command, lab, path, model);
     let start = Instant::now();
     let output = command.output()?;
@@ -287,7 +407,15 @@ async fn start_through_adjutant(lab: &Lab, path: &str, model: &str, cli: &str) -
     let run: RunView = serde_json::from_value(reply["data"].take())?;
     let is_text = preset::builtin(cli).is_some_and(|preset| preset.driver == Driver::Plain);
     let stream = Path::new(&run.log_path).with_extension(if is_text { "log" } else { "jsonl" });
-    let has_event = || std::fs::read_to_string(&stream).is_ok_and(|text| if is_text { text.contains(ANSWER) } else { !text.is_empty() });
+    let has_event = || {
+        std::fs::read_to_string(&stream).is_ok_and(|text| {
+            if is_text {
+                text.contains(ANSWER)
+            } else {
+                !text.is_empty()
+            }
+        })
+    };
     while !has_event() {
         if start.elapsed() > FIRST_EVENT_MAX {
             return Err(format!("nothing in {}", stream.display()).into());

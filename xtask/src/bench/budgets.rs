@@ -6,7 +6,9 @@ use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
 use adjutant::client::Client;
-use adjutant::view::{AnswerOne, AnswerRequests, Cancel, ChangeBudget, DecisionWord, Dispatch, GetRun, RunView};
+use adjutant::view::{
+    AnswerOne, AnswerRequests, Cancel, ChangeBudget, DecisionWord, Dispatch, GetRun, RunView,
+};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -88,7 +90,14 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         Ok(path.display().to_string())
     };
     let children: Vec<String> = (0..CHILDREN).map(|n| n.to_string()).collect();
-    let (agent, key) = (write("agent", &AGENT.replace("CHILDREN", &children.join(" ")), 0o755)?, write("key", KEY, 0o600)?);
+    let (agent, key) = (
+        write(
+            "agent",
+            &AGENT.replace("CHILDREN", &children.join(" ")),
+            0o755,
+        )?,
+        write("key", KEY, 0o600)?,
+    );
     let fifo = files.path().join("gates");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0)?;
     let gates = read_gates(&fifo)?;
@@ -104,7 +113,11 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         for tree in 0..TREES.min(rounds) {
             let (lab, gates) = (Arc::clone(&lab), gates.clone());
             let count = rounds / TREES + usize::from(tree < rounds % TREES);
-            trees.spawn(async move { races_of_tree(&lab, gates, count).await.map_err(|error| error.to_string()) });
+            trees.spawn(async move {
+                races_of_tree(&lab, gates, count)
+                    .await
+                    .map_err(|error| error.to_string())
+            });
         }
         let mut all = Totals::default();
         while let Some(ended) = trees.join_next().await {
@@ -117,9 +130,25 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         let gates = CHILDREN + 1;
         #[expect(clippy::cast_precision_loss, reason = "few races")]
         Ok(vec![
-            Row::number(&format!("requests begun after a refusal: {rounds} races of {gates} gates for a budget"), all.late as f64, "", 0.0, true),
-            Row::plain("  requests in all; most tokens beyond a budget of 150", all.begun.to_string(), all.over.to_string()),
-            Row::plain("  begun before the hub had recorded the answer that used it up", all.unrecorded.to_string(), "–".to_owned()),
+            Row::number(
+                &format!(
+                    "requests begun after a refusal: {rounds} races of {gates} gates for a budget"
+                ),
+                all.late as f64,
+                "",
+                0.0,
+                true,
+            ),
+            Row::plain(
+                "  requests in all; most tokens beyond a budget of 150",
+                all.begun.to_string(),
+                all.over.to_string(),
+            ),
+            Row::plain(
+                "  begun before the hub had recorded the answer that used it up",
+                all.unrecorded.to_string(),
+                "–".to_owned(),
+            ),
         ])
     })
     .await
@@ -137,7 +166,10 @@ fn read_gates(fifo: &Path) -> Result<watch::Receiver<Gates>> {
                 && let Ok(attempt) = attempt.parse()
             {
                 sender.send_modify(|gates| {
-                    gates.insert(((*run).to_owned(), attempt), ((*host).to_owned(), (*token).to_owned()));
+                    gates.insert(
+                        ((*run).to_owned(), attempt),
+                        ((*host).to_owned(), (*token).to_owned()),
+                    );
                 });
             }
         }
@@ -146,28 +178,59 @@ fn read_gates(fifo: &Path) -> Result<watch::Receiver<Gates>> {
 }
 
 /// Starts a tree and runs `count` races.
-async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usize) -> Result<Totals> {
+async fn races_of_tree(
+    lab: &Lab,
+    mut gates: watch::Receiver<Gates>,
+    count: usize,
+) -> Result<Totals> {
     let client = lab.client();
-    let order = Dispatch { budget: Some(format!("tokens={BUDGET}")), ..lab.order("gated", "lead-the-race\n".to_owned()) };
+    let order = Dispatch {
+        budget: Some(format!("tokens={BUDGET}")),
+        ..lab.order("gated", "lead-the-race\n".to_owned())
+    };
     let top = client.call(&order).await?.run_id;
     let asked = until(&client, &top, |view| view.pending.len() == CHILDREN).await?;
     for request in asked.pending {
-        let one = AnswerOne { message_id: Some(request.message_id), decision: Some(DecisionWord::Approve), ..AnswerOne::default() };
+        let one = AnswerOne {
+            message_id: Some(request.message_id),
+            decision: Some(DecisionWord::Approve),
+            ..AnswerOne::default()
+        };
         client.call(&AnswerRequests { answers: vec![one] }).await?;
     }
     let mut runs = Vec::new();
-    for child in until(&client, &top, |view| view.children.len() == CHILDREN).await?.children {
-        runs.push(client.call(&GetRun { run: child, ..GetRun::default() }).await?.run_id);
+    for child in until(&client, &top, |view| view.children.len() == CHILDREN)
+        .await?
+        .children
+    {
+        runs.push(
+            client
+                .call(&GetRun {
+                    run: child,
+                    ..GetRun::default()
+                })
+                .await?
+                .run_id,
+        );
     }
     runs.push(top.clone());
     let mut all = Totals::default();
     let mut beyond = 0;
     for attempt in (1_u32..).take(count) {
         if attempt > 1 {
-            client.call(&ChangeBudget { run: top.clone(), add: Some(format!("tokens={}", BUDGET + beyond)) }).await?;
+            client
+                .call(&ChangeBudget {
+                    run: top.clone(),
+                    add: Some(format!("tokens={}", BUDGET + beyond)),
+                })
+                .await?;
         }
         let keys: Vec<(String, u32)> = runs.iter().map(|run| (run.clone(), attempt)).collect();
-        let known = tokio::time::timeout(TIMEOUT, gates.wait_for(|gates| keys.iter().all(|key| gates.contains_key(key)))).await;
+        let known = tokio::time::timeout(
+            TIMEOUT,
+            gates.wait_for(|gates| keys.iter().all(|key| gates.contains_key(key))),
+        )
+        .await;
         let found: Vec<_> = known
             .map_err(|_| format!("{top}: no gates of attempt {attempt}"))??
             .iter()
@@ -179,7 +242,9 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
         for (host, token) in found {
             for _ in 0..CLIENTS {
                 let (race, host, token) = (Arc::clone(&race), host.clone(), token.clone());
-                clients.spawn_blocking(move || ask_until_refused(&race, &host, &token).map_err(|error| error.to_string()));
+                clients.spawn_blocking(move || {
+                    ask_until_refused(&race, &host, &token).map_err(|error| error.to_string())
+                });
             }
         }
         while let Some(ended) = clients.join_next().await {
@@ -188,7 +253,9 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
         all.begun += race.begun.load(Ordering::SeqCst);
         all.late += race.late.load(Ordering::SeqCst);
         all.unrecorded += race.unrecorded.load(Ordering::SeqCst);
-        all.over = all.over.max(race.used.load(Ordering::SeqCst).saturating_sub(BUDGET));
+        all.over = all
+            .over
+            .max(race.used.load(Ordering::SeqCst).saturating_sub(BUDGET));
         // A raised budget resumes stopped runs only. The run with the budget is the last in the list.
         for run in &runs {
             beyond = until(&client, run, |view| view.state.as_str() == "stopped")
@@ -198,7 +265,12 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
                 .map_or(0, |of| of.used.unwrap_or(0).saturating_sub(of.amount));
         }
     }
-    client.call(&Cancel { run: top.clone(), reason: None }).await?;
+    client
+        .call(&Cancel {
+            run: top.clone(),
+            reason: None,
+        })
+        .await?;
     lab.finished(&client, &top, TIMEOUT).await?;
     Ok(all)
 }
@@ -206,12 +278,21 @@ async fn races_of_tree(lab: &Lab, mut gates: watch::Receiver<Gates>, count: usiz
 async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> Result<RunView> {
     let start = Instant::now();
     loop {
-        let view = client.call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
+        let view = client
+            .call(&GetRun {
+                run: run.to_owned(),
+                ..GetRun::default()
+            })
+            .await?;
         if holds(&view) {
             return Ok(view);
         }
         if start.elapsed() > TIMEOUT {
-            return Err(format!("{} is {} after {TIMEOUT:?}: {:?}", view.name, view.state, view.reason).into());
+            return Err(format!(
+                "{} is {} after {TIMEOUT:?}: {:?}",
+                view.name, view.state, view.reason
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -220,16 +301,24 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
 /// Sends requests through a gate until one is refused, or the gate is closed.
 fn ask_until_refused(race: &Race, host: &str, token: &str) -> Result<()> {
     // The run may have been stopped before this client could start.
-    let Ok(mut connection) = Connection::open(host, token) else { return Ok(()) };
+    let Ok(mut connection) = Connection::open(host, token) else {
+        return Ok(());
+    };
     loop {
-        let (is_late, is_used_up) = (race.is_refused.load(Ordering::SeqCst), race.used.load(Ordering::SeqCst) >= BUDGET);
-        let Ok((status, body)) = connection.exchange() else { return Ok(()) };
+        let (is_late, is_used_up) = (
+            race.is_refused.load(Ordering::SeqCst),
+            race.used.load(Ordering::SeqCst) >= BUDGET,
+        );
+        let Ok((status, body)) = connection.exchange() else {
+            return Ok(());
+        };
         match status {
             200 => {
                 race.used.fetch_add(ANSWER_TOKENS, Ordering::SeqCst);
                 race.begun.fetch_add(1, Ordering::SeqCst);
                 race.late.fetch_add(u64::from(is_late), Ordering::SeqCst);
-                race.unrecorded.fetch_add(u64::from(is_used_up && !is_late), Ordering::SeqCst);
+                race.unrecorded
+                    .fetch_add(u64::from(is_used_up && !is_late), Ordering::SeqCst);
             }
             400 => {
                 race.is_refused.store(true, Ordering::SeqCst);

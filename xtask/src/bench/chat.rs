@@ -16,15 +16,31 @@ pub async fn ask(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let out = lab.dir.path().join("levels");
         let levels = bench.scale.questions.to_vec();
-        let task = Task::AskAt { levels, samples: 300, adj: bench.adj.clone(), out: out.clone() };
+        let task = Task::AskAt {
+            levels,
+            samples: 300,
+            adj: bench.adj.clone(),
+            out: out.clone(),
+        };
         let run: RunView = client.call(&lab.order("bench", task.prompt()?)).await?;
-        let levels: Vec<Level> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(120)).await?;
+        let levels: Vec<Level> =
+            read_when_there(&lab, &client, &run, &out, Duration::from_secs(120)).await?;
         let floor = bench.commit_ms();
-        let target = if bench.postgres.is_some() { 3.0 * floor } else { floor + 0.4 };
+        let target = if bench.postgres.is_some() {
+            3.0 * floor
+        } else {
+            floor + 0.4
+        };
         let rows = levels.iter().map(|level| {
             let mut samples = Samples::default();
-            level.times_ns.iter().for_each(|time| samples.push_ns(*time));
-            let what = format!("ask_parent acknowledged, durable, through MCP, {} questions in the run", level.questions);
+            level
+                .times_ns
+                .iter()
+                .for_each(|time| samples.push_ns(*time));
+            let what = format!(
+                "ask_parent acknowledged, durable, through MCP, {} questions in the run",
+                level.questions
+            );
             Row::latency(&what, &samples, Some(floor), target)
         });
         Ok(rows.collect())
@@ -37,7 +53,12 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let times = answers(bench, &lab, None).await?;
         let floor = bench.fdatasync_ms() + bench.floors.socket_round_trip.p50();
-        let mut row = Row::latency("answer given to the worker's blocked call returning", &times, Some(floor), bench.fdatasync_ms() + 0.7);
+        let mut row = Row::latency(
+            "answer given to the worker's blocked call returning",
+            &times,
+            Some(floor),
+            bench.fdatasync_ms() + 0.7,
+        );
         row.target = format!("{}, p99 <= 10 ms", row.target);
         row.met = Some(row.met == Some(true) && times.p99() <= 10.0);
         Ok(vec![row])
@@ -49,14 +70,31 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
 pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Samples> {
     let client = lab.client();
     let out = lab.dir.path().join("returned");
-    let task = Task::AskAndWait { count: bench.scale.answers, adj: bench.adj.clone(), out: out.clone() };
-    let order = Dispatch { pool: pool.map(str::to_owned), ..lab.order("bench", task.prompt()?) };
+    let task = Task::AskAndWait {
+        count: bench.scale.answers,
+        adj: bench.adj.clone(),
+        out: out.clone(),
+    };
+    let order = Dispatch {
+        pool: pool.map(str::to_owned),
+        ..lab.order("bench", task.prompt()?)
+    };
     let run: RunView = client.call(&order).await?;
     let mut given = BTreeMap::new();
     while given.len() < bench.scale.answers as usize {
-        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms: 10_000 };
+        let wait = Wait {
+            runs: vec![run.run_id.clone()],
+            until: WaitUntil::Attention,
+            after: None,
+            new_reports: false,
+            wait_ms: 10_000,
+        };
         let found = client.call(&wait).await?;
-        let Some(request) = found.needs.iter().find(|request| !given.contains_key(&request.message_id)) else {
+        let Some(request) = found
+            .needs
+            .iter()
+            .find(|request| !given.contains_key(&request.message_id))
+        else {
             if found.working.is_empty() {
                 return Err(format!("the worker exited early: {:?}", found.ended).into());
             }
@@ -64,35 +102,66 @@ pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Sam
         };
         // After this, the worker is in its blocked call.
         tokio::time::sleep(Duration::from_millis(3)).await;
-        let one = AnswerOne { message_id: Some(request.message_id.clone()), answer: "yes".to_string(), ..AnswerOne::default() };
+        let one = AnswerOne {
+            message_id: Some(request.message_id.clone()),
+            answer: "yes".to_string(),
+            ..AnswerOne::default()
+        };
         given.insert(request.message_id.clone(), monotonic_ns());
         client.call(&AnswerRequests { answers: vec![one] }).await?;
     }
-    let returned: Vec<Returned> = read_when_there(lab, &client, &run, &out, Duration::from_secs(20)).await?;
+    let returned: Vec<Returned> =
+        read_when_there(lab, &client, &run, &out, Duration::from_secs(20)).await?;
     let mut times = Samples::default();
     for one in &returned {
-        times.push_ns(one.at_ns - given.get(&one.message_id).ok_or("no answer was given for this message")?);
+        times.push_ns(
+            one.at_ns
+                - given
+                    .get(&one.message_id)
+                    .ok_or("no answer was given for this message")?,
+        );
     }
     Ok(times)
 }
 
 /// Waits for the file that an agent writes at its end. Asks the hub only rarely whether the agent is still running, because
 /// frequent calls would affect the measurement.
-pub async fn read_when_there<T: serde::de::DeserializeOwned>(lab: &Lab, client: &Client, run: &RunView, out: &Path, limit: Duration) -> Result<T> {
+pub async fn read_when_there<T: serde::de::DeserializeOwned>(
+    lab: &Lab,
+    client: &Client,
+    run: &RunView,
+    out: &Path,
+    limit: Duration,
+) -> Result<T> {
     let start = Instant::now();
     for look in 1_u32.. {
         if out.exists() {
             break;
         }
         if look.is_multiple_of(100) {
-            let view = client.call(&adjutant::view::GetRun { run: run.run_id.clone(), ..adjutant::view::GetRun::default() }).await?;
+            let view = client
+                .call(&adjutant::view::GetRun {
+                    run: run.run_id.clone(),
+                    ..adjutant::view::GetRun::default()
+                })
+                .await?;
             if view.state == RunStateKind::Finished && !out.exists() {
-                let log = std::fs::read_to_string(&view.log_path).unwrap_or_else(|error| error.to_string());
-                return Err(format!("{} ended ({:?} {:?}) without its measurements: {log}", view.name, view.outcome, view.reason).into());
+                let log = std::fs::read_to_string(&view.log_path)
+                    .unwrap_or_else(|error| error.to_string());
+                return Err(format!(
+                    "{} ended ({:?} {:?}) without its measurements: {log}",
+                    view.name, view.outcome, view.reason
+                )
+                .into());
             }
         }
         if start.elapsed() > limit {
-            return Err(format!("{} has measured nothing in {limit:?}; {:?}", run.name, lab.hub().await).into());
+            return Err(format!(
+                "{} has measured nothing in {limit:?}; {:?}",
+                run.name,
+                lab.hub().await
+            )
+            .into());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -5,7 +5,10 @@ use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
 use adjutant::client::Client;
-use adjutant::view::{Activity, CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search, ShowChat, StartChat};
+use adjutant::view::{
+    Activity, CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search,
+    ShowChat, StartChat,
+};
 use serde_json::json;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -66,13 +69,17 @@ fn crowd(lab: &Arc<Lab>, chat: i64, each: usize) -> Result<(Samples, Samples)> {
         .map(|poster| {
             let (lab, begin) = (lab.clone(), begin.clone());
             std::thread::spawn(move || -> Result<Vec<Duration>> {
-                let server = Mcp::parent(&lab, "bench").and_then(|mut server| server.call("list_chats", json!({})).map(|_| server));
+                let server = Mcp::parent(&lab, "bench")
+                    .and_then(|mut server| server.call("list_chats", json!({})).map(|_| server));
                 begin.wait();
                 let mut server = server?;
                 (0..each)
                     .map(|number| {
                         let start = Instant::now();
-                        server.call("send_message", json!({"chat_id": chat, "message": format!("{poster} {number}")}))?;
+                        server.call(
+                            "send_message",
+                            json!({"chat_id": chat, "message": format!("{poster} {number}")}),
+                        )?;
                         Ok(start.elapsed())
                     })
                     .collect()
@@ -93,10 +100,20 @@ async fn out_of_order(client: &Client, chat: i64, each: usize) -> Result<usize> 
     let mut next = [0_usize; POSTERS];
     let (mut wrong, mut after) = (0, 0);
     loop {
-        let page = client.call(&ShowChat { chat_id: chat, after: Some(after), limit: Some(1_000), ..ShowChat::default() }).await?;
+        let page = client
+            .call(&ShowChat {
+                chat_id: chat,
+                after: Some(after),
+                limit: Some(1_000),
+                ..ShowChat::default()
+            })
+            .await?;
         for entry in &page.messages {
-            let own = entry.text.split_once(' ').and_then(|(poster, number)| Some((poster.parse::<usize>().ok()?, number.parse::<usize>().ok()?)));
-            let in_place = entry.seq == after + 1 && own.is_some_and(|(poster, number)| next.get(poster) == Some(&number));
+            let own = entry.text.split_once(' ').and_then(|(poster, number)| {
+                Some((poster.parse::<usize>().ok()?, number.parse::<usize>().ok()?))
+            });
+            let in_place = entry.seq == after + 1
+                && own.is_some_and(|(poster, number)| next.get(poster) == Some(&number));
             wrong += usize::from(!in_place);
             after = entry.seq;
             if let Some(expected) = own.and_then(|(poster, _)| next.get_mut(poster)) {
@@ -104,7 +121,11 @@ async fn out_of_order(client: &Client, chat: i64, each: usize) -> Result<usize> 
             }
         }
         if page.more == 0 || page.messages.is_empty() {
-            return Ok(wrong + next.iter().map(|posted| each.abs_diff(*posted)).sum::<usize>());
+            return Ok(wrong
+                + next
+                    .iter()
+                    .map(|posted| each.abs_diff(*posted))
+                    .sum::<usize>());
         }
     }
 }
@@ -121,7 +142,10 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
         let reader = std::thread::spawn(move || -> Result<()> {
             let mut server = Mcp::parent(&reading, "bench")?;
             for after in 0..count {
-                let page = server.call("show_chat", json!({"chat_id": id, "after": after, "wait_s": 30}))?;
+                let page = server.call(
+                    "show_chat",
+                    json!({"chat_id": id, "after": after, "wait_s": 30}),
+                )?;
                 told.send((page["messages"][0]["message"].clone(), monotonic_ns()))?;
             }
             Ok(())
@@ -131,7 +155,11 @@ pub async fn wake(bench: &Bench) -> Result<Vec<Row>> {
         for number in 0..count {
             // After this, the reader is in its blocked call.
             while !client
-                .call(&ShowChat { chat_id: id, peek: true, ..ShowChat::default() })
+                .call(&ShowChat {
+                    chat_id: id,
+                    peek: true,
+                    ..ShowChat::default()
+                })
                 .await?
                 .chat
                 .participants
@@ -172,15 +200,32 @@ pub async fn show(bench: &Bench) -> Result<Vec<Row>> {
             let mut samples = Samples::default();
             for _ in 0..bench.scale.posts {
                 let start = Instant::now();
-                client.call(&ShowChat { chat_id: chat, limit: Some(20), ..ShowChat::default() }).await?;
+                client
+                    .call(&ShowChat {
+                        chat_id: chat,
+                        limit: Some(20),
+                        ..ShowChat::default()
+                    })
+                    .await?;
                 samples.push(start.elapsed());
             }
             medians.push(samples.p50());
             let floor = bench.floors.socket_round_trip.p50();
-            rows.push(Row::latency(&format!("newest 20 messages of a chat of {messages}, on the hub's API"), &samples, Some(floor), 2.0));
+            rows.push(Row::latency(
+                &format!("newest 20 messages of a chat of {messages}, on the hub's API"),
+                &samples,
+                Some(floor),
+                2.0,
+            ));
         }
         if let [short, .., long] = medians[..] {
-            rows.push(Row::number("  the long one's time as a part of the short one's", long / short, "", 1.5, true));
+            rows.push(Row::number(
+                "  the long one's time as a part of the short one's",
+                long / short,
+                "",
+                1.5,
+                true,
+            ));
         }
         Ok(rows)
     })
@@ -199,8 +244,16 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
             for lane in 0..LOADERS {
                 let (client, from, to) = (client.clone(), loaded, *chats);
                 loading.spawn(async move {
-                    for number in (from..to).filter(|number| usize::try_from(*number).is_ok_and(|number| number % LOADERS == lane)) {
-                        load(&client, &format!("chat {number}"), MESSAGES_EACH, number * MESSAGES_EACH).await?;
+                    for number in (from..to).filter(|number| {
+                        usize::try_from(*number).is_ok_and(|number| number % LOADERS == lane)
+                    }) {
+                        load(
+                            &client,
+                            &format!("chat {number}"),
+                            MESSAGES_EACH,
+                            number * MESSAGES_EACH,
+                        )
+                        .await?;
                     }
                     Result::Ok(())
                 });
@@ -211,10 +264,19 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
             loaded = *chats;
             use_chats(&client).await?;
             let what = format!("memory, PSS: hub with {loaded} chats of {MESSAGES_EACH} messages");
-            rows.push(Row::number(&what, pss_mb(lab.hub().await?.pid)?, "MB", *target_mb, true));
+            rows.push(Row::number(
+                &what,
+                pss_mb(lab.hub().await?.pid)?,
+                "MB",
+                *target_mb,
+                true,
+            ));
         }
         let all = loaded * MESSAGES_EACH;
-        eprintln!("{all} messages imported in {:.1} s", start.elapsed().as_secs_f64());
+        eprintln!(
+            "{all} messages imported in {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         let mut best = Samples::default();
         for (word, every) in WORDS {
             let mut newest = Samples::default();
@@ -222,11 +284,27 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
                 newest.push(time_search(&client, word, false, (all / every).min(20)).await?);
                 best.push(time_search(&client, word, true, 1).await?);
             }
-            let what = format!("newest 20 of {all} messages with a word that 1 in {every} contains");
-            rows.push(Row::latency(&what, &newest, Some(bench.floors.socket_round_trip.p50()), 5.0));
+            let what =
+                format!("newest 20 of {all} messages with a word that 1 in {every} contains");
+            rows.push(Row::latency(
+                &what,
+                &newest,
+                Some(bench.floors.socket_round_trip.p50()),
+                5.0,
+            ));
         }
-        rows.push(Row::number(&format!("best 20 of {all} messages, p99 over these words"), best.p99(), "ms", 100.0, true));
-        rows.push(Row::plain("  the same, p50", format!("{:.2} ms", best.p50()), String::new()));
+        rows.push(Row::number(
+            &format!("best 20 of {all} messages, p99 over these words"),
+            best.p99(),
+            "ms",
+            100.0,
+            true,
+        ));
+        rows.push(Row::plain(
+            "  the same, p50",
+            format!("{:.2} ms", best.p50()),
+            String::new(),
+        ));
         Ok(rows)
     })
     .await
@@ -234,29 +312,53 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
 
 /// Uses chats as people do, so that the hub's memory includes its caches.
 async fn use_chats(client: &Client) -> Result<()> {
-    for chat in client.call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats {
-        client.call(&ShowChat { chat_id: chat.chat_id, ..ShowChat::default() }).await?;
+    for chat in client
+        .call(&ListChats {
+            limit: Some(1_000),
+            ..ListChats::default()
+        })
+        .await?
+        .chats
+    {
+        client
+            .call(&ShowChat {
+                chat_id: chat.chat_id,
+                ..ShowChat::default()
+            })
+            .await?;
     }
     time_search(client, WORDS[0].0, true, 1).await.map(drop)
 }
 
 /// Measures a search. It must be complete and have at least `least` hits.
 async fn time_search(client: &Client, word: &str, best: bool, least: i64) -> Result<Duration> {
-    let call = Search { query: word.to_owned(), within: vec!["chats".to_owned()], best, limit: Some(20), ..Search::default() };
+    let call = Search {
+        query: word.to_owned(),
+        within: vec!["chats".to_owned()],
+        best,
+        limit: Some(20),
+        ..Search::default()
+    };
     let start = Instant::now();
     let found = client.call(&call).await?;
     let time = start.elapsed();
     let hits = i64::try_from(found.hits.len())?;
     if hits < least || found.incomplete {
-        return Err(format!("{word}: {hits} hits of at least {least}, broken off: {}", found.incomplete).into());
+        return Err(format!(
+            "{word}: {hits} hits of at least {least}, broken off: {}",
+            found.incomplete
+        )
+        .into());
     }
     Ok(time)
 }
 
 /// Imports a chat in which the client `bench` takes part; its messages are numbered from `first` on.
 async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result<ChatView> {
-    const FILLER: [&str; 12] =
-        ["parser", "index", "server", "latency", "branch", "review", "schema", "cursor", "window", "socket", "budget", "report"];
+    const FILLER: [&str; 12] = [
+        "parser", "index", "server", "latency", "branch", "review", "schema", "cursor", "window",
+        "socket", "budget", "report",
+    ];
     let head = CarriedChat {
         format: 1,
         kind: "chat".to_owned(),
@@ -265,10 +367,21 @@ async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result
         turns_max: 6,
         started_by: "person".to_owned(),
         started_name: "person".to_owned(),
-        members: vec![CarriedMember { who: "client:bench".to_owned(), name: "bench".to_owned(), joined_at: Some(AT), ..CarriedMember::default() }],
+        members: vec![CarriedMember {
+            who: "client:bench".to_owned(),
+            name: "bench".to_owned(),
+            joined_at: Some(AT),
+            ..CarriedMember::default()
+        }],
         ..CarriedChat::default()
     };
-    let mut chat = client.call(&ImportChat { head: Some(head), more: messages > 0, ..ImportChat::default() }).await?;
+    let mut chat = client
+        .call(&ImportChat {
+            head: Some(head),
+            more: messages > 0,
+            ..ImportChat::default()
+        })
+        .await?;
     let mut part = Vec::with_capacity(PART);
     for seq in 1..=messages {
         let number = first + seq;
@@ -295,7 +408,12 @@ async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result
         });
         if part.len() == PART || seq == messages {
             chat = client
-                .call(&ImportChat { chat_id: Some(chat.chat_id), entries: std::mem::take(&mut part), more: seq < messages, ..ImportChat::default() })
+                .call(&ImportChat {
+                    chat_id: Some(chat.chat_id),
+                    entries: std::mem::take(&mut part),
+                    more: seq < messages,
+                    ..ImportChat::default()
+                })
                 .await?;
         }
     }

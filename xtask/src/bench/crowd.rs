@@ -13,7 +13,13 @@ const LANES: u32 = 8;
 const UP_MAX: Duration = Duration::from_secs(120);
 
 /// Dispatches `count` scripted runs and returns when `is_up` holds for all of them.
-pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'static str, is_up: fn(&RunView) -> bool) -> Result<()> {
+pub async fn gather(
+    lab: &Arc<Lab>,
+    client: &Client,
+    count: u32,
+    script: &'static str,
+    is_up: fn(&RunView) -> bool,
+) -> Result<()> {
     let mut work = JoinSet::new();
     for lane in 0..LANES {
         let (client, lab) = (client.clone(), Arc::clone(lab));
@@ -42,7 +48,14 @@ pub async fn gather(lab: &Arc<Lab>, client: &Client, count: u32, script: &'stati
 
 /// Counts the unfinished runs with a property.
 pub async fn count_runs(client: &Client, holds: fn(&RunView) -> bool) -> Result<usize> {
-    let runs = client.call(&ListRuns { all: false, limit: Some(10_000), before: None }).await?.runs;
+    let runs = client
+        .call(&ListRuns {
+            all: false,
+            limit: Some(10_000),
+            before: None,
+        })
+        .await?
+        .runs;
     Ok(runs.iter().filter(|run| holds(run)).count())
 }
 

@@ -31,7 +31,11 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut leads = 0;
     labs[leads].start_hub()?;
-    for (end, what) in [(End::Kill, "is killed"), (End::Suspend, "is suspended"), (End::Stop, "is stopped")] {
+    for (end, what) in [
+        (End::Kill, "is killed"),
+        (End::Suspend, "is suspended"),
+        (End::Stop, "is stopped"),
+    ] {
         let mut times = Samples::default();
         for _ in 0..bench.scale.failovers {
             let (first, second) = (&labs[leads], &labs[1 - leads]);
@@ -47,11 +51,24 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         row.met = Some(times.p99() <= FAILOVER_MAX_MS);
         rows.push(row);
     }
-    let kept = labs[leads].client().call(&ListChats { limit: Some(1_000), ..ListChats::default() }).await?.chats;
+    let kept = labs[leads]
+        .client()
+        .call(&ListChats {
+            limit: Some(1_000),
+            ..ListChats::default()
+        })
+        .await?
+        .chats;
     let mut lost: BTreeSet<String> = (0..writes).map(title).collect();
     let doubled = kept.iter().filter(|chat| !lost.remove(&chat.title)).count();
     let wrong = f64::from(u32::try_from(lost.len() + doubled)?);
-    rows.push(Row::number(&format!("  lost or doubled of {writes}"), wrong, "", 0.0, true));
+    rows.push(Row::number(
+        &format!("  lost or doubled of {writes}"),
+        wrong,
+        "",
+        0.0,
+        true,
+    ));
     for lab in labs.iter().rev() {
         lab.run(&["stop"])?;
     }
@@ -75,8 +92,14 @@ async fn until_standby(lab: &Lab) -> Result<()> {
 
 /// Ends the first hub, and returns how long the write of a client of the second one took.
 async fn take_over(first: &Lab, second: &Lab, end: End, number: u32) -> Result<Duration> {
-    let hub = i32::try_from(first.hub().await?.pid).ok().and_then(Pid::from_raw).ok_or("the hub has no pid")?;
-    let write = StartChat { title: title(number), ..StartChat::default() };
+    let hub = i32::try_from(first.hub().await?.pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or("the hub has no pid")?;
+    let write = StartChat {
+        title: title(number),
+        ..StartChat::default()
+    };
     let client = second.client();
     let start = Instant::now();
     match end {
@@ -92,12 +115,18 @@ async fn take_over(first: &Lab, second: &Lab, end: End, number: u32) -> Result<D
     written.map(|()| took)
 }
 
-async fn until_written(client: &adjutant::client::Client, write: &StartChat, key: &str) -> Result<()> {
+async fn until_written(
+    client: &adjutant::client::Client,
+    write: &StartChat,
+    key: &str,
+) -> Result<()> {
     let start = Instant::now();
     loop {
         match replied(client, write, key).await {
             Ok(_) => return Ok(()),
-            Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < LIMIT => tokio::time::sleep(RETRY_AFTER).await,
+            Err(error) if error.code == codes::UNREACHABLE && start.elapsed() < LIMIT => {
+                tokio::time::sleep(RETRY_AFTER).await
+            }
             Err(error) => return Err(error.into()),
         }
     }

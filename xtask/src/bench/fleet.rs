@@ -4,7 +4,9 @@ use super::Bench;
 use super::http::Connection;
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
-use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork};
+use adjutant::link::{
+    GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork,
+};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -30,13 +32,18 @@ pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
     let lab = Arc::new(bench.lab(CONFIG)?);
     lab.start_hub()?;
     let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
-    let token = lab.run(&["token", "new", "fleet", "--role", "runner"])?.trim().to_owned();
+    let token = lab
+        .run(&["token", "new", "fleet", "--role", "runner"])?
+        .trim()
+        .to_owned();
     fill(&lab, queued).await?;
     let (begin, share) = (Arc::new(Barrier::new(RUNNERS)), queued / RUNNERS);
     let mut runners = JoinSet::new();
     for number in 0..RUNNERS {
         let (url, token, begin) = (url.clone(), token.clone(), Arc::clone(&begin));
-        runners.spawn_blocking(move || play(&url, &token, number, share, &begin).map_err(|error| error.to_string()));
+        runners.spawn_blocking(move || {
+            play(&url, &token, number, share, &begin).map_err(|error| error.to_string())
+        });
     }
     let (mut attempts, mut received) = (BTreeSet::new(), 0);
     let (mut begun, mut ended) = (None, None);
@@ -50,15 +57,31 @@ pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
     let (begun, ended) = begun.zip(ended).ok_or("no runner")?;
     let seconds = (ended - begun).as_secs_f64();
     if attempts.len() != queued || received != queued {
-        return Err(format!("{queued} runs were queued, {} were started, {received} orders arrived", attempts.len()).into());
+        return Err(format!(
+            "{queued} runs were queued, {} were started, {received} orders arrived",
+            attempts.len()
+        )
+        .into());
     }
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let rate = queued as f64 / seconds;
-    let mut row = Row::number(&format!("{queued} queued runs claimed by {RUNNERS} runners"), rate, "/s", 1_000.0, false);
+    let mut row = Row::number(
+        &format!("{queued} queued runs claimed by {RUNNERS} runners"),
+        rate,
+        "/s",
+        1_000.0,
+        false,
+    );
     row.floor = format!("{} each commit", super::ms(bench.commit_ms()));
     let mut rows = vec![row];
     if let Some(floor) = bench.skip_locked_per_s(RUNNERS, FLOOR_ROWS) {
-        let mut row = Row::number(&format!("  as a share of SKIP LOCKED with {RUNNERS} clients"), rate / floor, "", SHARE_MIN, false);
+        let mut row = Row::number(
+            &format!("  as a share of SKIP LOCKED with {RUNNERS} clients"),
+            rate / floor,
+            "",
+            SHARE_MIN,
+            false,
+        );
         row.floor = format!("{floor:.0}/s");
         rows.push(row);
     }
@@ -66,19 +89,45 @@ pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 /// Takes its share of the orders. Returns when it began and ended, and what it received.
-fn play(url: &str, token: &str, number: usize, share: usize, begin: &Barrier) -> Result<(Instant, Instant, Vec<String>)> {
+fn play(
+    url: &str,
+    token: &str,
+    number: usize,
+    share: usize,
+    begin: &Barrier,
+) -> Result<(Instant, Instant, Vec<String>)> {
     let mut hub = Connection::open(url, token)?;
     let home_id = format!("{number:032x}");
-    let join = JoinRunner { home_id: home_id.clone(), pools: vec![POOL.to_owned()], slots: u64::try_from(share)?, ..JoinRunner::default() };
-    let joined: RunnerJoined = serde_json::from_slice(&hub.post("/runner/join", "", &serde_json::to_value(&join)?)?)?;
-    let headers = format!("{RUNNER_SESSION}: {}\r\n{RUNNER_HOME}: {home_id}\r\n", joined.session);
+    let join = JoinRunner {
+        home_id: home_id.clone(),
+        pools: vec![POOL.to_owned()],
+        slots: u64::try_from(share)?,
+        ..JoinRunner::default()
+    };
+    let joined: RunnerJoined =
+        serde_json::from_slice(&hub.post("/runner/join", "", &serde_json::to_value(&join)?)?)?;
+    let headers = format!(
+        "{RUNNER_SESSION}: {}\r\n{RUNNER_HOME}: {home_id}\r\n",
+        joined.session
+    );
     begin.wait();
     let start = Instant::now();
     let (mut received, mut taken) = (Vec::new(), Vec::new());
     while received.len() < share {
-        let work = GetRunnerWork { taken, wait_ms: WAIT_MS, ..GetRunnerWork::default() };
-        let RunnerWork { orders, .. } = serde_json::from_slice(&hub.post("/runner/work", &headers, &serde_json::to_value(&work)?)?)?;
-        taken = orders.into_iter().map(|order| format!("{}/{}", order.run_id, order.attempt)).collect();
+        let work = GetRunnerWork {
+            taken,
+            wait_ms: WAIT_MS,
+            ..GetRunnerWork::default()
+        };
+        let RunnerWork { orders, .. } = serde_json::from_slice(&hub.post(
+            "/runner/work",
+            &headers,
+            &serde_json::to_value(&work)?,
+        )?)?;
+        taken = orders
+            .into_iter()
+            .map(|order| format!("{}/{}", order.run_id, order.attempt))
+            .collect();
         received.extend(taken.iter().cloned());
         if start.elapsed() > LIMIT {
             return Err(format!("{} of {share} orders in {LIMIT:?}", received.len()).into());
@@ -97,7 +146,10 @@ pub async fn fill(lab: &Arc<Lab>, count: usize) -> Result<()> {
             let mut order = lab.order("echo", "say done".to_owned());
             order.pool = Some(POOL.to_owned());
             for _ in (first..count).step_by(DISPATCHERS) {
-                client.call(&order).await.map_err(|error| error.to_string())?;
+                client
+                    .call(&order)
+                    .await
+                    .map_err(|error| error.to_string())?;
             }
             Ok::<(), String>(())
         });

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 pub(super) const KEY: &str = "bench-key";
 const PATH: &str = "/v1/chat/completions";
-const ANSWER: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
+const ANSWER: &str =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":1}}\n\n";
 const DELTA: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a few words\"}}]}\n\n";
 /// The parts of a stream, and their number.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -49,10 +50,18 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let (bare, _) = start(&lab, &client, "bare").await?;
         let (gated, access) = start(&lab, &client, "gated").await?;
-        let (url, token) = access.split_once(' ').ok_or("the agent has not reported the address of its model's API")?;
-        let (host, token) = (url.trim_start_matches("http://").to_owned(), token.to_owned());
+        let (url, token) = access
+            .split_once(' ')
+            .ok_or("the agent has not reported the address of its model's API")?;
+        let (host, token) = (
+            url.trim_start_matches("http://").to_owned(),
+            token.to_owned(),
+        );
         let measured = tokio::task::spawn_blocking(move || -> Result<(Samples, Samples, f64)> {
-            let (mut direct, mut through) = (Connection::open(&api.to_string(), KEY)?, Connection::open(&host, &token)?);
+            let (mut direct, mut through) = (
+                Connection::open(&api.to_string(), KEY)?,
+                Connection::open(&host, &token)?,
+            );
             let (mut floor, mut times) = (Samples::default(), Samples::default());
             for _ in 0..requests {
                 floor.push(direct.first_byte()?);
@@ -63,23 +72,46 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let (floor, times, rate) = measured.await??;
         let memory = pss_mb(supervisor(&lab, &gated)?)? - pss_mb(supervisor(&lab, &bare)?)?;
         Ok(vec![
-            Row::latency("request to first byte through the gate (floor: without it)", &times, Some(floor.p50()), floor.p50() + 1.0),
-            Row::number("stream through the gate, counted", rate, "MB/s", 200.0, false),
-            Row::number("memory, PSS: a supervisor's gate after that", memory, "MB", 4.0, true),
+            Row::latency(
+                "request to first byte through the gate (floor: without it)",
+                &times,
+                Some(floor.p50()),
+                floor.p50() + 1.0,
+            ),
+            Row::number(
+                "stream through the gate, counted",
+                rate,
+                "MB/s",
+                200.0,
+                false,
+            ),
+            Row::number(
+                "memory, PSS: a supervisor's gate after that",
+                memory,
+                "MB",
+                4.0,
+                true,
+            ),
         ])
     })
     .await
 }
 
 fn supervisor(lab: &Lab, run: &RunView) -> Result<u32> {
-    Ok(lock_pid(&lab.attempt_dir(&run.run_id, 1).supervisor_lock())?)
+    Ok(lock_pid(
+        &lab.attempt_dir(&run.run_id, 1).supervisor_lock(),
+    )?)
 }
 
 async fn start(lab: &Lab, client: &Client, agent: &str) -> Result<(RunView, String)> {
     let run = lab.dispatch(client, agent, "wait").await?;
     super::size::wait_for_log(lab, &run.log_path).await?;
     let log = std::fs::read_to_string(&run.log_path)?;
-    let line = log.lines().find(|line| line.starts_with("http://")).unwrap_or_default().to_owned();
+    let line = log
+        .lines()
+        .find(|line| line.starts_with("http://"))
+        .unwrap_or_default()
+        .to_owned();
     Ok((run, line))
 }
 
@@ -88,7 +120,13 @@ pub(super) fn answer(stream: &TcpStream) {
     let mut reader = BufReader::new(stream);
     while let Some((is_long, length)) = request(&mut reader) {
         let mut body = vec![0; length];
-        let served = reader.read_exact(&mut body).and_then(|()| if is_long { send_stream(stream) } else { send_answer(stream) });
+        let served = reader.read_exact(&mut body).and_then(|()| {
+            if is_long {
+                send_stream(stream)
+            } else {
+                send_answer(stream)
+            }
+        });
         if served.is_err() {
             return;
         }
@@ -115,12 +153,20 @@ fn request(reader: &mut BufReader<&TcpStream>) -> Option<(bool, usize)> {
 }
 
 fn send_answer(mut stream: &TcpStream) -> std::io::Result<()> {
-    stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{ANSWER}", ANSWER.len()).as_bytes())
+    stream.write_all(
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{ANSWER}",
+            ANSWER.len()
+        )
+        .as_bytes(),
+    )
 }
 
 fn send_stream(mut stream: &TcpStream) -> std::io::Result<()> {
     let piece = DELTA.repeat(PIECE_BYTES / DELTA.len() + 1);
-    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
+    stream.write_all(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+    )?;
     let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
     for _ in 0..STREAM_BYTES / piece.len() {
         stream.write_all(chunk.as_bytes())?;
@@ -138,12 +184,19 @@ impl Connection {
     pub(super) fn open(host: &str, key: &str) -> Result<Self> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        let head = format!("POST {PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-length: 13\r\n");
-        Ok(Self { reader: BufReader::with_capacity(PIECE_BYTES, stream), head })
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-length: 13\r\n"
+        );
+        Ok(Self {
+            reader: BufReader::with_capacity(PIECE_BYTES, stream),
+            head,
+        })
     }
 
     fn ask(&mut self, header: &str) -> Result<()> {
-        self.reader.get_mut().write_all(format!("{}{header}\r\n{{\"model\":\"m\"}}", self.head).as_bytes())?;
+        self.reader
+            .get_mut()
+            .write_all(format!("{}{header}\r\n{{\"model\":\"m\"}}", self.head).as_bytes())?;
         Ok(())
     }
 
@@ -157,7 +210,11 @@ impl Connection {
         loop {
             let mut line = String::new();
             self.reader.read_line(&mut line)?;
-            if let Some(bytes) = line.to_ascii_lowercase().trim().strip_prefix("content-length: ") {
+            if let Some(bytes) = line
+                .to_ascii_lowercase()
+                .trim()
+                .strip_prefix("content-length: ")
+            {
                 length = bytes.parse()?;
             }
             if line.trim().is_empty() {
@@ -166,7 +223,11 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.reader.read_exact(&mut body)?;
-        if body == ANSWER.as_bytes() { Ok(time) } else { Err(format!("unexpected response: {}", String::from_utf8_lossy(&body)).into()) }
+        if body == ANSWER.as_bytes() {
+            Ok(time)
+        } else {
+            Err(format!("unexpected response: {}", String::from_utf8_lossy(&body)).into())
+        }
     }
 
     /// Sends a request. Returns the status and the body of its answer.

@@ -53,16 +53,35 @@ pub async fn replies(bench: &Bench) -> Result<Vec<Row>> {
         ("newest events", &short.newest, &long.newest),
         ("first events of a run", &short.of_run, &long.of_run),
     ] {
-        rows.push(Row::plain(&format!("{what}, a short history"), ms(short.p50()), ms(short.p99())));
-        rows.push(Row::latency(&format!("{what}, {events} events"), long, Some(short.p50()), short.p50() * FACTOR_MAX));
+        rows.push(Row::plain(
+            &format!("{what}, a short history"),
+            ms(short.p50()),
+            ms(short.p99()),
+        ));
+        rows.push(Row::latency(
+            &format!("{what}, {events} events"),
+            long,
+            Some(short.p50()),
+            short.p50() * FACTOR_MAX,
+        ));
     }
     Ok(rows)
 }
 
 /// Stores events while no hub runs: the database has one writer.
 async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
-    let listed = lab.client().call(&ListRuns { limit: Some(u32::try_from(RUNS)?), ..ListRuns::default() }).await?;
-    let runs: Vec<RunId> = listed.runs.iter().map(|run| RunId::parse(&run.run_id)).collect::<std::result::Result<_, _>>()?;
+    let listed = lab
+        .client()
+        .call(&ListRuns {
+            limit: Some(u32::try_from(RUNS)?),
+            ..ListRuns::default()
+        })
+        .await?;
+    let runs: Vec<RunId> = listed
+        .runs
+        .iter()
+        .map(|run| RunId::parse(&run.run_id))
+        .collect::<std::result::Result<_, _>>()?;
     lab.run(&["stop"])?;
     while !lab.processes().is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -72,8 +91,20 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
         let runs = runs.clone();
         let append = move |tx: &mut adjutant::store::Tx<'_>| {
             for number in first..(first + TOGETHER).min(count) {
-                let kind = if number % 2 == 0 { EventKind::RunStalled } else { EventKind::RunActiveAgain };
-                append_event(tx, kind, runs[number % runs.len()], "person", None, "hub", "no output and no call for 300 s")?;
+                let kind = if number % 2 == 0 {
+                    EventKind::RunStalled
+                } else {
+                    EventKind::RunActiveAgain
+                };
+                append_event(
+                    tx,
+                    kind,
+                    runs[number % runs.len()],
+                    "person",
+                    None,
+                    "hub",
+                    "no output and no call for 300 s",
+                )?;
             }
             Ok(())
         };
@@ -86,10 +117,15 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
 /// Returns where the store of a lab is. The configuration that this program would read is another one.
 fn place_of(lab: &Lab) -> Result<Place> {
     let config = std::fs::read_to_string(lab.home.dir.join("config.toml"))?;
-    Ok(match config.lines().find_map(|line| line.strip_prefix("store = \"")?.strip_suffix('"')) {
-        Some(url) => Place::Postgres(url.parse()?),
-        None => Place::Home(lab.home.clone()),
-    })
+    Ok(
+        match config
+            .lines()
+            .find_map(|line| line.strip_prefix("store = \"")?.strip_suffix('"'))
+        {
+            Some(url) => Place::Postgres(url.parse()?),
+            None => Place::Home(lab.home.clone()),
+        },
+    )
 }
 
 async fn measure(lab: &Arc<Lab>) -> Result<Times> {
@@ -97,14 +133,56 @@ async fn measure(lab: &Arc<Lab>) -> Result<Times> {
     let mut times = Times::default();
     let mut order = lab.order("echo", "say done".to_owned());
     order.pool = Some(POOL.to_owned());
-    let first = client.call(&ListRuns { limit: Some(1), ..ListRuns::default() }).await?.runs.pop().ok_or("no run is queued")?;
+    let first = client
+        .call(&ListRuns {
+            limit: Some(1),
+            ..ListRuns::default()
+        })
+        .await?
+        .runs
+        .pop()
+        .ok_or("no run is queued")?;
     let newest = client.call(&Wait::default()).await?.cursor;
     for _ in 0..CALLS {
-        timed(&mut times.list, &client, &ListRuns { limit: Some(PAGE), ..ListRuns::default() }).await?;
-        timed(&mut times.show, &client, &GetRun { run: first.run_id.clone(), ..GetRun::default() }).await?;
+        timed(
+            &mut times.list,
+            &client,
+            &ListRuns {
+                limit: Some(PAGE),
+                ..ListRuns::default()
+            },
+        )
+        .await?;
+        timed(
+            &mut times.show,
+            &client,
+            &GetRun {
+                run: first.run_id.clone(),
+                ..GetRun::default()
+            },
+        )
+        .await?;
         timed(&mut times.inbox, &client, &ListRequests::default()).await?;
-        timed(&mut times.newest, &client, &ReadEvents { after: newest - i64::from(PAGE), limit: Some(PAGE), ..ReadEvents::default() }).await?;
-        timed(&mut times.of_run, &client, &ReadEvents { run: Some(first.run_id.clone()), limit: Some(PAGE), ..ReadEvents::default() }).await?;
+        timed(
+            &mut times.newest,
+            &client,
+            &ReadEvents {
+                after: newest - i64::from(PAGE),
+                limit: Some(PAGE),
+                ..ReadEvents::default()
+            },
+        )
+        .await?;
+        timed(
+            &mut times.of_run,
+            &client,
+            &ReadEvents {
+                run: Some(first.run_id.clone()),
+                limit: Some(PAGE),
+                ..ReadEvents::default()
+            },
+        )
+        .await?;
     }
     for _ in 0..CALLS {
         timed(&mut times.dispatch, &client, &order).await?;

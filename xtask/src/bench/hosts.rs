@@ -29,7 +29,10 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     let machines = Machines::new();
     let round_trips = machines.round_trips()?;
-    let lab = bench.lab(&format!("listen = \"{}:0\"\n{TLS}[pools.{POOL}]\nslots = 4\nrunners = true\n", machines.address()))?;
+    let lab = bench.lab(&format!(
+        "listen = \"{}:0\"\n{TLS}[pools.{POOL}]\nslots = 4\nrunners = true\n",
+        machines.address()
+    ))?;
     write_certificate(&lab)?;
     let mut hub = Service::new(lab, &["serve"]);
     hub.ensure(machines.get(HUB))?;
@@ -39,21 +42,43 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     let there = Lab::new(&bench.adj, "")?;
     let token_file = there.dir.path().join("token");
     write_private(&token_file, &token.token)?;
-    let (token_file, url) = (token_file.display().to_string(), view.url.ok_or("the hub does not listen")?);
-    let args = ["runner", "--join", &url, "--token-file", &token_file, "--fingerprint", &token.fingerprint, "--pool", POOL];
+    let (token_file, url) = (
+        token_file.display().to_string(),
+        view.url.ok_or("the hub does not listen")?,
+    );
+    let args = [
+        "runner",
+        "--join",
+        &url,
+        "--token-file",
+        &token_file,
+        "--fingerprint",
+        &token.fingerprint,
+        "--pool",
+        POOL,
+    ];
     let mut runner = Service::new(there, &args);
     runner.ensure(machines.get(RUNNER))?;
-    let times = chat::answers(bench, &lab, Some(POOL)).await.map_err(|error| format!("{error}; the runner: {}", runner.log()))?;
+    let times = chat::answers(bench, &lab, Some(POOL))
+        .await
+        .map_err(|error| format!("{error}; the runner: {}", runner.log()))?;
     end(&mut runner).await?;
     lab.run(&["stop"])?;
     let left = left_after(&[&lab, &runner.lab]).await;
     if !left.is_empty() {
         return Err(format!("not ended {END_LIMIT:?} after their hub: {left:?}").into());
     }
-    let what = format!("answer given to the blocked call of a worker on a runner returning, TLS {}", machines.described());
+    let what = format!(
+        "answer given to the blocked call of a worker on a runner returning, TLS {}",
+        machines.described()
+    );
     let floor = bench.commit_ms() + round_trips.p50();
     Ok(vec![
-        Row::plain("floor: TCP round trip between hub and runner", super::ms(round_trips.p50()), super::ms(round_trips.p99())),
+        Row::plain(
+            "floor: TCP round trip between hub and runner",
+            super::ms(round_trips.p50()),
+            super::ms(round_trips.p99()),
+        ),
         Row::latency(&what, &times, Some(floor), TARGET_MS),
     ])
 }
@@ -76,20 +101,32 @@ impl Machines {
 
     /// Returns the address of the hub.
     fn address(&self) -> String {
-        if self.0.is_some() { address(HUB) } else { "127.0.0.1".to_owned() }
+        if self.0.is_some() {
+            address(HUB)
+        } else {
+            "127.0.0.1".to_owned()
+        }
     }
 
     fn described(&self) -> &'static str {
-        if self.0.is_some() { "between network namespaces" } else { "over loopback" }
+        if self.0.is_some() {
+            "between network namespaces"
+        } else {
+            "over loopback"
+        }
     }
 
     /// Measures the link.
     fn round_trips(&self) -> Result<Samples> {
         let bind = || TcpListener::bind((self.address(), 0));
-        let listener = self.get(HUB).map_or_else(bind, |machine| machine.inside(bind))?;
+        let listener = self
+            .get(HUB)
+            .map_or_else(bind, |machine| machine.inside(bind))?;
         let to = listener.local_addr()?;
         let connect = || TcpStream::connect(to);
-        let near = self.get(RUNNER).map_or_else(connect, |machine| machine.inside(connect))?;
+        let near = self
+            .get(RUNNER)
+            .map_or_else(connect, |machine| machine.inside(connect))?;
         let (far, _) = listener.accept()?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
@@ -125,7 +162,10 @@ impl RunnerToken {
 
 /// Ends a runner, which waits until its attempts have ended and the hub has their logs.
 async fn end(runner: &mut Service) -> Result<()> {
-    kill_process(runner.pid().ok_or("the runner was not started")?, Signal::TERM)?;
+    kill_process(
+        runner.pid().ok_or("the runner was not started")?,
+        Signal::TERM,
+    )?;
     let began = Instant::now();
     while runner.is_running()? {
         if began.elapsed() > END_LIMIT {
@@ -141,7 +181,9 @@ async fn wait_for_hub(hub: &Service) -> Result<HubView> {
     loop {
         match hub.lab.hub().await {
             Ok(view) => return Ok(view),
-            Err(error) if began.elapsed() > START_LIMIT => return Err(format!("the hub does not start: {error}; {}", hub.log()).into()),
+            Err(error) if began.elapsed() > START_LIMIT => {
+                return Err(format!("the hub does not start: {error}; {}", hub.log()).into());
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
@@ -151,7 +193,11 @@ async fn wait_for_hub(hub: &Service) -> Result<HubView> {
 async fn left_after(labs: &[&Lab]) -> Vec<String> {
     let began = Instant::now();
     loop {
-        let left: Vec<String> = labs.iter().flat_map(|lab| lab.processes()).map(|process| format!("{}: {}", process.pid, process.line())).collect();
+        let left: Vec<String> = labs
+            .iter()
+            .flat_map(|lab| lab.processes())
+            .map(|process| format!("{}: {}", process.pid, process.line()))
+            .collect();
         if left.is_empty() || began.elapsed() > END_LIMIT {
             return left;
         }

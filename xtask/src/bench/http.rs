@@ -86,13 +86,22 @@ impl Connection {
         let host = url.trim_start_matches("http://");
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        let head = format!("host: {host}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n");
-        Ok(Self { stream: BufReader::new(stream), head })
+        let head = format!(
+            "host: {host}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n"
+        );
+        Ok(Self {
+            stream: BufReader::new(stream),
+            head,
+        })
     }
 
     pub(super) fn post(&mut self, path: &str, headers: &str, body: &Value) -> Result<Vec<u8>> {
         let body = body.to_string();
-        let request = format!("POST {path} HTTP/1.1\r\n{}{headers}content-length: {}\r\n\r\n{body}", self.head, body.len());
+        let request = format!(
+            "POST {path} HTTP/1.1\r\n{}{headers}content-length: {}\r\n\r\n{body}",
+            self.head,
+            body.len()
+        );
         self.stream.get_mut().write_all(request.as_bytes())?;
         let mut length = None;
         let mut line = String::new();

@@ -57,7 +57,9 @@ pub async fn streams(bench: &Bench) -> Result<Vec<Row>> {
         }
         let alone = reach(bench, &lab, &client, &mut arrivals).await?;
         // These ask for the whole history, so that the hub has something to send.
-        let stalled = (0..STALLED).map(|_| address.stall()).collect::<Result<Vec<_>>>()?;
+        let stalled = (0..STALLED)
+            .map(|_| address.stall())
+            .collect::<Result<Vec<_>>>()?;
         let beside = reach(bench, &lab, &client, &mut arrivals).await?;
         let memory = pss_mb(lab.hub().await?.pid)?;
         let mut incomplete = 0_u32;
@@ -70,11 +72,37 @@ pub async fn streams(bench: &Bench) -> Result<Vec<Row>> {
         let target_ms = 50.0;
         let floor = Some(bench.fdatasync_ms());
         Ok(vec![
-            Row::plain(&format!("event streams: {CLIENTS} clients, {filled}"), String::new(), String::new()),
-            Row::latency_p99("  an event, from its call until all clients have it", &alone, floor, target_ms),
-            Row::latency_p99(&format!("  the same beside {STALLED} clients that read nothing"), &beside, floor, target_ms),
-            Row::number("  memory, PSS: hub with all of them", memory, "MB", 80.0, true),
-            Row::number(&format!("  of these {STALLED}, that miss an event when they read again"), f64::from(incomplete), "", 0.0, true),
+            Row::plain(
+                &format!("event streams: {CLIENTS} clients, {filled}"),
+                String::new(),
+                String::new(),
+            ),
+            Row::latency_p99(
+                "  an event, from its call until all clients have it",
+                &alone,
+                floor,
+                target_ms,
+            ),
+            Row::latency_p99(
+                &format!("  the same beside {STALLED} clients that read nothing"),
+                &beside,
+                floor,
+                target_ms,
+            ),
+            Row::number(
+                "  memory, PSS: hub with all of them",
+                memory,
+                "MB",
+                80.0,
+                true,
+            ),
+            Row::number(
+                &format!("  of these {STALLED}, that miss an event when they read again"),
+                f64::from(incomplete),
+                "",
+                0.0,
+                true,
+            ),
         ])
     })
     .await
@@ -112,9 +140,19 @@ pub async fn top(bench: &Bench) -> Result<Vec<Row>> {
             return Err("adj top failed".into());
         }
         Ok(vec![
-            Row::plain(&format!("adj top, {COLUMNS} columns, {filled}"), String::new(), String::new()),
+            Row::plain(
+                &format!("adj top, {COLUMNS} columns, {filled}"),
+                String::new(),
+                String::new(),
+            ),
             Row::number("  usage without events", idle, "% of a core", 2.0, true),
-            Row::number(&format!("  usage with {rate:.0} events a second"), busy, "% of a core", 2.0, true),
+            Row::number(
+                &format!("  usage with {rate:.0} events a second"),
+                busy,
+                "% of a core",
+                2.0,
+                true,
+            ),
             Row::latency_p99("  from a key to the redraw meanwhile", &redraws, None, 16.0),
         ])
     })
@@ -137,13 +175,37 @@ pub async fn listener(bench: &Bench) -> Result<Vec<Row>> {
     })
     .await?;
     Ok(vec![
-        Row::plain("memory, private and written: hub that does not listen", mb(silent.written_mb), String::new()),
-        Row::number("  TCP sockets that it has", f64::from(silent.tcp_sockets), "", 0.0, true),
-        Row::number("  hub that listens: more", listens.written_mb - silent.written_mb, "MB", 6.0, true),
-        Row::number("  hub that has served the dashboard and an event stream: more", used.written_mb - silent.written_mb, "MB", 6.0, true),
+        Row::plain(
+            "memory, private and written: hub that does not listen",
+            mb(silent.written_mb),
+            String::new(),
+        ),
+        Row::number(
+            "  TCP sockets that it has",
+            f64::from(silent.tcp_sockets),
+            "",
+            0.0,
+            true,
+        ),
+        Row::number(
+            "  hub that listens: more",
+            listens.written_mb - silent.written_mb,
+            "MB",
+            6.0,
+            true,
+        ),
+        Row::number(
+            "  hub that has served the dashboard and an event stream: more",
+            used.written_mb - silent.written_mb,
+            "MB",
+            6.0,
+            true,
+        ),
         Row::plain(
             "  all private memory: that does not listen, that listens, that has served",
-            [silent.private_mb, listens.private_mb, used.private_mb].map(mb).join(", "),
+            [silent.private_mb, listens.private_mb, used.private_mb]
+                .map(mb)
+                .join(", "),
             String::new(),
         ),
     ])
@@ -164,16 +226,29 @@ struct HubCost {
 async fn settled(lab: &Lab) -> Result<HubCost> {
     let pid = lab.hub().await?.pid;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let tcp: Vec<String> = ["tcp", "tcp6"].iter().filter_map(|name| std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).ok()).collect();
-    let inodes: Vec<&str> = tcp.iter().flat_map(|text| text.lines().skip(1)).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let tcp: Vec<String> = ["tcp", "tcp6"]
+        .iter()
+        .filter_map(|name| std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).ok())
+        .collect();
+    let inodes: Vec<&str> = tcp
+        .iter()
+        .flat_map(|text| text.lines().skip(1))
+        .filter_map(|line| line.split_whitespace().nth(9))
+        .collect();
     let mut tcp_sockets = 0;
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
         let target = std::fs::read_link(entry?.path()).unwrap_or_default();
         let target = target.display().to_string();
-        let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        let inode = target
+            .strip_prefix("socket:[")
+            .and_then(|rest| rest.strip_suffix(']'));
         tcp_sockets += u32::from(inode.is_some_and(|inode| inodes.contains(&inode)));
     }
-    Ok(HubCost { private_mb: private_mb(pid)?, written_mb: written_mb(pid)?, tcp_sockets })
+    Ok(HubCost {
+        private_mb: private_mb(pid)?,
+        written_mb: written_mb(pid)?,
+        tcp_sockets,
+    })
 }
 
 /// Fills the home with unfinished runs, few of them with processes: running, parked with an open question, and queued in a paused
@@ -182,18 +257,31 @@ async fn fill(lab: &Arc<Lab>, client: &Client, bench: &Bench) -> Result<String> 
     lab.run(&["pools", "pause", "held"])?;
     let running = (bench.scale.live_runs.min(RUNS) / 25).max(RUNNING_MIN);
     let parked = (bench.scale.live_runs.min(RUNS) / 20).max(PARKED_MIN);
-    gather(lab, client, running, "say here\nhang", |run| run.state == RunStateKind::Running).await?;
-    gather(lab, client, parked, PARKS, |run| run.state == RunStateKind::Stopped).await?;
+    gather(lab, client, running, "say here\nhang", |run| {
+        run.state == RunStateKind::Running
+    })
+    .await?;
+    gather(lab, client, parked, PARKS, |run| {
+        run.state == RunStateKind::Stopped
+    })
+    .await?;
     for _ in 0..RUNS - running - parked {
         hold(lab, client).await?;
     }
-    Ok(format!("{RUNS} runs ({running} running, {parked} parked with a question, the others queued)"))
+    Ok(format!(
+        "{RUNS} runs ({running} running, {parked} parked with a question, the others queued)"
+    ))
 }
 
 /// Dispatches a run that stays in the queue.
 async fn hold(lab: &Lab, client: &Client) -> Result<RunView> {
     let order = lab.order("echo", "say hi\n".to_owned());
-    Ok(client.call(&Dispatch { pool: Some("held".to_owned()), ..order }).await?)
+    Ok(client
+        .call(&Dispatch {
+            pool: Some("held".to_owned()),
+            ..order
+        })
+        .await?)
 }
 
 /// Starts and cancels queued runs, an event every tenth of a second, and returns the events a second.
@@ -224,12 +312,22 @@ struct Arrival {
 }
 
 /// Makes events one after the other, and returns the times until all clients have each.
-async fn reach(bench: &Bench, lab: &Lab, client: &Client, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Result<Samples> {
+async fn reach(
+    bench: &Bench,
+    lab: &Lab,
+    client: &Client,
+    arrivals: &mut mpsc::UnboundedReceiver<Arrival>,
+) -> Result<Samples> {
     let mut times = Samples::default();
     for _ in 0..bench.scale.posts {
         let start_ns = monotonic_ns();
         let run = hold(lab, client).await?.run_id;
-        times.push_ns(reached(&run, arrivals).await?.at_ns.saturating_sub(start_ns));
+        times.push_ns(
+            reached(&run, arrivals)
+                .await?
+                .at_ns
+                .saturating_sub(start_ns),
+        );
         client.call(&Cancel { run, reason: None }).await?;
     }
     Ok(times)
@@ -240,7 +338,9 @@ async fn reached(run: &str, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> 
     let mut first = 0;
     let mut seq = None;
     loop {
-        let arrival = tokio::time::timeout(EVENT_MAX, arrivals.recv()).await.map_err(|_| format!("only {first} clients have the event of {run}"))?;
+        let arrival = tokio::time::timeout(EVENT_MAX, arrivals.recv())
+            .await
+            .map_err(|_| format!("only {first} clients have the event of {run}"))?;
         let arrival = arrival.ok_or("the streams ended")?;
         if arrival.run_id == run && *seq.get_or_insert(arrival.seq) == arrival.seq {
             first += 1;
@@ -252,7 +352,11 @@ async fn reached(run: &str, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> 
 }
 
 /// Makes an event, and returns its position.
-async fn last_seq(lab: &Lab, client: &Client, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Result<i64> {
+async fn last_seq(
+    lab: &Lab,
+    client: &Client,
+    arrivals: &mut mpsc::UnboundedReceiver<Arrival>,
+) -> Result<i64> {
     let run = hold(lab, client).await?.run_id;
     Ok(reached(&run, arrivals).await?.seq)
 }
@@ -305,12 +409,21 @@ struct Address {
 impl Address {
     async fn of(lab: &Lab) -> Result<Self> {
         let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
-        let token = lab.run(&["token", "new", "bench", "--role", "person"])?.trim().to_owned();
-        Ok(Self { host: url.trim_start_matches("http://").to_owned(), token })
+        let token = lab
+            .run(&["token", "new", "bench", "--role", "person"])?
+            .trim()
+            .to_owned();
+        Ok(Self {
+            host: url.trim_start_matches("http://").to_owned(),
+            token,
+        })
     }
 
     fn request(&self, path: &str) -> String {
-        format!("GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n", self.host, self.token)
+        format!(
+            "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+            self.host, self.token
+        )
     }
 
     /// Begins to read a path.
@@ -319,7 +432,11 @@ impl Address {
         stream.write_all(self.request(path).as_bytes()).await?;
         let mut lines = tokio::io::BufReader::new(stream).lines();
         let status = lines.next_line().await?.unwrap_or_default();
-        if status.contains(" 200 ") { Ok(lines) } else { Err(format!("{path}: {status}").into()) }
+        if status.contains(" 200 ") {
+            Ok(lines)
+        } else {
+            Err(format!("{path}: {status}").into())
+        }
     }
 
     /// Opens an event stream, and returns when it has begun.
@@ -349,10 +466,17 @@ impl Address {
         let mut lines = self.follow(&format!("?since={after}")).await?;
         let mut seq = after;
         while seq < last {
-            let page = client.call(&ReadEvents { after: seq, ..ReadEvents::default() }).await?;
+            let page = client
+                .call(&ReadEvents {
+                    after: seq,
+                    ..ReadEvents::default()
+                })
+                .await?;
             for event in page.events {
                 let data = loop {
-                    let line = tokio::time::timeout(EVENT_MAX, lines.next_line()).await??.ok_or("an event stream ended")?;
+                    let line = tokio::time::timeout(EVENT_MAX, lines.next_line())
+                        .await??
+                        .ok_or("an event stream ended")?;
                     if let Some(data) = line.strip_prefix("data: {\"seq\":") {
                         break data.to_owned();
                     }
@@ -380,9 +504,29 @@ impl Terminal {
         grantpt(&keyboard)?;
         unlockpt(&keyboard)?;
         let name = ptsname(&keyboard, Vec::new())?.into_string()?;
-        tcsetwinsize(&keyboard, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;
-        let end = || OpenOptions::new().read(true).write(true).open(&name).map(Stdio::from);
-        let child = lab.command(args).env("TERM", "xterm-256color").stdin(end()?).stdout(end()?).stderr(end()?).spawn()?;
+        tcsetwinsize(
+            &keyboard,
+            Winsize {
+                ws_row: ROWS,
+                ws_col: COLUMNS,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )?;
+        let end = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&name)
+                .map(Stdio::from)
+        };
+        let child = lab
+            .command(args)
+            .env("TERM", "xterm-256color")
+            .stdin(end()?)
+            .stdout(end()?)
+            .stderr(end()?)
+            .spawn()?;
         let keyboard = File::from(keyboard);
         let mut screen = keyboard.try_clone()?;
         let (sender, output) = channel();
@@ -395,7 +539,11 @@ impl Terminal {
                 }
             }
         });
-        Ok(Self { child, keyboard, output })
+        Ok(Self {
+            child,
+            keyboard,
+            output,
+        })
     }
 
     /// Discards what was drawn.
@@ -418,7 +566,10 @@ async fn usage(pid: u32, length: Duration) -> Result<f64> {
     let before = running_ns(pid)?;
     let start = Instant::now();
     tokio::time::sleep(length).await;
-    let used: u64 = running_ns(pid)?.into_iter().map(|(thread, ns)| ns.saturating_sub(before.get(&thread).copied().unwrap_or(0))).sum();
+    let used: u64 = running_ns(pid)?
+        .into_iter()
+        .map(|(thread, ns)| ns.saturating_sub(before.get(&thread).copied().unwrap_or(0)))
+        .sum();
     Ok(Duration::from_nanos(used).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0)
 }
 
@@ -428,7 +579,11 @@ fn running_ns(pid: u32) -> Result<HashMap<String, u64>> {
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let entry = entry?;
         let text = std::fs::read_to_string(entry.path().join("schedstat"))?;
-        let ns = text.split(' ').next().ok_or("an empty schedstat")?.parse()?;
+        let ns = text
+            .split(' ')
+            .next()
+            .ok_or("an empty schedstat")?
+            .parse()?;
         found.insert(entry.file_name().to_string_lossy().into_owned(), ns);
     }
     Ok(found)

@@ -21,7 +21,11 @@ const PAIRS: usize = 50;
 pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
     let scale = bench.scale;
     let lab = bench.lab("live_runs_max = 100")?;
-    let target = if bench.postgres.is_some() { 1_500.0 } else { 5_000.0 };
+    let target = if bench.postgres.is_some() {
+        1_500.0
+    } else {
+        5_000.0
+    };
     tokio::task::spawn_blocking(move || pairs_at_the_hub(&lab, scale.load_s, target)).await?
 }
 
@@ -33,7 +37,11 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64, target: f64) -> Result<Vec<Row>> {
     let hub = hub
         .args(command.get_args())
         .env_clear()
-        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
         .current_dir("/")
         .stdout(std::process::Stdio::null())
         .spawn()?;
@@ -72,11 +80,19 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64, target: f64) -> Result<Vec<Row>> {
             let mut pair = Pair::default();
             begin.wait();
             while !over.load(Ordering::Relaxed) {
-                let asked: Asked = wire.post("/api/v1/ask", &json!({"question": format!("q{}", pair.asked)}))?;
+                let asked: Asked = wire.post(
+                    "/api/v1/ask",
+                    &json!({"question": format!("q{}", pair.asked)}),
+                )?;
                 ask.send(asked.message_id.clone())?;
-                let read: Answered = wire.post("/api/v1/request", &json!({"message_id": asked.message_id, "wait_ms": 30_000}))?;
+                let read: Answered = wire.post(
+                    "/api/v1/request",
+                    &json!({"message_id": asked.message_id, "wait_ms": 30_000}),
+                )?;
                 pair.asked += 1;
-                if read.answer.as_deref() != Some(&format!("re: {}", asked.message_id)) || read.status != "retrieved" {
+                if read.answer.as_deref() != Some(&format!("re: {}", asked.message_id))
+                    || read.status != "retrieved"
+                {
                     pair.wrong += 1;
                 }
                 pair.at_ns.push(monotonic_ns());
@@ -95,7 +111,12 @@ fn pairs_at_the_hub(lab: &Lab, load_s: u64, target: f64) -> Result<Vec<Row>> {
     for (worker, parent) in pairs {
         let pair = worker.join().map_err(|_| "a worker panicked")??;
         let answered = parent.join().map_err(|_| "a parent panicked")??;
-        tally.counts.push(pair.at_ns.iter().filter(|at| (from..to).contains(*at)).count());
+        tally.counts.push(
+            pair.at_ns
+                .iter()
+                .filter(|at| (from..to).contains(*at))
+                .count(),
+        );
         tally.wrong += pair.wrong + pair.asked.abs_diff(answered);
         tally.asked += pair.asked;
     }
@@ -133,7 +154,11 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
         let (mut parents, mut outs) = (Vec::new(), Vec::new());
         for number in 0..PAIRS {
             let out = lab.dir.path().join(format!("pair-{number}"));
-            let task = Task::AskUntil { adj: bench.adj.clone(), out: out.clone(), stop: stop.clone() };
+            let task = Task::AskUntil {
+                adj: bench.adj.clone(),
+                out: out.clone(),
+                stop: stop.clone(),
+            };
             outs.push(out);
             let (lab, prompt) = (lab.clone(), task.prompt()?);
             parents.push(std::thread::spawn(move || parent(&lab, number, &prompt)));
@@ -146,12 +171,20 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
         std::fs::write(&stop, "")?;
         let mut tally = Tally::default();
         let answered = tokio::task::spawn_blocking(move || {
-            parents.into_iter().map(|parent| parent.join().map_err(|_| "a parent panicked")?).collect::<Result<Vec<u64>>>()
+            parents
+                .into_iter()
+                .map(|parent| parent.join().map_err(|_| "a parent panicked")?)
+                .collect::<Result<Vec<u64>>>()
         });
         let answered = answered.await??;
         for (out, answered) in outs.iter().zip(answered) {
             let pair: Pair = serde_json::from_str(&std::fs::read_to_string(out)?)?;
-            tally.counts.push(pair.at_ns.iter().filter(|at| (from..to).contains(*at)).count());
+            tally.counts.push(
+                pair.at_ns
+                    .iter()
+                    .filter(|at| (from..to).contains(*at))
+                    .count(),
+            );
             tally.wrong += pair.wrong + pair.asked.abs_diff(answered);
             tally.asked += pair.asked;
         }
@@ -163,17 +196,29 @@ pub async fn processes(bench: &Bench) -> Result<Vec<Row>> {
 /// Starts a run through MCP and answers its questions until it ends. Returns the number of answers.
 fn parent(lab: &Lab, number: usize, prompt: &str) -> Result<u64> {
     let mut server = Mcp::parent(lab, &format!("bench-{number}"))?;
-    let started = server.call("run_subagent", json!({"agent": "bench", "prompt": prompt, "cwd": lab.dir.path()}))?;
+    let started = server.call(
+        "run_subagent",
+        json!({"agent": "bench", "prompt": prompt, "cwd": lab.dir.path()}),
+    )?;
     let run_id = started["run_id"].clone();
     let mut answered = 0;
     loop {
-        let found = server.call("wait_for_subagents", json!({"run_ids": [run_id], "wait_s": 30}))?;
+        let found = server.call(
+            "wait_for_subagents",
+            json!({"run_ids": [run_id], "wait_s": 30}),
+        )?;
         for request in found["needs"].as_array().into_iter().flatten() {
             let answer = format!("re: {}", request["question"].as_str().unwrap_or_default());
-            server.call("reply_subagent", json!({"message_id": request["message_id"], "answer": answer}))?;
+            server.call(
+                "reply_subagent",
+                json!({"message_id": request["message_id"], "answer": answer}),
+            )?;
             answered += 1;
         }
-        if found["ended"].as_array().is_some_and(|ended| !ended.is_empty()) {
+        if found["ended"]
+            .as_array()
+            .is_some_and(|ended| !ended.is_empty())
+        {
             return Ok(answered);
         }
     }
@@ -197,9 +242,27 @@ impl Tally {
         sorted.sort_unstable();
         let fairness = sorted[0] as f64 / sorted[sorted.len() / 2].max(1) as f64;
         vec![
-            Row::number(&format!("ask, answer, retrieve by {} pairs {how}", self.counts.len()), total as f64 / seconds, "/s", target, false),
-            Row::number("  slowest pair as a part of the median", fairness, "", 0.8, false),
-            Row::number(&format!("  lost or doubled of {}", self.asked), self.wrong as f64, "", 0.0, true),
+            Row::number(
+                &format!("ask, answer, retrieve by {} pairs {how}", self.counts.len()),
+                total as f64 / seconds,
+                "/s",
+                target,
+                false,
+            ),
+            Row::number(
+                "  slowest pair as a part of the median",
+                fairness,
+                "",
+                0.8,
+                false,
+            ),
+            Row::number(
+                &format!("  lost or doubled of {}", self.asked),
+                self.wrong as f64,
+                "",
+                0.0,
+                true,
+            ),
         ]
     }
 }

@@ -6,7 +6,9 @@ use super::http::Connection;
 use super::{Bench, fleet};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork};
+use adjutant::link::{
+    GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,22 +28,37 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let lab = Arc::new(bench.lab(CONFIG)?);
     lab.start_hub()?;
     let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
-    let token = lab.run(&["token", "new", "fleet", "--role", "runner"])?.trim().to_owned();
+    let token = lab
+        .run(&["token", "new", "fleet", "--role", "runner"])?
+        .trim()
+        .to_owned();
     fleet::fill(&lab, count).await?;
     let taken = Arc::new(AtomicUsize::new(0));
     let mut runners = JoinSet::new();
     for number in 0..RUNNERS {
         let (url, token, taken) = (url.clone(), token.clone(), Arc::clone(&taken));
-        runners.spawn_blocking(move || play(&url, &token, number, &taken, count).map_err(|error| error.to_string()));
+        runners.spawn_blocking(move || {
+            play(&url, &token, number, &taken, count).map_err(|error| error.to_string())
+        });
     }
     while let Some(played) = runners.join_next().await {
         played??;
     }
     let (seconds, meanwhile) = until_lost(&lab, count as u64).await?;
     lab.run(&["stop"])?;
-    let mut row = Row::number(&format!("loss of {count} attempts on {RUNNERS} runners recorded in"), seconds, "s", RECORDED_MAX_S, true);
+    let mut row = Row::number(
+        &format!("loss of {count} attempts on {RUNNERS} runners recorded in"),
+        seconds,
+        "s",
+        RECORDED_MAX_S,
+        true,
+    );
     row.floor = format!("{} each commit", super::ms(bench.commit_ms()));
-    let dispatch = Row::plain("  a dispatch meanwhile", super::ms(meanwhile.p50()), super::ms(meanwhile.p99()));
+    let dispatch = Row::plain(
+        "  a dispatch meanwhile",
+        super::ms(meanwhile.p50()),
+        super::ms(meanwhile.p99()),
+    );
     Ok(vec![row, dispatch])
 }
 
@@ -50,17 +67,41 @@ fn play(url: &str, token: &str, number: usize, taken: &AtomicUsize, count: usize
     let mut hub = Connection::open(url, token)?;
     let home_id = format!("{number:032x}");
     let slots = u64::try_from(count / RUNNERS)?;
-    let join = JoinRunner { home_id: home_id.clone(), pools: vec!["fleet".to_owned()], slots, ..JoinRunner::default() };
-    let joined: RunnerJoined = serde_json::from_slice(&hub.post("/runner/join", "", &serde_json::to_value(&join)?)?)?;
-    let headers = format!("{RUNNER_SESSION}: {}\r\n{RUNNER_HOME}: {home_id}\r\n", joined.session);
+    let join = JoinRunner {
+        home_id: home_id.clone(),
+        pools: vec!["fleet".to_owned()],
+        slots,
+        ..JoinRunner::default()
+    };
+    let joined: RunnerJoined =
+        serde_json::from_slice(&hub.post("/runner/join", "", &serde_json::to_value(&join)?)?)?;
+    let headers = format!(
+        "{RUNNER_SESSION}: {}\r\n{RUNNER_HOME}: {home_id}\r\n",
+        joined.session
+    );
     let (begun, mut confirmed) = (Instant::now(), Vec::new());
     while taken.load(Ordering::Relaxed) < count {
-        let work = GetRunnerWork { taken: confirmed, wait_ms: WAIT_MS, ..GetRunnerWork::default() };
-        let RunnerWork { orders, .. } = serde_json::from_slice(&hub.post("/runner/work", &headers, &serde_json::to_value(&work)?)?)?;
+        let work = GetRunnerWork {
+            taken: confirmed,
+            wait_ms: WAIT_MS,
+            ..GetRunnerWork::default()
+        };
+        let RunnerWork { orders, .. } = serde_json::from_slice(&hub.post(
+            "/runner/work",
+            &headers,
+            &serde_json::to_value(&work)?,
+        )?)?;
         taken.fetch_add(orders.len(), Ordering::Relaxed);
-        confirmed = orders.into_iter().map(|order| format!("{}/{}", order.run_id, order.attempt)).collect();
+        confirmed = orders
+            .into_iter()
+            .map(|order| format!("{}/{}", order.run_id, order.attempt))
+            .collect();
         if begun.elapsed() > LIMIT {
-            return Err(format!("{} of {count} orders in {LIMIT:?}", taken.load(Ordering::Relaxed)).into());
+            return Err(format!(
+                "{} of {count} orders in {LIMIT:?}",
+                taken.load(Ordering::Relaxed)
+            )
+            .into());
         }
     }
     Ok(())

@@ -163,14 +163,22 @@ const ONLY_ON_POSTGRES: [&str; 1] = ["fleet: failover"];
 
 impl Postgres {
     fn start() -> Result<Self> {
-        let server = Server::start_durable().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
-        Ok(Self { server, databases: AtomicU32::new(0), commit: Samples::default() })
+        let server = Server::start_durable()
+            .ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
+        Ok(Self {
+            server,
+            databases: AtomicU32::new(0),
+            commit: Samples::default(),
+        })
     }
 
     /// Measures the floor.
     fn measure(&mut self) {
         self.commit = Samples::default();
-        self.server.commit_times_us(300).into_iter().for_each(|time| self.commit.push_ns(time * 1_000));
+        self.server
+            .commit_times_us(300)
+            .into_iter()
+            .for_each(|time| self.commit.push_ns(time * 1_000));
     }
 }
 
@@ -181,22 +189,35 @@ impl Bench {
 
     /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit on PostgreSQL.
     fn commit_ms(&self) -> f64 {
-        self.postgres.as_ref().map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
+        self.postgres
+            .as_ref()
+            .map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
     }
 
     /// Measures how many rows a second clients take from a queue on the server. `None`: the store is not on one.
     fn skip_locked_per_s(&self, clients: usize, count: usize) -> Option<f64> {
-        self.postgres.as_ref().map(|postgres| postgres.server.skip_locked_per_s(clients, count))
+        self.postgres
+            .as_ref()
+            .map(|postgres| postgres.server.skip_locked_per_s(clients, count))
     }
 
     /// Returns whether the kind of store in use is measured.
     fn has_store_for(&self, name: &str) -> bool {
-        if self.postgres.is_some() { ON_POSTGRES.contains(&name) } else { !ONLY_ON_POSTGRES.contains(&name) }
+        if self.postgres.is_some() {
+            ON_POSTGRES.contains(&name)
+        } else {
+            !ONLY_ON_POSTGRES.contains(&name)
+        }
     }
 
     /// Creates the homes of two hubs that share a database.
     fn labs_of_one_store(&self, config: &str) -> Result<[Lab; 2]> {
-        let Some(Postgres { server, databases, .. }) = &self.postgres else { return Err("only on PostgreSQL".into()) };
+        let Some(Postgres {
+            server, databases, ..
+        }) = &self.postgres
+        else {
+            return Err("only on PostgreSQL".into());
+        };
         let name = format!("bench_{}", databases.fetch_add(1, Ordering::Relaxed));
         server.create_database(&name);
         let config = format!("store = \"{}\"\n{config}", server.url(&name));
@@ -205,10 +226,18 @@ impl Bench {
 
     /// Creates a home.
     pub fn lab(&self, config: &str) -> Result<Lab> {
-        let Some(Postgres { server, databases, .. }) = &self.postgres else { return Lab::new(&self.adj, config) };
+        let Some(Postgres {
+            server, databases, ..
+        }) = &self.postgres
+        else {
+            return Lab::new(&self.adj, config);
+        };
         let name = format!("bench_{}", databases.fetch_add(1, Ordering::Relaxed));
         server.create_database(&name);
-        Lab::new(&self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))
+        Lab::new(
+            &self.adj,
+            &format!("store = \"{}\"\n{config}", server.url(&name)),
+        )
     }
 }
 
@@ -216,17 +245,47 @@ impl Bench {
 /// failure, because times on a shared machine vary.
 /// With `postgres`, the stores are on a PostgreSQL server of its own, and only what has targets there is measured.
 /// With `against`, `adj` is compared with this binary.
-pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, against: Option<PathBuf>) -> Result<()> {
+pub async fn run(
+    adj: PathBuf,
+    quick: bool,
+    only: &[String],
+    postgres: bool,
+    against: Option<PathBuf>,
+) -> Result<()> {
     let scale = if quick { QUICK } else { FULL };
     let dir = tempfile::tempdir()?;
     let floors = floor::measure(dir.path(), 400)?;
-    let postgres = if postgres { Some(Postgres::start()?) } else { None };
-    let binaries = Binaries { now: adj.clone(), before: against };
-    let mut bench = Bench { adj, scale, floors, postgres };
+    let postgres = if postgres {
+        Some(Postgres::start()?)
+    } else {
+        None
+    };
+    let binaries = Binaries {
+        now: adj.clone(),
+        before: against,
+    };
+    let mut bench = Bench {
+        adj,
+        scale,
+        floors,
+        postgres,
+    };
     let mut rows = vec![
-        Row::plain("floor: append 4 KiB + fdatasync", ms(bench.floors.append_fdatasync.p50()), ms(bench.floors.append_fdatasync.p99())),
-        Row::plain("floor: Unix socket round trip", ms(bench.floors.socket_round_trip.p50()), ms(bench.floors.socket_round_trip.p99())),
-        Row::plain("floor: spawn + exec + wait", ms(bench.floors.spawn.p50()), ms(bench.floors.spawn.p99())),
+        Row::plain(
+            "floor: append 4 KiB + fdatasync",
+            ms(bench.floors.append_fdatasync.p50()),
+            ms(bench.floors.append_fdatasync.p99()),
+        ),
+        Row::plain(
+            "floor: Unix socket round trip",
+            ms(bench.floors.socket_round_trip.p50()),
+            ms(bench.floors.socket_round_trip.p99()),
+        ),
+        Row::plain(
+            "floor: spawn + exec + wait",
+            ms(bench.floors.spawn.p50()),
+            ms(bench.floors.spawn.p99()),
+        ),
     ];
     let mut broken = Vec::new();
     macro_rules! measure {
@@ -244,7 +303,11 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
                     if let Some(postgres) = &mut bench.postgres {
                         postgres.measure();
                         let name = "floor: commit of one row on PostgreSQL";
-                        rows.push(Row::plain(name, ms(postgres.commit.p50()), ms(postgres.commit.p99())));
+                        rows.push(Row::plain(
+                            name,
+                            ms(postgres.commit.p50()),
+                            ms(postgres.commit.p99()),
+                        ));
                     }
                     match $measurement.await {
                         Ok(rows) => parts.push(Part { is_before, rows }),
@@ -295,7 +358,10 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
     measure!("flood", size::flood(&bench));
     measure!("agents: streams", agents::decode());
     for cli in agents::STARTED {
-        measure!(format!("agents: first event of {cli}"), agents::overhead(&bench, cli));
+        measure!(
+            format!("agents: first event of {cli}"),
+            agents::overhead(&bench, cli)
+        );
     }
     measure!("http", http::measure(&bench));
     measure!("live: streams", live::streams(&bench));
@@ -309,7 +375,11 @@ pub async fn run(adj: PathBuf, quick: bool, only: &[String], postgres: bool, aga
     if !broken.is_empty() {
         return Err(format!("could not be measured: {}", broken.join(", ")).into());
     }
-    let missed: Vec<&str> = rows.iter().filter(|row| row.met == Some(false)).map(|row| row.what.as_str()).collect();
+    let missed: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.met == Some(false))
+        .map(|row| row.what.as_str())
+        .collect();
     if !missed.is_empty() {
         println!("missed: {}", missed.join("; "));
     }
@@ -321,7 +391,11 @@ fn ms(value: f64) -> String {
 }
 
 /// Runs a measurement in its own home. A process or file that remains is an error.
-async fn in_lab<F, T>(bench: &Bench, config: &str, work: impl FnOnce(std::sync::Arc<Lab>) -> F) -> Result<T>
+async fn in_lab<F, T>(
+    bench: &Bench,
+    config: &str,
+    work: impl FnOnce(std::sync::Arc<Lab>) -> F,
+) -> Result<T>
 where
     F: Future<Output = Result<T>>,
 {
@@ -329,5 +403,9 @@ where
     lab.start_hub()?;
     let result = work(lab.clone()).await?;
     let left = lab.close().await?;
-    if left.is_empty() { Ok(result) } else { Err(format!("not removed one second after the end: {left:?}").into()) }
+    if left.is_empty() {
+        Ok(result)
+    } else {
+        Err(format!("not removed one second after the end: {left:?}").into())
+    }
 }

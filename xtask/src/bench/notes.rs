@@ -25,14 +25,22 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let journal = lab.dir.path().join("journal");
         let count = bench.scale.posts;
-        let script: String = (0..count).map(|number| format!("expect-message\njournal {} {number}\n", journal.display())).collect();
-        let run = lab.dispatch(&client, "stream", &format!("say here\n{script}")).await?;
+        let script: String = (0..count)
+            .map(|number| format!("expect-message\njournal {} {number}\n", journal.display()))
+            .collect();
+        let run = lab
+            .dispatch(&client, "stream", &format!("say here\n{script}"))
+            .await?;
         super::size::wait_for_log(&lab, &run.log_path).await?;
         let mut times = Samples::default();
         for number in 0..count {
             let start = Instant::now();
             let start_ns = monotonic_ns();
-            let note = Say { to: vec![run.run_id.clone()], message: Some(format!("note {number}")), ..Say::default() };
+            let note = Say {
+                to: vec![run.run_id.clone()],
+                message: Some(format!("note {number}")),
+                ..Say::default()
+            };
             client.call(&note).await?;
             let line = loop {
                 let text = std::fs::read_to_string(&journal).unwrap_or_default();
@@ -44,18 +52,33 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
             };
-            let at_ns: u64 = line.split(' ').nth(3).ok_or("a line without a time")?.parse()?;
+            let at_ns: u64 = line
+                .split(' ')
+                .nth(3)
+                .ok_or("a line without a time")?
+                .parse()?;
             times.push_ns(at_ns.saturating_sub(start_ns));
         }
         let floor = bench.fdatasync_ms();
-        Ok(vec![Row::latency("a note from its post until the live run has read it", &times, Some(floor), floor + 3.0)])
+        Ok(vec![Row::latency(
+            "a note from its post until the live run has read it",
+            &times,
+            Some(floor),
+            floor + 3.0,
+        )])
     })
     .await
 }
 
 /// Lets calls race for one version of an entry of a board.
 pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
-    let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" })?;
+    let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(
+        if Path::new("/dev/shm").is_dir() {
+            "/dev/shm"
+        } else {
+            "/tmp"
+        },
+    )?;
     let home = Home::at(&dir.path().join("home"))?;
     home.ensure()?;
     let ops = Arc::new(Ops::new(Store::open(&home)?, home, u64::MAX, None));
@@ -65,7 +88,13 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
     for round in 0..rounds {
         let mut calls = JoinSet::new();
         for racer in 0..RACERS {
-            let (ops, caller) = (ops.clone(), Caller { who: who.clone(), key: None });
+            let (ops, caller) = (
+                ops.clone(),
+                Caller {
+                    who: who.clone(),
+                    key: None,
+                },
+            );
             let say = Say {
                 to: vec!["board".to_owned()],
                 key: Some("plan".to_owned()),
@@ -73,7 +102,11 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
                 expect: Some(u32::try_from(round)?),
                 ..Say::default()
             };
-            calls.spawn(async move { ops.say(caller, say).await.map(|said| said.message.revision + 1) });
+            calls.spawn(async move {
+                ops.say(caller, say)
+                    .await
+                    .map(|said| said.message.revision + 1)
+            });
         }
         let mut won = Vec::new();
         while let Some(said) = calls.join_next().await {
@@ -82,7 +115,14 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         wrong += usize::from(won != [u32::try_from(round + 1)?]);
     }
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-    let row =
-        Row::number(&format!("{RACERS} changes of one board entry, rounds without exactly one winner of {rounds}"), wrong as f64, "", 0.0, true);
+    let row = Row::number(
+        &format!(
+            "{RACERS} changes of one board entry, rounds without exactly one winner of {rounds}"
+        ),
+        wrong as f64,
+        "",
+        0.0,
+        true,
+    );
     Ok(vec![row])
 }

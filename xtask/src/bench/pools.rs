@@ -5,12 +5,17 @@ use crate::lab::Result;
 use crate::stats::{Row, Samples};
 use adjutant::clock;
 use adjutant::config::{Config, Home};
-use adjutant::store::{ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start, slots_used};
+use adjutant::store::{
+    ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start,
+    slots_used,
+};
 use adjutant_core::pool::{AfterFailed, PoolPlace};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
-use adjutant_core::{AgentName, AgentSpec, ClientName, PoolName, Principal, RunEvent, RunId, StopReason};
+use adjutant_core::{
+    AgentName, AgentSpec, ClientName, PoolName, Principal, RunEvent, RunId, StopReason,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,14 +47,25 @@ pub async fn claim(bench: &Bench) -> Result<Vec<Row>> {
             run.ok_or("no run could be claimed")?;
             times.push(time);
         }
-        rows.push(Row::latency(&format!("claim of the next of {queued} queued runs, without the commit"), &times, None, 1.0));
+        rows.push(Row::latency(
+            &format!("claim of the next of {queued} queued runs, without the commit"),
+            &times,
+            None,
+            1.0,
+        ));
     }
     Ok(rows)
 }
 
 /// Lets claims race for the last slot of a pool.
 pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
-    let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(if Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" })?;
+    let dir = tempfile::Builder::new().prefix("adj-bench-").tempdir_in(
+        if Path::new("/dev/shm").is_dir() {
+            "/dev/shm"
+        } else {
+            "/tmp"
+        },
+    )?;
     let store = open(dir.path())?;
     let rounds = bench.scale.slot_races;
     let mut wrong = 0;
@@ -60,7 +76,12 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         let mut claims = JoinSet::new();
         for _ in 0..RACERS {
             let store = store.clone();
-            claims.spawn(async move { claim_next(&store, 1).await.map(|(_, run)| run).map_err(|error| error.to_string()) });
+            claims.spawn(async move {
+                claim_next(&store, 1)
+                    .await
+                    .map(|(_, run)| run)
+                    .map_err(|error| error.to_string())
+            });
         }
         let mut won = Vec::new();
         while let Some(claimed) = claims.join_next().await {
@@ -69,14 +90,29 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         wrong += usize::from(won.len() != 1);
         for run in won {
             let end = move |tx: &mut adjutant::store::Tx<'_>| {
-                let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), RETENTION, "bench", "")?;
-                tx.advance(&run, RunEvent::NotStarted, RETENTION, "bench", "").map(drop)
+                let run = tx.advance(
+                    &run,
+                    RunEvent::StopAsked(StopReason::Cancelled),
+                    RETENTION,
+                    "bench",
+                    "",
+                )?;
+                tx.advance(&run, RunEvent::NotStarted, RETENTION, "bench", "")
+                    .map(drop)
             };
             store.write(end).await?;
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-    let row = Row::number(&format!("{RACERS} claims for the last slot, rounds without exactly one winner of {rounds}"), wrong as f64, "", 0.0, true);
+    let row = Row::number(
+        &format!(
+            "{RACERS} claims for the last slot, rounds without exactly one winner of {rounds}"
+        ),
+        wrong as f64,
+        "",
+        0.0,
+        true,
+    );
     Ok(vec![row])
 }
 
@@ -87,12 +123,24 @@ fn open(dir: &Path) -> Result<Store> {
 }
 
 async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)> {
-    let pool = ConfiguredPool { slots, keep_slot: true, place: PoolPlace::Here };
-    let configured: BTreeMap<PoolName, ConfiguredPool> = POOLS.iter().map(|name| Ok((PoolName::parse(name)?, pool))).collect::<Result<_>>()?;
+    let pool = ConfiguredPool {
+        slots,
+        keep_slot: true,
+        place: PoolPlace::Here,
+    };
+    let configured: BTreeMap<PoolName, ConfiguredPool> = POOLS
+        .iter()
+        .map(|name| Ok((PoolName::parse(name)?, pool)))
+        .collect::<Result<_>>()?;
     let claim = store.write(move |tx| {
         let start = Instant::now();
         let pools = Pools::read(tx.connection(), &configured, u64::MAX, tx.steady())?;
-        let run = match next_to_start(tx.connection(), &pools, &slots_used(tx.connection(), &pools)?, &StartPlace::Here)? {
+        let run = match next_to_start(
+            tx.connection(),
+            &pools,
+            &slots_used(tx.connection(), &pools)?,
+            &StartPlace::Here,
+        )? {
             Some(run) => Some(tx.claim(&run, &[1; 32], None, RETENTION)?),
             None => None,
         };
@@ -102,12 +150,24 @@ async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)
 }
 
 /// Queues runs of several owners in several pools, with all priorities.
-async fn fill(store: &Store, count: usize, pools: &'static [&'static str], owners: usize) -> Result<()> {
-    let config = Config::builtin(&Home { dir: PathBuf::new() });
-    let agent = &config.agents.get(&AgentName::parse("echo")?).ok_or("no echo agent")?.spec;
+async fn fill(
+    store: &Store,
+    count: usize,
+    pools: &'static [&'static str],
+    owners: usize,
+) -> Result<()> {
+    let config = Config::builtin(&Home {
+        dir: PathBuf::new(),
+    });
+    let agent = &config
+        .agents
+        .get(&AgentName::parse("echo")?)
+        .ok_or("no echo agent")?
+        .spec;
     for first in (0..count).step_by(PART) {
-        let runs: Vec<NewRun> =
-            (first..count.min(first + PART)).map(|number| new_run(number, pools, owners, agent.clone())).collect::<Result<_>>()?;
+        let runs: Vec<NewRun> = (first..count.min(first + PART))
+            .map(|number| new_run(number, pools, owners, agent.clone()))
+            .collect::<Result<_>>()?;
         store
             .write(move |tx| {
                 for run in &runs {
@@ -128,7 +188,10 @@ fn new_run(number: usize, pools: &[&str], owners: usize, agent: AgentSpec) -> Re
     let id = RunId::new(clock::now(), random);
     Ok(NewRun {
         id,
-        name: Some(adjutant_core::RunName::parse(&format!("r-{}", id.to_string().replace('-', "")))?),
+        name: Some(adjutant_core::RunName::parse(&format!(
+            "r-{}",
+            id.to_string().replace('-', "")
+        ))?),
         name_seed: [0; 4],
         cwd: "/tmp".to_owned(),
         workspace: None,
@@ -146,6 +209,13 @@ fn new_run(number: usize, pools: &[&str], owners: usize, agent: AgentSpec) -> Re
         unmetered: Vec::new(),
         task: "work".to_owned(),
         by: owner,
-        input: RunInput { prompt: "say done".to_owned(), agent, env: DispatchEnv::default(), criteria: None, accept: Vec::new(), variables: None },
+        input: RunInput {
+            prompt: "say done".to_owned(),
+            agent,
+            env: DispatchEnv::default(),
+            criteria: None,
+            accept: Vec::new(),
+            variables: None,
+        },
     })
 }

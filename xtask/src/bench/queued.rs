@@ -51,13 +51,30 @@ pub async fn replies(bench: &Bench) -> Result<Vec<Row>> {
         ("list of pools", &short.pools, &long.pools),
         ("state of the hub", &short.hub, &long.hub),
     ] {
-        rows.push(Row::plain(&format!("{what}, {SHORT} queued"), ms(short.p50()), ms(short.p99())));
-        rows.push(Row::latency(&format!("{what}, {queued} queued"), long, Some(short.p50()), short.p50() * FACTOR_MAX));
+        rows.push(Row::plain(
+            &format!("{what}, {SHORT} queued"),
+            ms(short.p50()),
+            ms(short.p99()),
+        ));
+        rows.push(Row::latency(
+            &format!("{what}, {queued} queued"),
+            long,
+            Some(short.p50()),
+            short.p50() * FACTOR_MAX,
+        ));
     }
     let whole = &long.whole_page;
-    rows.push(Row::plain(&format!("page of {WHOLE_PAGE} of the list, {queued} queued"), ms(whole.p50()), ms(whole.p99())));
+    rows.push(Row::plain(
+        &format!("page of {WHOLE_PAGE} of the list, {queued} queued"),
+        ms(whole.p50()),
+        ms(whole.p99()),
+    ));
     for (stats, queued) in [(&short.stats, SHORT), (&long.stats, queued)] {
-        rows.push(Row::plain(&format!("statistics, {queued} queued"), ms(stats.p50()), ms(stats.p99())));
+        rows.push(Row::plain(
+            &format!("statistics, {queued} queued"),
+            ms(stats.p50()),
+            ms(stats.p99()),
+        ));
     }
     Ok(rows)
 }
@@ -67,17 +84,44 @@ async fn measure(lab: &Arc<Lab>) -> Result<Times> {
     let mut times = Times::default();
     let mut order = lab.order("echo", "say done".to_owned());
     order.pool = Some(POOL.to_owned());
-    let first = client.call(&ListRuns { limit: Some(1), ..ListRuns::default() }).await?.runs.pop().ok_or("no run is queued")?;
-    let show = GetRun { run: first.run_id, ..GetRun::default() };
+    let first = client
+        .call(&ListRuns {
+            limit: Some(1),
+            ..ListRuns::default()
+        })
+        .await?
+        .runs
+        .pop()
+        .ok_or("no run is queued")?;
+    let show = GetRun {
+        run: first.run_id,
+        ..GetRun::default()
+    };
     for number in 0..CALLS {
-        timed(&mut times.page, &client, &ListRuns { limit: Some(PAGE), ..ListRuns::default() }).await?;
+        timed(
+            &mut times.page,
+            &client,
+            &ListRuns {
+                limit: Some(PAGE),
+                ..ListRuns::default()
+            },
+        )
+        .await?;
         timed(&mut times.show, &client, &show).await?;
         timed(&mut times.pools, &client, &ListPools {}).await?;
         let start = Instant::now();
         lab.hub().await?;
         times.hub.push(start.elapsed());
         if number % 10 == 0 {
-            timed(&mut times.whole_page, &client, &ListRuns { limit: Some(WHOLE_PAGE), ..ListRuns::default() }).await?;
+            timed(
+                &mut times.whole_page,
+                &client,
+                &ListRuns {
+                    limit: Some(WHOLE_PAGE),
+                    ..ListRuns::default()
+                },
+            )
+            .await?;
             timed(&mut times.stats, &client, &GetStats::default()).await?;
         }
     }

@@ -19,10 +19,27 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let out = lab.dir.path().join("printed");
         let count = bench.scale.answers;
-        let run: RunView = client.call(&lab.order("bench", Task::PrintBlocks { count, out: out.clone() }.prompt()?)).await?;
+        let run: RunView = client
+            .call(
+                &lab.order(
+                    "bench",
+                    Task::PrintBlocks {
+                        count,
+                        out: out.clone(),
+                    }
+                    .prompt()?,
+                ),
+            )
+            .await?;
         let mut seen: BTreeMap<String, u64> = BTreeMap::new();
         while seen.len() < count as usize {
-            let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms: 10_000 };
+            let wait = Wait {
+                runs: vec![run.run_id.clone()],
+                until: WaitUntil::Attention,
+                after: None,
+                new_reports: false,
+                wait_ms: 10_000,
+            };
             let found = client.call(&wait).await?;
             let at_ns = monotonic_ns();
             if found.needs.is_empty() && found.working.is_empty() {
@@ -30,17 +47,31 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
             }
             for request in found.needs {
                 seen.insert(request.question.clone(), at_ns);
-                let one = AnswerOne { message_id: Some(request.message_id), answer: "seen".to_string(), ..AnswerOne::default() };
+                let one = AnswerOne {
+                    message_id: Some(request.message_id),
+                    answer: "seen".to_string(),
+                    ..AnswerOne::default()
+                };
                 client.call(&AnswerRequests { answers: vec![one] }).await?;
             }
         }
-        let printed: Vec<Printed> = read_when_there(&lab, &client, &run, &out, Duration::from_secs(60)).await?;
+        let printed: Vec<Printed> =
+            read_when_there(&lab, &client, &run, &out, Duration::from_secs(60)).await?;
         let mut times = Samples::default();
         for one in &printed {
-            times.push_ns(seen.get(&one.question).ok_or("the parent received no question for a block")?.saturating_sub(one.at_ns));
+            times.push_ns(
+                seen.get(&one.question)
+                    .ok_or("the parent received no question for a block")?
+                    .saturating_sub(one.at_ns),
+            );
         }
         let floor = bench.fdatasync_ms();
-        Ok(vec![Row::latency("a block's last byte to the waiting parent's call returning", &times, Some(floor), floor + 3.0)])
+        Ok(vec![Row::latency(
+            "a block's last byte to the waiting parent's call returning",
+            &times,
+            Some(floor),
+            floor + 3.0,
+        )])
     })
     .await
 }
@@ -52,11 +83,19 @@ pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     let mut number = 0;
     while text.len() < 64 * 1024 {
         let line = match number % 5 {
-            0 => format!("   Compiling crate-{number} v0.{number}.0 (/work/crates/crate-{number})\n"),
-            1 => format!("[INFO] 2026-01-11 line {number} of an ordinary log, as long as such lines are\n"),
-            2 => format!("{{\"level\":\"debug\",\"n\":{number},\"msg\":\"one object on its line\"}}\n"),
+            0 => {
+                format!("   Compiling crate-{number} v0.{number}.0 (/work/crates/crate-{number})\n")
+            }
+            1 => format!(
+                "[INFO] 2026-01-11 line {number} of an ordinary log, as long as such lines are\n"
+            ),
+            2 => format!(
+                "{{\"level\":\"debug\",\"n\":{number},\"msg\":\"one object on its line\"}}\n"
+            ),
             3 => "\n".to_string(),
-            _ => format!("{number}: what a model says in a sentence or two, and then a bit more of it until the line is full\n"),
+            _ => format!(
+                "{number}: what a model says in a sentence or two, and then a bit more of it until the line is full\n"
+            ),
         };
         text.push_str(&line);
         number += 1;
@@ -73,7 +112,13 @@ pub async fn scan(_bench: &Bench) -> Result<Vec<Row>> {
     }
     #[expect(clippy::cast_precision_loss, reason = "sizes far below 2^52")]
     let rate = (BYTES / text.len() * text.len()) as f64 / 1e6 / seconds;
-    Ok(vec![Row::number("ordinary output scanned for blocks", rate, "MB/s", 200.0, false)])
+    Ok(vec![Row::number(
+        "ordinary output scanned for blocks",
+        rate,
+        "MB/s",
+        200.0,
+        false,
+    )])
 }
 
 /// Measures the time from the resuming call to the new attempt's first instruction.
@@ -83,15 +128,43 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
         let journal = lab.dir.path().join("journal");
         let mut times = Samples::default();
         for number in 0..bench.scale.starts {
-            let run = lab.dispatch(&client, "echo", &format!("say here\nhang\nresume-here\njournal {} {number}", journal.display())).await?;
-            let ended = |until| Wait { runs: vec![run.run_id.clone()], until, after: None, new_reports: false, wait_ms: 20_000 };
+            let run = lab
+                .dispatch(
+                    &client,
+                    "echo",
+                    &format!(
+                        "say here\nhang\nresume-here\njournal {} {number}",
+                        journal.display()
+                    ),
+                )
+                .await?;
+            let ended = |until| Wait {
+                runs: vec![run.run_id.clone()],
+                until,
+                after: None,
+                new_reports: false,
+                wait_ms: 20_000,
+            };
             super::size::wait_for_log(&lab, &run.log_path).await?;
-            client.call(&Pause { run: run.run_id.clone() }).await?;
+            client
+                .call(&Pause {
+                    run: run.run_id.clone(),
+                })
+                .await?;
             client.call(&ended(WaitUntil::All)).await?;
             let start_ns = monotonic_ns();
-            client.call(&Resume { run: run.run_id.clone(), ..Resume::default() }).await?;
+            client
+                .call(&Resume {
+                    run: run.run_id.clone(),
+                    ..Resume::default()
+                })
+                .await?;
             let found = client.call(&ended(WaitUntil::All)).await?;
-            if !found.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
+            if !found
+                .ended
+                .first()
+                .is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded))
+            {
                 return Err(format!("{}: {:?}", run.name, found.ended).into());
             }
             let text = std::fs::read_to_string(&journal)?;
@@ -102,7 +175,12 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
             times.push_ns(last[3].parse::<u64>()? - start_ns);
         }
         let floor = bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms();
-        Ok(vec![Row::latency("resume to the new attempt's first instruction", &times, Some(floor), 50.0)])
+        Ok(vec![Row::latency(
+            "resume to the new attempt's first instruction",
+            &times,
+            Some(floor),
+            50.0,
+        )])
     })
     .await
 }
@@ -112,10 +190,19 @@ pub async fn waiting(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "live_runs_max = 5000", |lab| async move {
         let client = lab.client();
         let count = bench.scale.live_runs;
-        gather(&lab, &client, count, "ask \"Go on?\"", |run| run.pending_total > 0).await?;
+        gather(&lab, &client, count, "ask \"Go on?\"", |run| {
+            run.pending_total > 0
+        })
+        .await?;
         let pid = lab.hub().await?.pid;
         let idle = idle_cost(pid, Duration::from_secs(bench.scale.idle_s)).await?;
-        Ok(vec![Row::number(&format!("{count} runs that wait for an answer: hub"), idle, "% of a core", 1.0, true)])
+        Ok(vec![Row::number(
+            &format!("{count} runs that wait for an answer: hub"),
+            idle,
+            "% of a core",
+            1.0,
+            true,
+        )])
     })
     .await
 }

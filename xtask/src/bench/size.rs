@@ -25,10 +25,34 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
         let mut server = Mcp::parent(&lab, "bench")?;
         server.request("tools/list", json!({}))?;
         Ok(vec![
-            Row::number("memory, PSS: adj mcp", pss_mb(server.pid())?, "MB", 6.0, true),
-            Row::number("memory, PSS: guard", pss_mb(lock_pid(&dir.guard_lock())?)?, "MB", 1.0, true),
-            Row::number("memory, PSS: supervisor", pss_mb(lock_pid(&dir.supervisor_lock())?)?, "MB", 6.0, true),
-            Row::number("memory, PSS: Adjutant's processes of one live run", memory_of_run(&dir)?, "MB", 10.0, true),
+            Row::number(
+                "memory, PSS: adj mcp",
+                pss_mb(server.pid())?,
+                "MB",
+                6.0,
+                true,
+            ),
+            Row::number(
+                "memory, PSS: guard",
+                pss_mb(lock_pid(&dir.guard_lock())?)?,
+                "MB",
+                1.0,
+                true,
+            ),
+            Row::number(
+                "memory, PSS: supervisor",
+                pss_mb(lock_pid(&dir.supervisor_lock())?)?,
+                "MB",
+                6.0,
+                true,
+            ),
+            Row::number(
+                "memory, PSS: Adjutant's processes of one live run",
+                memory_of_run(&dir)?,
+                "MB",
+                10.0,
+                true,
+            ),
             Row::number("memory, PSS: hub, idle", hub, "MB", 12.0, true),
         ])
     })
@@ -40,11 +64,19 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
             let mut work = JoinSet::new();
             for lane in 0..16 {
                 let (client, lab) = (client.clone(), lab.clone());
-                let count = bench.scale.finished_runs / 16 + u32::from(lane < bench.scale.finished_runs % 16);
+                let count = bench.scale.finished_runs / 16
+                    + u32::from(lane < bench.scale.finished_runs % 16);
                 work.spawn(async move {
                     for number in 0..count {
-                        let run = lab.dispatch(&client, "echo", &format!("say finished {number}")).await?;
-                        client.call(&Cancel { run: run.run_id, reason: None }).await?;
+                        let run = lab
+                            .dispatch(&client, "echo", &format!("say finished {number}"))
+                            .await?;
+                        client
+                            .call(&Cancel {
+                                run: run.run_id,
+                                reason: None,
+                            })
+                            .await?;
                     }
                     Result::Ok(())
                 });
@@ -52,8 +84,17 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
             while let Some(done) = work.join_next().await {
                 done??;
             }
-            let what = format!("memory, PSS: hub with {} finished runs", bench.scale.finished_runs);
-            Ok(vec![Row::number(&what, pss_mb(lab.hub().await?.pid)?, "MB", 16.0, true)])
+            let what = format!(
+                "memory, PSS: hub with {} finished runs",
+                bench.scale.finished_runs
+            );
+            Ok(vec![Row::number(
+                &what,
+                pss_mb(lab.hub().await?.pid)?,
+                "MB",
+                16.0,
+                true,
+            )])
         })
         .await?,
     );
@@ -73,8 +114,13 @@ fn memory_of_run(dir: &adjutant::link::AttemptDir) -> Result<f64> {
             continue;
         }
         total += pss_mb(pid)?;
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        look_at.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        look_at.extend(
+            children
+                .split_ascii_whitespace()
+                .filter_map(|child| child.parse::<u32>().ok()),
+        );
     }
     Ok(total)
 }
@@ -95,8 +141,20 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let client = lab.client();
         let start = Instant::now();
-        let run = lab.dispatch(&client, "echo", &format!("flood {}", bench.scale.flood_bytes)).await?;
-        let wait = Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms: 120_000 };
+        let run = lab
+            .dispatch(
+                &client,
+                "echo",
+                &format!("flood {}", bench.scale.flood_bytes),
+            )
+            .await?;
+        let wait = Wait {
+            runs: vec![run.run_id.clone()],
+            until: WaitUntil::All,
+            after: None,
+            new_reports: false,
+            wait_ms: 120_000,
+        };
         let waiting = client.call(&wait);
         tokio::pin!(waiting);
         let mut others = Samples::default();
@@ -111,17 +169,39 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
             }
         };
         let seconds = start.elapsed().as_secs_f64();
-        if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
+        if !ended
+            .ended
+            .first()
+            .is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded))
+        {
             return Err(format!("{:?}", ended.ended).into());
         }
         #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
-        let (rate, disk) = (bench.scale.flood_bytes as f64 / 1e6 / seconds, disk_bytes(&lab.home.dir)? as f64 / 1e6);
-        let what = format!("output of {} MB from one run", bench.scale.flood_bytes / 1_000_000);
+        let (rate, disk) = (
+            bench.scale.flood_bytes as f64 / 1e6 / seconds,
+            disk_bytes(&lab.home.dir)? as f64 / 1e6,
+        );
+        let what = format!(
+            "output of {} MB from one run",
+            bench.scale.flood_bytes / 1_000_000
+        );
         Ok(vec![
             Row::number(&what, rate, "MB/s", 200.0, false),
             // The log's cap is 64 MiB; the rest of the home is small.
-            Row::number("  the home's size on disk afterwards", disk, "MB", 64.0 * 1.048_576 + 24.0, true),
-            Row::number("  the hub's other calls meanwhile, p99", others.p99(), "ms", 100.0, true),
+            Row::number(
+                "  the home's size on disk afterwards",
+                disk,
+                "MB",
+                64.0 * 1.048_576 + 24.0,
+                true,
+            ),
+            Row::number(
+                "  the hub's other calls meanwhile, p99",
+                others.p99(),
+                "ms",
+                100.0,
+                true,
+            ),
         ])
     })
     .await
@@ -139,7 +219,11 @@ fn disk_bytes(dir: &std::path::Path) -> Result<u64> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let meta = entry.metadata()?;
-        total += if meta.is_dir() { disk_bytes(&entry.path())? } else { meta.blocks() * 512 };
+        total += if meta.is_dir() {
+            disk_bytes(&entry.path())?
+        } else {
+            meta.blocks() * 512
+        };
     }
     Ok(total)
 }
@@ -152,7 +236,10 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
         gather(&lab, &client, count, "hang", is_running).await?;
         let pid = lab.hub().await?.pid;
         let idle = idle_cost(pid, Duration::from_secs(bench.scale.idle_s)).await?;
-        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no pid")?;
+        let raw = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .ok_or("no pid")?;
         rustix::process::kill_process(raw, rustix::process::Signal::KILL)?;
         while lab.hub().await.is_ok_and(|hub| hub.pid == pid) {}
         let start = Instant::now();
@@ -163,8 +250,20 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
             return Err(format!("only {adopted} of {count} runs were adopted").into());
         }
         Ok(vec![
-            Row::number(&format!("hub restarted under {count} live runs: all adopted"), time, "s", 2.0, true),
-            Row::number(&format!("  idle cost of {count} live runs: hub"), idle, "% of a core", 1.0, true),
+            Row::number(
+                &format!("hub restarted under {count} live runs: all adopted"),
+                time,
+                "s",
+                2.0,
+                true,
+            ),
+            Row::number(
+                &format!("  idle cost of {count} live runs: hub"),
+                idle,
+                "% of a core",
+                1.0,
+                true,
+            ),
         ])
     })
     .await

@@ -28,17 +28,29 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
     for (files, target_ms) in bench.scale.trees {
         let dir = tempfile::tempdir()?;
         repository(dir.path(), *files)?;
-        let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), dir.path().display().to_string())];
+        let env = [
+            ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), dir.path().display().to_string()),
+        ];
         let git = Git::find(env.iter().map(|(name, value)| (name, value)), dir.path())?;
         let repo = Repo::find(&git, dir.path()).await?;
         let home = tempfile::tempdir()?;
         let scratch = Scratch::new(repo, home.path(), &home.path().join("git")).await?;
-        let new = |cause| NewSnapshot { run: RunId::new(Time(1), [7; 10]), run_name: "bench".to_owned(), attempt: AttemptNo(1), cause, at: Time(1) };
+        let new = |cause| NewSnapshot {
+            run: RunId::new(Time(1), [7; 10]),
+            run_name: "bench".to_owned(),
+            attempt: AttemptNo(1),
+            cause,
+            at: Time(1),
+        };
         git::take(&scratch, &new(SnapshotCause::Start)).await?;
         let mut samples = Samples::default();
         for n in 0..SNAPSHOTS {
             for file in 0..CHANGED {
-                std::fs::write(dir.path().join(format!("d0/f{file}")), format!("changed {n}\n"))?;
+                std::fs::write(
+                    dir.path().join(format!("d0/f{file}")),
+                    format!("changed {n}\n"),
+                )?;
             }
             // As the hub does after each turn.
             let start = Instant::now();
@@ -52,7 +64,12 @@ pub async fn take(bench: &Bench) -> Result<Vec<Row>> {
             }
         }
         let what = format!("snapshot after {CHANGED} of {files} files changed");
-        rows.push(Row::latency(&what, &samples, Some(bench.floors.spawn.p50()), *target_ms));
+        rows.push(Row::latency(
+            &what,
+            &samples,
+            Some(bench.floors.spawn.p50()),
+            *target_ms,
+        ));
     }
     Ok(rows)
 }
@@ -63,9 +80,13 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
         let dir = lab.dir.path().join("tree");
         repository(&dir, bench.scale.trees[0].0)?;
         let client = lab.client();
-        let order = Dispatch { cwd: dir.display().to_string(), ..lab.order("echo", "write a.txt x\nwrite b.txt y".to_owned()) };
+        let order = Dispatch {
+            cwd: dir.display().to_string(),
+            ..lab.order("echo", "write a.txt x\nwrite b.txt y".to_owned())
+        };
         let run = client.call(&order).await?;
-        lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+        lab.finished(&client, &run.run_id, Duration::from_secs(30))
+            .await?;
         let mut samples = Samples::default();
         for _ in 0..DIFFS {
             let start = Instant::now();
@@ -75,7 +96,12 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
                 return Err(format!("unexpected difference: {text}").into());
             }
         }
-        Ok(vec![Row::latency("adj diff --stat", &samples, Some(bench.floors.spawn.p50()), 50.0)])
+        Ok(vec![Row::latency(
+            "adj diff --stat",
+            &samples,
+            Some(bench.floors.spawn.p50()),
+            50.0,
+        )])
     })
     .await
 }
@@ -94,27 +120,48 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
         };
         for n in 1..SIBLINGS {
             let run = client.call(&order(n)).await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+                .await?;
         }
         let mut samples = Samples::default();
         for n in 0..ROUNDS {
             let run = client.call(&order(SIBLINGS + n)).await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30)).await?;
+            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+                .await?;
             let start = Instant::now();
             let (mut found, mut after) = (0, 0);
             while found + 1 < SIBLINGS {
-                let page = client.call(&ReadEvents { run: Some(run.run_id.clone()), after, wait_ms: 10_000, ..ReadEvents::default() }).await?;
+                let page = client
+                    .call(&ReadEvents {
+                        run: Some(run.run_id.clone()),
+                        after,
+                        wait_ms: 10_000,
+                        ..ReadEvents::default()
+                    })
+                    .await?;
                 if page.events.is_empty() {
                     return Err(format!("{found} conflicts of {} were found", SIBLINGS - 1).into());
                 }
-                found += page.events.iter().filter(|event| event.kind == EventKind::RunConflict).count();
+                found += page
+                    .events
+                    .iter()
+                    .filter(|event| event.kind == EventKind::RunConflict)
+                    .count();
                 after = page.cursor;
             }
             samples.push(start.elapsed());
             lab.run(&["discard", &run.name])?;
         }
-        let what = format!("conflicts of a run with {} siblings, after its end", SIBLINGS - 1);
-        Ok(vec![Row::latency(&what, &samples, Some(bench.floors.spawn.p50()), 1000.0)])
+        let what = format!(
+            "conflicts of a run with {} siblings, after its end",
+            SIBLINGS - 1
+        );
+        Ok(vec![Row::latency(
+            &what,
+            &samples,
+            Some(bench.floors.spawn.p50()),
+            1000.0,
+        )])
     })
     .await
 }
@@ -130,15 +177,28 @@ fn repository(dir: &Path, files: usize) -> Result<()> {
         for n in 0..files {
             let content = format!("{n}\n");
             let (at, name) = (n / FILES_IN_DIRECTORY, n % FILES_IN_DIRECTORY);
-            write!(stream, "M 100644 inline d{at}/f{name}\ndata {}\n{content}", content.len())?;
+            write!(
+                stream,
+                "M 100644 inline d{at}/f{name}\ndata {}\n{content}",
+                content.len()
+            )?;
         }
         stream.write_all(b"\n")?;
         stream.flush()?;
     }
     import.rewind()?;
     let git = |args: &[&str], input: Stdio| -> Result<()> {
-        let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).stdin(input).output()?;
-        if done.status.success() { Ok(()) } else { Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into()) }
+        let done = Command::new("git")
+            .args(args)
+            .current_dir(dir)
+            .env("HOME", dir)
+            .stdin(input)
+            .output()?;
+        if done.status.success() {
+            Ok(())
+        } else {
+            Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into())
+        }
     };
     git(&["init", "-q", "-b", "main"], Stdio::null())?;
     git(&["fast-import", "--quiet"], import.into())?;

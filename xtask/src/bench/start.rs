@@ -24,11 +24,20 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         }
         let time = |args: &[&str]| -> Result<Duration> {
             let start = Instant::now();
-            let status = lab.command(args).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+            let status = lab
+                .command(args)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()?;
             let time = start.elapsed();
-            if status.success() { Ok(time) } else { Err(format!("adj {args:?}: {status}").into()) }
+            if status.success() {
+                Ok(time)
+            } else {
+                Err(format!("adj {args:?}: {status}").into())
+            }
         };
-        let (mut help, mut running, mut starting) = (Samples::default(), Samples::default(), Samples::default());
+        let (mut help, mut running, mut starting) =
+            (Samples::default(), Samples::default(), Samples::default());
         for _ in 0..bench.scale.starts {
             help.push(time(&["--help"])?);
             running.push(time(&["ps"])?);
@@ -39,7 +48,12 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
             starting.push(time(&["ps"])?);
         }
         Ok(vec![
-            Row::latency("adj mcp: start to tools/list, hub running", &listed, spawn, 5.0),
+            Row::latency(
+                "adj mcp: start to tools/list, hub running",
+                &listed,
+                spawn,
+                5.0,
+            ),
             Row::latency("adj --help", &help, spawn, 10.0),
             Row::latency("adj ps, hub running", &running, spawn, 15.0),
             Row::latency("adj ps that starts the hub", &starting, spawn, 150.0),
@@ -58,7 +72,12 @@ pub async fn dispatch(bench: &Bench) -> Result<Vec<Row>> {
             let order = lab.order("echo", format!("journal {} {number}", journal.display()));
             times.push_ns(first_instruction_ns(&client, &journal, &order).await?);
         }
-        Ok(vec![Row::latency("dispatch to the agent's first instruction", &times, Some(bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms()), 30.0)])
+        Ok(vec![Row::latency(
+            "dispatch to the agent's first instruction",
+            &times,
+            Some(bench.floors.spawn.p50() * 3.0 + bench.fdatasync_ms()),
+            30.0,
+        )])
     })
     .await
 }
@@ -73,12 +92,27 @@ pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
         let mut added = Samples::default();
         for number in 0..bench.scale.starts {
             let open = lab.order("echo", format!("journal {} {number}", journal.display()));
-            let open = Dispatch { cwd: workspace.display().to_string(), ..open };
-            let fenced = Dispatch { fence: Some(Fence::Workspace.into()), ..open.clone() };
+            let open = Dispatch {
+                cwd: workspace.display().to_string(),
+                ..open
+            };
+            let fenced = Dispatch {
+                fence: Some(Fence::Workspace.into()),
+                ..open.clone()
+            };
             let without_ns = first_instruction_ns(&client, &journal, &open).await?;
-            added.push_ns(first_instruction_ns(&client, &journal, &fenced).await?.saturating_sub(without_ns));
+            added.push_ns(
+                first_instruction_ns(&client, &journal, &fenced)
+                    .await?
+                    .saturating_sub(without_ns),
+            );
         }
-        Ok(vec![Row::latency("a fence adds to a start", &added, Some(bench.floors.spawn.p50()), 15.0)])
+        Ok(vec![Row::latency(
+            "a fence adds to a start",
+            &added,
+            Some(bench.floors.spawn.p50()),
+            15.0,
+        )])
     })
     .await
 }
@@ -87,9 +121,19 @@ pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
 async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch) -> Result<u64> {
     let start_ns = monotonic_ns();
     let run = client.call(order).await?;
-    let wait = adjutant::view::Wait { runs: vec![run.run_id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms: 20_000 };
+    let wait = adjutant::view::Wait {
+        runs: vec![run.run_id.clone()],
+        until: WaitUntil::All,
+        after: None,
+        new_reports: false,
+        wait_ms: 20_000,
+    };
     let ended = client.call(&wait).await?;
-    if !ended.ended.first().is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded)) {
+    if !ended
+        .ended
+        .first()
+        .is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded))
+    {
         return Err(format!("{}: {:?}", run.name, ended.ended).into());
     }
     let text = std::fs::read_to_string(journal)?;

@@ -8,8 +8,8 @@ use super::{Bench, fleet};
 use crate::lab::{Lab, Result, private_mb, rss_mb};
 use crate::stats::{Row, Samples, short};
 use adjutant::link::{
-    ATTEMPT_TOKEN, Fact, FactKind, FactsStored, GetOrders, GetRunnerWork, JoinRunner, Orders, PostFacts, RUNNER_HOME, RUNNER_RELAY, RUNNER_SESSION,
-    RunnerJoined, RunnerWork, headers,
+    ATTEMPT_TOKEN, Fact, FactKind, FactsStored, GetOrders, GetRunnerWork, JoinRunner, Orders,
+    PostFacts, RUNNER_HOME, RUNNER_RELAY, RUNNER_SESSION, RunnerJoined, RunnerWork, headers,
 };
 use adjutant::remote::{Connections, Trust};
 use adjutant::view::{AnswerOne, AnswerRequests, Ask, AskAndWait, RequestView};
@@ -55,17 +55,52 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     if let Some(refusal) = &waits.refusal {
         eprintln!("{count} of {workers} workers can wait: {refusal}");
     }
-    let mut memory = Row::number(&format!("  memory, private: hub with {count} of them"), private, "MB", MEMORY_MAX_MB, true);
+    let mut memory = Row::number(
+        &format!("  memory, private: hub with {count} of them"),
+        private,
+        "MB",
+        MEMORY_MAX_MB,
+        true,
+    );
     memory.met = Some(memory.met == Some(true) && count == workers);
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let (accepted, all, lost) = (count as f64, workers as f64, lost as f64);
     Ok(vec![
-        Row::number(&format!("of {workers} workers on {RUNNERS} runners, that wait for an answer (two calls each, TLS)"), accepted, "", all, false),
+        Row::number(
+            &format!(
+                "of {workers} workers on {RUNNERS} runners, that wait for an answer (two calls each, TLS)"
+            ),
+            accepted,
+            "",
+            all,
+            false,
+        ),
         memory,
-        Row::plain("  the same before their calls", mb(private_before), String::new()),
-        Row::plain("  RSS: hub with them (before)", format!("{} ({})", mb(rss), mb(rss_before)), String::new()),
-        Row::number(&format!("  answers to {} of them that did not arrive", count.min(ANSWERS)), lost, "", 0.0, true),
-        Row::plain("  an answer's call to the return of the waiting one", super::ms(times.p50()), super::ms(times.p99())),
+        Row::plain(
+            "  the same before their calls",
+            mb(private_before),
+            String::new(),
+        ),
+        Row::plain(
+            "  RSS: hub with them (before)",
+            format!("{} ({})", mb(rss), mb(rss_before)),
+            String::new(),
+        ),
+        Row::number(
+            &format!(
+                "  answers to {} of them that did not arrive",
+                count.min(ANSWERS)
+            ),
+            lost,
+            "",
+            0.0,
+            true,
+        ),
+        Row::plain(
+            "  an answer's call to the return of the waiting one",
+            super::ms(times.p50()),
+            super::ms(times.p99()),
+        ),
     ])
 }
 
@@ -76,7 +111,13 @@ fn mb(value: f64) -> String {
 /// Lets this program open as many files as it may, because each waiting call has a connection.
 fn raise_descriptors() -> Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+    Ok(setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )?)
 }
 
 /// A runner, as the hub sees it.
@@ -99,19 +140,53 @@ impl Runner {
     async fn join(url: &str, token: &RunnerToken, number: usize, slots: usize) -> Result<Self> {
         let fingerprint = Fingerprint::parse(&token.fingerprint)?;
         let hub = Connections::shared(url.parse()?, Trust::Fingerprints(vec![fingerprint]));
-        let mut runner = Self { hub, bearer: format!("Bearer {}", token.token), home_id: format!("{number:032x}"), session: String::new() };
-        let join =
-            JoinRunner { home_id: runner.home_id.clone(), pools: vec!["fleet".to_owned()], slots: u64::try_from(slots)?, ..JoinRunner::default() };
-        runner.session = runner.post::<RunnerJoined>("/runner/join", &[], &join).await?.session;
+        let mut runner = Self {
+            hub,
+            bearer: format!("Bearer {}", token.token),
+            home_id: format!("{number:032x}"),
+            session: String::new(),
+        };
+        let join = JoinRunner {
+            home_id: runner.home_id.clone(),
+            pools: vec!["fleet".to_owned()],
+            slots: u64::try_from(slots)?,
+            ..JoinRunner::default()
+        };
+        runner.session = runner
+            .post::<RunnerJoined>("/runner/join", &[], &join)
+            .await?
+            .session;
         Ok(runner)
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, own: &[(&str, &str)], call: &impl Serialize) -> Result<T> {
-        let mut all = vec![("authorization", self.bearer.as_str()), (RUNNER_SESSION, &self.session), (RUNNER_HOME, &self.home_id)];
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        own: &[(&str, &str)],
+        call: &impl Serialize,
+    ) -> Result<T> {
+        let mut all = vec![
+            ("authorization", self.bearer.as_str()),
+            (RUNNER_SESSION, &self.session),
+            (RUNNER_HOME, &self.home_id),
+        ];
         all.extend(own);
-        let reply = self.hub.post(path, &all, serde_json::to_vec(call)?.into(), 2 * Duration::from_millis(WAIT_MS)).await?;
+        let reply = self
+            .hub
+            .post(
+                path,
+                &all,
+                serde_json::to_vec(call)?.into(),
+                2 * Duration::from_millis(WAIT_MS),
+            )
+            .await?;
         if !reply.status.is_success() {
-            return Err(format!("{path}: {}: {}", reply.status, String::from_utf8_lossy(&reply.body)).into());
+            return Err(format!(
+                "{path}: {}: {}",
+                reply.status,
+                String::from_utf8_lossy(&reply.body)
+            )
+            .into());
         }
         Ok(serde_json::from_slice(&reply.body)?)
     }
@@ -120,14 +195,35 @@ impl Runner {
     async fn take_orders(self: &Arc<Self>, slots: usize) -> Result<Vec<Worker>> {
         let (mut workers, mut taken) = (Vec::new(), Vec::new());
         while workers.len() < slots {
-            let call = GetRunnerWork { taken, wait_ms: WAIT_MS, ..GetRunnerWork::default() };
+            let call = GetRunnerWork {
+                taken,
+                wait_ms: WAIT_MS,
+                ..GetRunnerWork::default()
+            };
             let work: RunnerWork = self.post("/runner/work", &[], &call).await?;
-            taken = work.orders.iter().map(|order| format!("{}/{}", order.run_id, order.attempt)).collect();
+            taken = work
+                .orders
+                .iter()
+                .map(|order| format!("{}/{}", order.run_id, order.attempt))
+                .collect();
             for (order, attempt) in work.orders.into_iter().zip(&taken) {
-                workers.push(Worker { runner: Arc::clone(self), run_id: order.run_id, attempt: attempt.clone(), token: order.token });
+                workers.push(Worker {
+                    runner: Arc::clone(self),
+                    run_id: order.run_id,
+                    attempt: attempt.clone(),
+                    token: order.token,
+                });
             }
         }
-        self.post::<RunnerWork>("/runner/work", &[], &GetRunnerWork { taken, ..GetRunnerWork::default() }).await?;
+        self.post::<RunnerWork>(
+            "/runner/work",
+            &[],
+            &GetRunnerWork {
+                taken,
+                ..GetRunnerWork::default()
+            },
+        )
+        .await?;
         Ok(workers)
     }
 }
@@ -135,18 +231,50 @@ impl Runner {
 impl Worker {
     async fn relay<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T> {
         let key = adjutant::client::fresh_key();
-        let own = [(headers::ATTEMPT, self.attempt.as_str()), (ATTEMPT_TOKEN, &self.token), (headers::KEY, &key)];
-        self.runner.post(&format!("{RUNNER_RELAY}{path}"), &own, call).await
+        let own = [
+            (headers::ATTEMPT, self.attempt.as_str()),
+            (ATTEMPT_TOKEN, &self.token),
+            (headers::KEY, &key),
+        ];
+        self.runner
+            .post(&format!("{RUNNER_RELAY}{path}"), &own, call)
+            .await
     }
 
     async fn report_start(&self) -> Result<()> {
-        let what = FactKind::Started { pid: 1, guard_pid: 1, containment: "subreaper".to_owned(), fence: None };
-        self.relay::<FactsStored>("/link/facts", &PostFacts { facts: vec![Fact { n: 1, at_ms: 0, what }] }).await.map(drop)
+        let what = FactKind::Started {
+            pid: 1,
+            guard_pid: 1,
+            containment: "subreaper".to_owned(),
+            fence: None,
+        };
+        self.relay::<FactsStored>(
+            "/link/facts",
+            &PostFacts {
+                facts: vec![Fact {
+                    n: 1,
+                    at_ms: 0,
+                    what,
+                }],
+            },
+        )
+        .await
+        .map(drop)
     }
 
     /// Reads the orders, as a supervisor does. Returns their version once it is another one.
     async fn orders(&self, known: i64) -> Result<i64> {
-        Ok(self.relay::<Orders>("/link/orders", &GetOrders { known, wait_ms: WAIT_MS, standing: None }).await?.version)
+        Ok(self
+            .relay::<Orders>(
+                "/link/orders",
+                &GetOrders {
+                    known,
+                    wait_ms: WAIT_MS,
+                    standing: None,
+                },
+            )
+            .await?
+            .version)
     }
 
     async fn follow_orders(&self, mut known: i64) -> Result<Infallible> {
@@ -157,8 +285,19 @@ impl Worker {
 
     /// Asks, and waits for the answer.
     async fn ask(&self) -> Result<RequestView> {
-        let ask = Ask { question: format!("what does {} do next?", self.run_id), blocking: true, ..Ask::default() };
-        self.relay("/api/v1/ask-wait", &AskAndWait { ask, wait_ms: WAIT_MS }).await
+        let ask = Ask {
+            question: format!("what does {} do next?", self.run_id),
+            blocking: true,
+            ..Ask::default()
+        };
+        self.relay(
+            "/api/v1/ask-wait",
+            &AskAndWait {
+                ask,
+                wait_ms: WAIT_MS,
+            },
+        )
+        .await
     }
 
     /// Has two calls that wait, until one of them ends.
@@ -190,14 +329,23 @@ async fn start(lab: &Arc<Lab>, workers: usize) -> Result<Vec<Worker>> {
                 }
                 Result::Ok(workers)
             };
-            tokio::time::timeout(LIMIT, started).await.map_err(|_| format!("runner {number} has not started all runs in {LIMIT:?}"))?
+            tokio::time::timeout(LIMIT, started)
+                .await
+                .map_err(|_| format!("runner {number} has not started all runs in {LIMIT:?}"))?
         });
     }
     let mut started = Vec::new();
     while let Some(workers) = runners.join_next().await {
         started.push(workers??.into_iter());
     }
-    Ok((0..slots).flat_map(|_| started.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()).collect())
+    Ok((0..slots)
+        .flat_map(|_| {
+            started
+                .iter_mut()
+                .filter_map(Iterator::next)
+                .collect::<Vec<_>>()
+        })
+        .collect())
 }
 
 /// The end of a wait.
@@ -224,7 +372,14 @@ impl Waits {
     async fn begin(lab: &Lab, workers: Vec<Worker>) -> Result<Self> {
         let workers: Vec<Arc<Worker>> = workers.into_iter().map(Arc::new).collect();
         let (sender, ended) = unbounded_channel();
-        let mut waits = Self { workers, waiting: BTreeSet::new(), sender, ended, refusal: None, calls: JoinSet::new() };
+        let mut waits = Self {
+            workers,
+            waiting: BTreeSet::new(),
+            sender,
+            ended,
+            refusal: None,
+            calls: JoinSet::new(),
+        };
         let mut opened = 0;
         while opened < waits.workers.len() && opened - waits.waiting.len() < RUNNERS {
             let next = (opened + RUNNERS).min(waits.workers.len());
@@ -243,12 +398,21 @@ impl Waits {
         self.calls.spawn(async move {
             let answer = worker.wait().await;
             // The receiver lives as long as the calls.
-            drop(sender.send(Ended { worker: number, answer, at: Instant::now() }));
+            drop(sender.send(Ended {
+                worker: number,
+                answer,
+                at: Instant::now(),
+            }));
         });
     }
 
     fn note_ended(&mut self) {
-        while let Ok(Ended { worker, answer, at: _ }) = self.ended.try_recv() {
+        while let Ok(Ended {
+            worker,
+            answer,
+            at: _,
+        }) = self.ended.try_recv()
+        {
             self.waiting.remove(&worker);
             if let (None, Err(error)) = (&self.refusal, answer) {
                 self.refusal = Some(error.to_string());
@@ -266,7 +430,11 @@ impl Waits {
                 return Ok(());
             }
             if began.elapsed() > LIMIT {
-                return Err(format!("{asked} of {opened} workers have asked, {} were refused", opened - self.waiting.len()).into());
+                return Err(format!(
+                    "{asked} of {opened} workers have asked, {} were refused",
+                    opened - self.waiting.len()
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -282,11 +450,22 @@ async fn answer(lab: &Lab, waits: &mut Waits) -> Result<(Samples, usize)> {
         let run = waits.workers[*worker].run_id.clone();
         let text = format!("go on, {run}");
         let start = Instant::now();
-        client.call(&AnswerRequests { answers: vec![AnswerOne { run: Some(run), answer: text.clone(), ..AnswerOne::default() }] }).await?;
+        client
+            .call(&AnswerRequests {
+                answers: vec![AnswerOne {
+                    run: Some(run),
+                    answer: text.clone(),
+                    ..AnswerOne::default()
+                }],
+            })
+            .await?;
         let arrived = tokio::time::timeout(ANSWER_LIMIT, async {
             while let Some(ended) = waits.ended.recv().await {
                 if ended.worker == *worker {
-                    return ended.answer.is_ok_and(|request| request.answer == Some(text)).then_some(ended.at);
+                    return ended
+                        .answer
+                        .is_ok_and(|request| request.answer == Some(text))
+                        .then_some(ended.at);
                 }
             }
             None

@@ -19,13 +19,19 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
     let (dir, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let tree = dir.path().join("tree");
     repository(&tree)?;
-    let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), dir.path().display().to_string())];
+    let env = [
+        ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+        ("HOME".to_owned(), dir.path().display().to_string()),
+    ];
     let git = Git::find(env.iter().map(|(name, value)| (name, value)), &tree)?;
     let (mut made, mut copied, mut data_bytes) = (Samples::default(), Samples::default(), 0);
     for n in 0..WORKSPACES {
         let copy = dir.path().join("copy");
         let start = Instant::now();
-        let done = Command::new("cp").args(["-r", "d", "../copy"]).current_dir(&tree).status()?;
+        let done = Command::new("cp")
+            .args(["-r", "d", "../copy"])
+            .current_dir(&tree)
+            .status()?;
         copied.push(start.elapsed());
         if !done.success() {
             return Err("the files cannot be copied".into());
@@ -52,7 +58,8 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
         };
         git::make_workspace(&repo, &new).await?;
         made.push(start.elapsed());
-        data_bytes = bytes_of(&path.join(".git"))? + path.with_file_name(".index").metadata()?.len();
+        data_bytes =
+            bytes_of(&path.join(".git"))? + path.with_file_name(".index").metadata()?.len();
         if std::fs::read_dir(path.join("d"))?.count() != FILES {
             return Err("the workspace does not contain the files".into());
         }
@@ -60,8 +67,19 @@ pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 bytes")]
     let megabytes = data_bytes as f64 / 1e6;
     Ok(vec![
-        Row::latency("clone workspace of a 76 MB tree (floor: cp -r)", &made, Some(copied.p50()), 1_500.0),
-        Row::number("new git data of a clone workspace", megabytes, "MB", 2.0, true),
+        Row::latency(
+            "clone workspace of a 76 MB tree (floor: cp -r)",
+            &made,
+            Some(copied.p50()),
+            1_500.0,
+        ),
+        Row::number(
+            "new git data of a clone workspace",
+            megabytes,
+            "MB",
+            2.0,
+            true,
+        ),
     ])
 }
 
@@ -70,7 +88,11 @@ fn bytes_of(dir: &Path) -> Result<u64> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let meta = entry.metadata()?;
-        bytes += if meta.is_dir() { bytes_of(&entry.path())? } else { meta.len() };
+        bytes += if meta.is_dir() {
+            bytes_of(&entry.path())?
+        } else {
+            meta.len()
+        };
     }
     Ok(bytes)
 }
@@ -82,14 +104,32 @@ fn repository(tree: &Path) -> Result<()> {
     for n in 0..FILES {
         let mut content = Vec::with_capacity(FILE_BYTES);
         while content.len() < FILE_BYTES {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             content.extend_from_slice(format!("{:016x} a line of text\n", state >> 16).as_bytes());
         }
         content.truncate(FILE_BYTES);
         std::fs::write(tree.join(format!("d/f{n}")), content)?;
     }
-    for args in [&["init", "-q"][..], &["add", "."], &["-c", "user.name=b", "-c", "user.email=b@b", "commit", "-qm", "x"]] {
-        let done = Command::new("git").args(args).current_dir(tree).env("HOME", tree).output()?;
+    for args in [
+        &["init", "-q"][..],
+        &["add", "."],
+        &[
+            "-c",
+            "user.name=b",
+            "-c",
+            "user.email=b@b",
+            "commit",
+            "-qm",
+            "x",
+        ],
+    ] {
+        let done = Command::new("git")
+            .args(args)
+            .current_dir(tree)
+            .env("HOME", tree)
+            .output()?;
         if !done.status.success() {
             return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&done.stderr)).into());
         }

@@ -3,7 +3,9 @@
 use super::ledger::{Decided, Shared, lock};
 use super::plan::Decisions;
 use crate::lab::Lab;
-use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes};
+use adjutant::view::{
+    AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes,
+};
 use adjutant_core::RequestKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +13,34 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Expected refusals, caused by a concurrent decision or by the end of a run.
-const TOO_LATE: [&str; 5] = [codes::ALREADY_ANSWERED, codes::USED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::CONFLICT];
+const TOO_LATE: [&str; 5] = [
+    codes::ALREADY_ANSWERED,
+    codes::USED,
+    codes::WITHDRAWN,
+    codes::RUN_FINISHED,
+    codes::CONFLICT,
+];
 
 /// Settles every open request with two concurrent calls, until `ends` is signalled.
 pub async fn answer_all(lab: Arc<Lab>, ledger: Shared, ends: watch::Receiver<bool>) {
     let client = lab.client();
     let mut number = 0_u64;
     while !*ends.borrow() {
-        let listed = lab.persist(&client, &ListRequests { limit: Some(1_000), ..ListRequests::default() }, "look").await;
+        let listed = lab
+            .persist(
+                &client,
+                &ListRequests {
+                    limit: Some(1_000),
+                    ..ListRequests::default()
+                },
+                "look",
+            )
+            .await;
         for request in listed.map(|list| list.requests).unwrap_or_default() {
             // The ledger contains the decision only after the dispatch is acknowledged.
-            let Some(decisions) = lock(&ledger).decisions(&request.run_id) else { continue };
+            let Some(decisions) = lock(&ledger).decisions(&request.run_id) else {
+                continue;
+            };
             number += 1;
             if request.kind == RequestKind::Question {
                 answer(&lab, &ledger, &request, number).await;
@@ -45,7 +64,9 @@ async fn rivals(lab: &Arc<Lab>, ledger: &Shared, ones: [AnswerOne; 2], number: u
         match result {
             Ok(()) => accepted.push(at),
             Err(error) if TOO_LATE.contains(&error.code.as_str()) => {}
-            Err(error) => lock(ledger).problems.push(format!("answer {id:?}: {}: {error}", error.code)),
+            Err(error) => lock(ledger)
+                .problems
+                .push(format!("answer {id:?}: {}: {error}", error.code)),
         }
     }
     accepted.sort_unstable();
@@ -53,31 +74,57 @@ async fn rivals(lab: &Arc<Lab>, ledger: &Shared, ones: [AnswerOne; 2], number: u
 }
 
 async fn put(lab: &Lab, one: AnswerOne, key: &str) -> Result<(), ErrorView> {
-    lab.persist(&lab.client(), &AnswerRequests { answers: vec![one] }, key).await.map(drop)
+    lab.persist(&lab.client(), &AnswerRequests { answers: vec![one] }, key)
+        .await
+        .map(drop)
 }
 
 /// Answers a question. At most one answer may be accepted.
 async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: u64) {
     let text = |rival: usize| format!("re: {} by {rival}", request.question);
-    let one = |rival| AnswerOne { message_id: Some(request.message_id.clone()), answer: text(rival), ..AnswerOne::default() };
+    let one = |rival| AnswerOne {
+        message_id: Some(request.message_id.clone()),
+        answer: text(rival),
+        ..AnswerOne::default()
+    };
     let accepted = rivals(lab, ledger, [one(0), one(1)], number).await;
     let mut ledger = lock(ledger);
     if accepted.len() > 1 {
-        ledger.problems.push(format!("{}: two answers were accepted", request.message_id));
+        ledger
+            .problems
+            .push(format!("{}: two answers were accepted", request.message_id));
     }
     if let Some(rival) = accepted.first()
-        && let Some(before) = ledger.answered.insert(request.message_id.clone(), text(*rival))
+        && let Some(before) = ledger
+            .answered
+            .insert(request.message_id.clone(), text(*rival))
     {
-        ledger.problems.push(format!("{}: answered again, before that {before:?}", request.message_id));
+        ledger.problems.push(format!(
+            "{}: answered again, before that {before:?}",
+            request.message_id
+        ));
     }
 }
 
 /// Decides an approval or a delegation. At most one decision may be accepted; an approval may then be revoked.
-async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decisions: Decisions, number: u64) {
-    let words = [Some(format!("first of {number}")), Some(format!("second of {number}"))];
+async fn decide(
+    lab: &Arc<Lab>,
+    ledger: &Shared,
+    request: &RequestView,
+    decisions: Decisions,
+    number: u64,
+) {
+    let words = [
+        Some(format!("first of {number}")),
+        Some(format!("second of {number}")),
+    ];
     let one = |at: usize, approves: bool| AnswerOne {
         message_id: Some(request.message_id.clone()),
-        decision: Some(if approves { DecisionWord::Approve } else { DecisionWord::Deny }),
+        decision: Some(if approves {
+            DecisionWord::Approve
+        } else {
+            DecisionWord::Deny
+        }),
         reason: words[at].clone(),
         content_hash: Some(request.content_hash.clone()),
         ..AnswerOne::default()
@@ -94,7 +141,10 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decision
             match put(lab, one, &format!("decide-{number}-{at}")).await {
                 Ok(()) => accepted.push(at),
                 Err(error) if TOO_LATE.contains(&error.code.as_str()) => {}
-                Err(error) => lock(ledger).problems.push(format!("decide {}: {}: {error}", request.message_id, error.code)),
+                Err(error) => lock(ledger).problems.push(format!(
+                    "decide {}: {}: {error}",
+                    request.message_id, error.code
+                )),
             }
         }
         accepted
@@ -106,19 +156,36 @@ async fn decide(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, decision
         .into_iter()
         .map(|at| {
             let word = if approves[at] { "approved" } else { "denied" };
-            Decided { approved: approves[at], text: format!("{word}: {}", words[at].as_deref().unwrap_or_default()) }
+            Decided {
+                approved: approves[at],
+                text: format!("{word}: {}", words[at].as_deref().unwrap_or_default()),
+            }
         })
         .collect();
-    let all = ledger.decided.entry(request.message_id.clone()).or_default();
+    let all = ledger
+        .decided
+        .entry(request.message_id.clone())
+        .or_default();
     all.extend(new);
     let yes = all.iter().filter(|one| one.approved).count();
     let may_both = request.kind == RequestKind::Approval;
     if yes > 1 || all.len() - yes > 1 || (all.len() > 1 && !may_both) {
-        let problem = format!("{} ({}): accepted were {all:?}", request.message_id, request.kind);
+        let problem = format!(
+            "{} ({}): accepted were {all:?}",
+            request.message_id, request.kind
+        );
         ledger.problems.push(problem);
     }
-    if decisions == Decisions::Revoke && ledger.decided.get(&request.message_id).is_some_and(|all| all.len() != 2) {
-        let problem = format!("{}: an unread approval could not be revoked", request.message_id);
+    if decisions == Decisions::Revoke
+        && ledger
+            .decided
+            .get(&request.message_id)
+            .is_some_and(|all| all.len() != 2)
+    {
+        let problem = format!(
+            "{}: an unread approval could not be revoked",
+            request.message_id
+        );
         ledger.problems.push(problem);
     }
 }

@@ -5,7 +5,9 @@ use super::ledger::{Ledger, Shared, lock};
 use super::plan::{Kind, TOKENS};
 use crate::lab::{Lab, Result};
 use adjutant::client::Client;
-use adjutant::view::{GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word};
+use adjutant::view::{
+    GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word,
+};
 use adjutant_core::budget::UNSTATED_TOKENS;
 use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +17,22 @@ use std::path::Path;
 pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<String>> {
     lab.start_hub()?;
     let client = lab.client();
-    let Ledger { dispatched, answered, decided, resumed, .. } = {
+    let Ledger {
+        dispatched,
+        answered,
+        decided,
+        resumed,
+        ..
+    } = {
         let ledger = lock(ledger);
         let (dispatched, answered) = (ledger.dispatched.clone(), ledger.answered.clone());
-        Ledger { dispatched, answered, decided: ledger.decided.clone(), resumed: ledger.resumed.clone(), ..Ledger::default() }
+        Ledger {
+            dispatched,
+            answered,
+            decided: ledger.decided.clone(),
+            resumed: ledger.resumed.clone(),
+            ..Ledger::default()
+        }
     };
     let mut problems = Vec::new();
     let acknowledged: BTreeSet<&String> = dispatched.values().map(|one| &one.run).collect();
@@ -38,54 +52,145 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     let mut stored: BTreeMap<String, RunView> = BTreeMap::new();
     let mut ends: BTreeMap<(Kind, String), usize> = BTreeMap::new();
     for (key, one) in &dispatched {
-        let Ok(view) = client.call(&GetRun { run: one.run.clone(), ..GetRun::default() }).await else {
+        let Ok(view) = client
+            .call(&GetRun {
+                run: one.run.clone(),
+                ..GetRun::default()
+            })
+            .await
+        else {
             problems.push(format!("{} was acknowledged and is lost", one.run));
             continue;
         };
-        problems.extend(wrong_state(&view, &lock(ledger)).map(|problem| problem + &logs_of(lab, &view)));
+        problems.extend(
+            wrong_state(&view, &lock(ledger)).map(|problem| problem + &logs_of(lab, &view)),
+        );
         let again = client.call_with_key(&one.order, key).await;
         if again.as_ref().map(|view| &view.run_id) != Ok(&one.run) {
-            problems.push(format!("{key} repeated gave {:?} and not {}", again.map(|view| view.run_id), one.run));
+            problems.push(format!(
+                "{key} repeated gave {:?} and not {}",
+                again.map(|view| view.run_id),
+                one.run
+            ));
         }
-        let requests = client.call(&ListRequests { run: Some(one.run.clone()), all: true, limit: None }).await?.requests;
+        let requests = client
+            .call(&ListRequests {
+                run: Some(one.run.clone()),
+                all: true,
+                limit: None,
+            })
+            .await?
+            .requests;
         let children = children(&client, &view, &requests, &mut problems).await?;
-        let resolution = resumed.get(&one.run).map(|(_, resolution)| resolution.as_str());
-        let after = journal.after.get(one.run.as_str()).copied().unwrap_or_default();
-        let ended = Ended { key, plan: one.plan, view: &view, requests: &requests, child: children.first(), after, resolution };
-        let wrong = if lock(ledger).resumed_twice.contains(&one.run) { Vec::new() } else { delivery_problems(&ended)? };
-        problems.extend(wrong.into_iter().map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)));
-        let end = view.outcome.as_ref().map_or_else(|| view.state.to_string(), Word::to_string);
+        let resolution = resumed
+            .get(&one.run)
+            .map(|(_, resolution)| resolution.as_str());
+        let after = journal
+            .after
+            .get(one.run.as_str())
+            .copied()
+            .unwrap_or_default();
+        let ended = Ended {
+            key,
+            plan: one.plan,
+            view: &view,
+            requests: &requests,
+            child: children.first(),
+            after,
+            resolution,
+        };
+        let wrong = if lock(ledger).resumed_twice.contains(&one.run) {
+            Vec::new()
+        } else {
+            delivery_problems(&ended)?
+        };
+        problems.extend(
+            wrong
+                .into_iter()
+                .map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)),
+        );
+        let end = view
+            .outcome
+            .as_ref()
+            .map_or_else(|| view.state.to_string(), Word::to_string);
         *ends.entry((one.plan.kind, end)).or_default() += 1;
         problems.extend(budget_problem(&view, &children));
         for child in children {
-            problems.extend(wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)));
+            problems.extend(
+                wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)),
+            );
             stored.insert(child.run_id.clone(), child);
         }
         stored.insert(one.run.clone(), view);
     }
-    let runs = client.call(&ListRuns { all: true, limit: Some(1), before: None }).await?;
+    let runs = client
+        .call(&ListRuns {
+            all: true,
+            limit: Some(1),
+            before: None,
+        })
+        .await?;
     let listed = runs.runs.len() as u64 + runs.more;
     if listed != stored.len() as u64 {
-        problems.push(format!("{listed} runs are stored, {} were acknowledged or delegated", stored.len()));
+        problems.push(format!(
+            "{listed} runs are stored, {} were acknowledged or delegated",
+            stored.len()
+        ));
     }
     let expected = answered.iter().map(|(id, answer)| (id, Some(answer)));
     // An accepted denial revokes the approval.
-    let ruled = decided.iter().map(|(id, all)| (id, all.iter().find(|one| !one.approved).or(all.first()).map(|one| &one.text)));
+    let ruled = decided.iter().map(|(id, all)| {
+        (
+            id,
+            all.iter()
+                .find(|one| !one.approved)
+                .or(all.first())
+                .map(|one| &one.text),
+        )
+    });
     for (id, answer) in expected.chain(ruled) {
-        match client.call(&ReadRequest { message_id: id.clone(), wait_ms: 0 }).await {
+        match client
+            .call(&ReadRequest {
+                message_id: id.clone(),
+                wait_ms: 0,
+            })
+            .await
+        {
             Ok(request) if answer.is_none() || request.answer.as_ref() == answer => {}
-            Ok(request) => problems.push(format!("{id} was answered {answer:?} and has {:?} ({})", request.answer, request.status)),
-            Err(error) => problems.push(format!("{id} was answered and is {}: {error}", error.code)),
+            Ok(request) => problems.push(format!(
+                "{id} was answered {answer:?} and has {:?} ({})",
+                request.answer, request.status
+            )),
+            Err(error) => {
+                problems.push(format!("{id} was answered and is {}: {error}", error.code))
+            }
         }
     }
     for (run, (key, resolution)) in &resumed {
-        let again = client.call_with_key(&Resume { run: run.clone(), resolution: Some(resolution.clone()), ..Resume::default() }, key).await;
-        let now = client.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?;
+        let again = client
+            .call_with_key(
+                &Resume {
+                    run: run.clone(),
+                    resolution: Some(resolution.clone()),
+                    ..Resume::default()
+                },
+                key,
+            )
+            .await;
+        let now = client
+            .call(&GetRun {
+                run: run.clone(),
+                ..GetRun::default()
+            })
+            .await?;
         let before = stored.get(run);
         if again.as_ref().map(|view| &view.run_id) != Ok(run)
-            || before.is_none_or(|before| (before.attempt, &before.state) != (now.attempt, &now.state))
+            || before
+                .is_none_or(|before| (before.attempt, &before.state) != (now.attempt, &now.state))
         {
-            problems.push(format!("{run} was {before:?}, resumed again under its key ({again:?}) it is {now:?}"));
+            problems.push(format!(
+                "{run} was {before:?}, resumed again under its key ({again:?}) it is {now:?}"
+            ));
         }
     }
     println!("  {}", tally(&ends));
@@ -111,12 +216,25 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
 /// once.
 fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
     let budget = view.budgets.first()?;
-    let all_ended = view.state == RunStateKind::Finished && children.iter().all(|child| child.state == RunStateKind::Finished);
-    let attempts: u64 = children.iter().map(|child| u64::from(child.attempt)).sum::<u64>() + u64::from(view.attempt);
+    let all_ended = view.state == RunStateKind::Finished
+        && children
+            .iter()
+            .all(|child| child.state == RunStateKind::Finished);
+    let attempts: u64 = children
+        .iter()
+        .map(|child| u64::from(child.attempt))
+        .sum::<u64>()
+        + u64::from(view.attempt);
     let used = budget.used.unwrap_or(0);
-    let is_whole = budget.amount == TOKENS && budget.left == TOKENS - used.min(TOKENS) && budget.reserved == 0;
+    let is_whole =
+        budget.amount == TOKENS && budget.left == TOKENS - used.min(TOKENS) && budget.reserved == 0;
     let is_charged = used.is_multiple_of(UNSTATED_TOKENS) && used <= attempts * UNSTATED_TOKENS;
-    (all_ended && !(is_whole && is_charged)).then(|| format!("{} has ended after {attempts} attempts with the budget {budget}", view.run_id))
+    (all_ended && !(is_whole && is_charged)).then(|| {
+        format!(
+            "{} has ended after {attempts} attempts with the budget {budget}",
+            view.run_id
+        )
+    })
 }
 
 /// The parsed journal that the agents write.
@@ -146,36 +264,73 @@ impl<'a> Journal<'a> {
 }
 
 /// Returns the children of a run: one for each approved delegation.
-async fn children(client: &Client, view: &RunView, requests: &[RequestView], problems: &mut Vec<String>) -> Result<Vec<RunView>> {
+async fn children(
+    client: &Client,
+    view: &RunView,
+    requests: &[RequestView],
+    problems: &mut Vec<String>,
+) -> Result<Vec<RunView>> {
     let mut found = Vec::new();
     for name in &view.children {
-        found.push(client.call(&GetRun { run: name.clone(), ..GetRun::default() }).await?);
+        found.push(
+            client
+                .call(&GetRun {
+                    run: name.clone(),
+                    ..GetRun::default()
+                })
+                .await?,
+        );
     }
     let approved: Vec<&str> = requests
         .iter()
-        .filter(|request| request.kind == RequestKind::Delegation && request.decision == Some(DecisionKind::Approved.into()))
+        .filter(|request| {
+            request.kind == RequestKind::Delegation
+                && request.decision == Some(DecisionKind::Approved.into())
+        })
         .map(|request| request.child.as_deref().unwrap_or("none"))
         .collect();
     let there: Vec<&str> = found.iter().map(|child| child.run_id.as_str()).collect();
-    if approved != there || found.iter().any(|child| child.parent.as_deref() != Some(view.run_id.as_str())) {
-        problems.push(format!("{} has the children {there:?}, approved were {approved:?}", view.run_id));
+    if approved != there
+        || found
+            .iter()
+            .any(|child| child.parent.as_deref() != Some(view.run_id.as_str()))
+    {
+        problems.push(format!(
+            "{} has the children {there:?}, approved were {approved:?}",
+            view.run_id
+        ));
     }
     Ok(found)
 }
 
 /// Finds processes that have the id of one of the runs in their arguments.
 fn strays(runs: &BTreeMap<String, RunView>) -> Vec<String> {
-    let line = |pid| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "));
-    let all = crate::lab::pids().into_iter().filter_map(|pid| Some((pid, line(pid).ok()?)));
-    all.filter(|(_, line)| line.split(' ').any(|word| runs.contains_key(word))).map(|(pid, line)| format!("{pid}: {line}")).collect()
+    let line = |pid| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
+    };
+    let all = crate::lab::pids()
+        .into_iter()
+        .filter_map(|pid| Some((pid, line(pid).ok()?)));
+    all.filter(|(_, line)| line.split(' ').any(|word| runs.contains_key(word)))
+        .map(|(pid, line)| format!("{pid}: {line}"))
+        .collect()
 }
 
 /// Counts the outcomes of each kind of run.
 fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
     let of = |kind: Kind| {
         let mine: Vec<_> = ends.iter().filter(|((of, _), _)| *of == kind).collect();
-        let parts: Vec<String> = mine.iter().map(|((_, end), count)| format!("{end} {count}")).collect();
-        format!("{} {} ({})", kind.word(), mine.iter().map(|(_, count)| **count).sum::<usize>(), parts.join(", "))
+        let parts: Vec<String> = mine
+            .iter()
+            .map(|((_, end), count)| format!("{end} {count}"))
+            .collect();
+        format!(
+            "{} {} ({})",
+            kind.word(),
+            mine.iter().map(|(_, count)| **count).sum::<usize>(),
+            parts.join(", ")
+        )
     };
     format!("runs: {}", Kind::ALL.map(of).join("; "))
 }
@@ -191,21 +346,33 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
         }
     }
     let hub = std::fs::read_to_string(lab.home.hub_log()).unwrap_or_default();
-    let about = hub.lines().filter(|line| line.contains(&view.run_id) || line.contains("ready") || line.contains("ERROR"));
-    format!("{out}\n--- hub.log\n{}", about.collect::<Vec<_>>().join("\n"))
+    let about = hub.lines().filter(|line| {
+        line.contains(&view.run_id) || line.contains("ready") || line.contains("ERROR")
+    });
+    format!(
+        "{out}\n--- hub.log\n{}",
+        about.collect::<Vec<_>>().join("\n")
+    )
 }
 
 /// Returns why the final state of a run is wrong, given the actions on it.
 pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
     let hit = ledger.supervisor_killed.contains(&view.run_id);
     let cancelled = ledger.cancelled.contains(&view.run_id);
-    let right = match (view.state.known(), view.outcome.as_ref().and_then(Word::known)) {
+    let right = match (
+        view.state.known(),
+        view.outcome.as_ref().and_then(Word::known),
+    ) {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Succeeded)) => !cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Cancelled)) => cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Lost)) => hit,
-        (Some(RunStateKind::Stopped), None) => hit && view.reason.as_deref() == Some("supervisor_lost"),
+        (Some(RunStateKind::Stopped), None) => {
+            hit && view.reason.as_deref() == Some("supervisor_lost")
+        }
         // Each attempt was killed before the agent could start.
-        (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => hit || ledger.guard_killed.contains(&view.run_id),
+        (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => {
+            hit || ledger.guard_killed.contains(&view.run_id)
+        }
         _ => false,
     };
     (!right).then(|| {

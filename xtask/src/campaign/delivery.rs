@@ -21,7 +21,15 @@ pub struct Ended<'a> {
 /// Returns the errors in the deliveries to a run. Only a successful run must have received everything. No run may receive anything
 /// twice.
 pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
-    let Ended { key, plan, view, requests, child, after, resolution } = *run;
+    let Ended {
+        key,
+        plan,
+        view,
+        requests,
+        child,
+        after,
+        resolution,
+    } = *run;
     let mut problems = Vec::new();
     let log = match std::fs::read_to_string(&view.log_path) {
         Ok(log) => log,
@@ -38,8 +46,14 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     };
     for request in requests {
         let words = request.reason.as_deref().unwrap_or_default();
-        let Some(answer) = &request.answer else { continue };
-        match (request.kind.as_str(), plan.by_block || stops_beside, request.decision.as_ref().map(Word::as_str)) {
+        let Some(answer) = &request.answer else {
+            continue;
+        };
+        match (
+            request.kind.as_str(),
+            plan.by_block || stops_beside,
+            request.decision.as_ref().map(Word::as_str),
+        ) {
             ("question", true, _) => once(&format!("A: {answer}")),
             ("approval", true, Some("approved")) => {
                 once("## APPROVAL GRANTED");
@@ -51,7 +65,10 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
             }
             ("delegation", true, Some("approved")) => {
                 once("## DELEGATION APPROVED");
-                once(&format!("Result: {}", request.child_result.as_deref().unwrap_or("none")));
+                once(&format!(
+                    "Result: {}",
+                    request.child_result.as_deref().unwrap_or("none")
+                ));
             }
             ("delegation", true, _) => {
                 once("## DELEGATION DENIED");
@@ -60,7 +77,10 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
             ("delegation", false, decision) => {
                 once(&format!("answer: {answer}"));
                 if decision == Some("approved") {
-                    once(&format!("child: {}", request.child_result.as_deref().unwrap_or("none")));
+                    once(&format!(
+                        "child: {}",
+                        request.child_result.as_deref().unwrap_or("none")
+                    ));
                 }
             }
             _ => once(&format!("answer: {answer}")),
@@ -74,7 +94,15 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if stops_beside && (plan.stops_first || !plan.by_block) {
         once(&format!("Issue: {}", details(key)));
     }
-    let behind = usize::from(matches!(plan.kind, Kind::Stop | Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate));
+    let behind = usize::from(matches!(
+        plan.kind,
+        Kind::Stop
+            | Kind::Park
+            | Kind::Approve
+            | Kind::Delegate
+            | Kind::StopAsk
+            | Kind::StopDelegate
+    ));
     if after > behind || (succeeded && after != behind) {
         problems.push(format!("continued {after} times"));
     }
@@ -85,10 +113,20 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
         Kind::Park | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => 1,
     };
     if requests.len() > asked || (succeeded && requests.len() != asked) {
-        problems.push(format!("asked {asked} times, {} requests are stored", requests.len()));
+        problems.push(format!(
+            "asked {asked} times, {} requests are stored",
+            requests.len()
+        ));
     }
-    if succeeded && let Some(open) = requests.iter().find(|request| request.status != RequestStateKind::Retrieved) {
-        problems.push(format!("succeeded, and {} is {}", open.message_id, open.status));
+    if succeeded
+        && let Some(open) = requests
+            .iter()
+            .find(|request| request.status != RequestStateKind::Retrieved)
+    {
+        problems.push(format!(
+            "succeeded, and {} is {}",
+            open.message_id, open.status
+        ));
     }
     if succeeded && plan.kind == Kind::Stop && resolution.is_none() {
         problems.push("succeeded and was never resumed".to_string());
@@ -97,13 +135,20 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
         let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
         if left != Some(details(key).as_str()) {
-            problems.push(format!("its checkpoint was acknowledged, but it has {left:?}"));
+            problems.push(format!(
+                "its checkpoint was acknowledged, but it has {left:?}"
+            ));
         }
     }
     if let Some(child) = child.filter(|child| child.has_outcome(OutcomeKind::Succeeded)) {
-        let handed = requests.iter().find_map(|request| request.child_result.as_deref());
+        let handed = requests
+            .iter()
+            .find_map(|request| request.child_result.as_deref());
         if handed != Some(format!("succeeded: {}", child_word(key)).as_str()) {
-            problems.push(format!("its child {} succeeded, but it received {handed:?}", child.run_id));
+            problems.push(format!(
+                "its child {} succeeded, but it received {handed:?}",
+                child.run_id
+            ));
         }
     }
     Ok(problems)

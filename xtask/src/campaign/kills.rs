@@ -17,10 +17,25 @@ const SERVER: usize = 3;
 const SERVER_PART: u64 = 10;
 
 /// Kills processes until each kind was killed as often as it should be. Returns the numbers.
-pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, mut server: Option<&mut Server>) -> [u64; 4] {
+pub async fn kill_at_random(
+    lab: &Lab,
+    ledger: &Shared,
+    kills: u64,
+    seed: u64,
+    mut server: Option<&mut Server>,
+) -> [u64; 4] {
     let mut random = Random::new(seed);
     let mut done = [0; 4];
-    let wanted = [kills, kills, kills, if server.is_some() { kills.div_ceil(SERVER_PART) } else { 0 }];
+    let wanted = [
+        kills,
+        kills,
+        kills,
+        if server.is_some() {
+            kills.div_ceil(SERVER_PART)
+        } else {
+            0
+        },
+    ];
     let start = Instant::now();
     let limit = Duration::from_secs(120 + kills * 3);
     while done.iter().zip(wanted).any(|(done, wanted)| *done < wanted) && start.elapsed() < limit {
@@ -40,7 +55,11 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, m
             lock(ledger).hub_killed = Some(Instant::now());
             continue;
         }
-        let victim = if kind == HUB { holder(&lab.home.hub_lock()).map(|pid| (pid, None)) } else { attempt_process(lab, kind, &mut random) };
+        let victim = if kind == HUB {
+            holder(&lab.home.hub_lock()).map(|pid| (pid, None))
+        } else {
+            attempt_process(lab, kind, &mut random)
+        };
         let Some((pid, run)) = victim else { continue };
         // Recorded before the kill, so that later checks of the run see it.
         if let Some(run) = run {
@@ -59,14 +78,21 @@ pub async fn kill_at_random(lab: &Lab, ledger: &Shared, kills: u64, seed: u64, m
         }
     }
     if done.iter().zip(wanted).any(|(done, wanted)| *done < wanted) {
-        lock(ledger).problems.push(format!("only {done:?} of {wanted:?} kills within {limit:?}"));
+        lock(ledger).problems.push(format!(
+            "only {done:?} of {wanted:?} kills within {limit:?}"
+        ));
     }
     done
 }
 
 /// Returns how often each kind was killed, as text.
 pub fn counted(done: &[u64; 4]) -> String {
-    let counts: Vec<String> = KINDS.iter().zip(done).filter(|(_, done)| **done > 0).map(|(kind, done)| format!("{kind} {done}")).collect();
+    let counts: Vec<String> = KINDS
+        .iter()
+        .zip(done)
+        .filter(|(_, done)| **done > 0)
+        .map(|(kind, done)| format!("{kind} {done}"))
+        .collect();
     counts.join(", ")
 }
 
@@ -74,10 +100,16 @@ pub fn counted(done: &[u64; 4]) -> String {
 fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, Option<String>)> {
     let mut found = Vec::new();
     for run in std::fs::read_dir(lab.home.runs_dir()).ok()?.flatten() {
-        let Ok(attempts) = std::fs::read_dir(run.path()) else { continue };
+        let Ok(attempts) = std::fs::read_dir(run.path()) else {
+            continue;
+        };
         for attempt in attempts.flatten() {
             let dir = adjutant::link::AttemptDir(attempt.path());
-            let file: PathBuf = if kind == SUPERVISOR { dir.supervisor_lock() } else { dir.guard_lock() };
+            let file: PathBuf = if kind == SUPERVISOR {
+                dir.supervisor_lock()
+            } else {
+                dir.guard_lock()
+            };
             if let Some(pid) = holder(&file) {
                 found.push((pid, run.file_name().to_string_lossy().into_owned()));
             }

@@ -49,12 +49,17 @@ pub struct Ledger {
 impl Ledger {
     /// Returns how long a run that began at this time has had a hub. On a loaded host, hubs that are killed one after the other start nothing.
     pub fn undisturbed(&self, start: Instant) -> Duration {
-        self.hub_killed.map_or(start, |killed| killed.max(start)).elapsed()
+        self.hub_killed
+            .map_or(start, |killed| killed.max(start))
+            .elapsed()
     }
 
     /// Returns the decisions for a run, once its dispatch is acknowledged.
     pub fn decisions(&self, run: &str) -> Option<Decisions> {
-        self.dispatched.values().find(|one| one.run == run).map(|one| one.plan.decisions)
+        self.dispatched
+            .values()
+            .find(|one| one.run == run)
+            .map(|one| one.plan.decisions)
     }
 }
 

@@ -29,8 +29,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use workspaces::Until;
 
-const CONFIG: &str =
-    "live_runs_max = 16\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
+const CONFIG: &str = "live_runs_max = 16\n[agents.echo]\nharness = \"echo\"\ngrace = \"1s\"\n[agents.stubborn]\nharness = \"echo\"\ngrace = \"300ms\"\n";
 /// Number of concurrent runs.
 const LANES: usize = 10;
 
@@ -59,11 +58,17 @@ impl Site<'_> {
                 self.databases += 1;
                 let name = format!("campaign_{}", self.databases);
                 server.create_database(&name);
-                Lab::new(self.adj, &format!("store = \"{}\"\n{config}", server.url(&name)))?
+                Lab::new(
+                    self.adj,
+                    &format!("store = \"{}\"\n{config}", server.url(&name)),
+                )?
             }
         };
         if let Some(name) = dies_at {
-            lab.env = vec![(failpoint::VARIABLE.to_string(), format!("{name}={}", reached(&lab).display()))];
+            lab.env = vec![(
+                failpoint::VARIABLE.to_string(),
+                format!("{name}={}", reached(&lab).display()),
+            )];
         }
         let lab = Arc::new(lab);
         self.lab = Some(Arc::clone(&lab));
@@ -84,10 +89,27 @@ fn reached(lab: &Lab) -> PathBuf {
 }
 
 /// Runs the whole campaign.
-pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_workspaces: bool, postgres: bool) -> Result<()> {
+pub async fn run(
+    adj: &Path,
+    kills: u64,
+    seed: u64,
+    failpoints: bool,
+    only_workspaces: bool,
+    postgres: bool,
+) -> Result<()> {
     println!("campaign: {kills} kills each of hub, supervisor and guard, seed {seed}");
-    let server = if postgres { Some(Server::start().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?) } else { None };
-    let mut site = Site { adj, seed, server, databases: 0, lab: None };
+    let server = if postgres {
+        Some(Server::start().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?)
+    } else {
+        None
+    };
+    let mut site = Site {
+        adj,
+        seed,
+        server,
+        databases: 0,
+        lab: None,
+    };
     let start = Instant::now();
     let mut problems = Vec::new();
     // Each kind of containment gets half of the kills.
@@ -97,18 +119,47 @@ pub async fn run(adj: &Path, kills: u64, seed: u64, failpoints: bool, only_works
         }
         let found = under_load(&mut site, containment, share).await;
         let found = site.end(found);
-        problems.extend(found.into_iter().map(|problem| format!("containment {containment}: {problem}")));
+        problems.extend(
+            found
+                .into_iter()
+                .map(|problem| format!("containment {containment}: {problem}")),
+        );
     }
     let found = workspaces_under_load(&mut site, kills).await;
     let found = site.end(found);
-    problems.extend(found.into_iter().map(|problem| format!("workspaces: {problem}")));
-    println!("random kills done in {:.0} s", start.elapsed().as_secs_f64());
+    problems.extend(
+        found
+            .into_iter()
+            .map(|problem| format!("workspaces: {problem}")),
+    );
+    println!(
+        "random kills done in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
     if failpoints {
-        for name in failpoint::NAMES.iter().filter(|name| !is_of_peers(name) && (!only_workspaces || is_of_workspaces(name))) {
-            let found = if is_of_workspaces(name) { workspaces_at_failpoint(&mut site, name).await } else { at_failpoint(&mut site, name).await };
+        for name in failpoint::NAMES
+            .iter()
+            .filter(|name| !is_of_peers(name) && (!only_workspaces || is_of_workspaces(name)))
+        {
+            let found = if is_of_workspaces(name) {
+                workspaces_at_failpoint(&mut site, name).await
+            } else {
+                at_failpoint(&mut site, name).await
+            };
             let found = site.end(found);
-            println!("failpoint {name}: {}", if found.is_empty() { "ok".to_string() } else { found.join("; ") });
-            problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
+            println!(
+                "failpoint {name}: {}",
+                if found.is_empty() {
+                    "ok".to_string()
+                } else {
+                    found.join("; ")
+                }
+            );
+            problems.extend(
+                found
+                    .into_iter()
+                    .map(|problem| format!("{name}: {problem}")),
+            );
         }
     }
     if problems.is_empty() {
@@ -160,7 +211,12 @@ async fn under_load(site: &mut Site<'_>, containment: &str, kills: u64) -> Resul
     let (stop, stopped) = watch::channel(false);
     let mut work = JoinSet::new();
     for lane in 0..LANES {
-        let (lab, ledger, journal, stopped) = (lab.clone(), ledger.clone(), journal.clone(), stopped.clone());
+        let (lab, ledger, journal, stopped) = (
+            lab.clone(),
+            ledger.clone(),
+            journal.clone(),
+            stopped.clone(),
+        );
         work.spawn(async move {
             let mut random = Random::new(seed.wrapping_add(1 + lane as u64));
             for number in lane.. {
@@ -168,7 +224,15 @@ async fn under_load(site: &mut Site<'_>, containment: &str, kills: u64) -> Resul
                     break;
                 }
                 let plan = Plan::draw(Kind::ALL[number % Kind::ALL.len()], &mut random);
-                one_run(&lab, &ledger, &journal, &format!("lane-{lane}-{number}"), plan, &mut random).await;
+                one_run(
+                    &lab,
+                    &ledger,
+                    &journal,
+                    &format!("lane-{lane}-{number}"),
+                    plan,
+                    &mut random,
+                )
+                .await;
             }
         });
     }
@@ -179,7 +243,10 @@ async fn under_load(site: &mut Site<'_>, containment: &str, kills: u64) -> Resul
         joined?;
     }
     answering.stop(&lab, &ledger).await?;
-    println!("containment {containment}: killed {}", kills::counted(&done));
+    println!(
+        "containment {containment}: killed {}",
+        kills::counted(&done)
+    );
     check::check(&lab, &ledger, &journal).await
 }
 
@@ -193,12 +260,24 @@ fn with_setup() -> String {
 
 /// Returns whether a failpoint needs two hubs, or a runner. The tests of these kill a hub at them.
 fn is_of_peers(failpoint: &str) -> bool {
-    ["peer.", "bundle.", "logs.", "launch."].iter().any(|of_others| failpoint.starts_with(of_others))
+    ["peer.", "bundle.", "logs.", "launch."]
+        .iter()
+        .any(|of_others| failpoint.starts_with(of_others))
 }
 
 /// Returns whether a failpoint is reached only by runs that change files.
 fn is_of_workspaces(failpoint: &str) -> bool {
-    ["workspace.", "base.", "snapshot.", "merge.", "discard.", "undo.", "replace."].iter().any(|beginning| failpoint.starts_with(beginning))
+    [
+        "workspace.",
+        "base.",
+        "snapshot.",
+        "merge.",
+        "discard.",
+        "undo.",
+        "replace.",
+    ]
+    .iter()
+    .any(|beginning| failpoint.starts_with(beginning))
 }
 
 async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<String>> {
@@ -210,7 +289,9 @@ async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<St
     let mut work = JoinSet::new();
     for lane in 0..WORKSPACE_LANES {
         let (lab, ledger, stopped) = (lab.clone(), ledger.clone(), stopped.clone());
-        work.spawn_blocking(move || workspaces::lane(&lab, &ledger, lane, seed, Until::Stopped(&stopped)));
+        work.spawn_blocking(move || {
+            workspaces::lane(&lab, &ledger, lane, seed, Until::Stopped(&stopped))
+        });
     }
     let done = kills::kill_at_random(&lab, &ledger, kills, seed, site.server.as_mut()).await;
     stop.send(true)?;
@@ -218,7 +299,10 @@ async fn workspaces_under_load(site: &mut Site<'_>, kills: u64) -> Result<Vec<St
     while let Some(joined) = work.join_next().await {
         runs += joined??;
     }
-    println!("workspaces: killed {}; {runs} runs merged, discarded or undone", kills::counted(&done));
+    println!(
+        "workspaces: killed {}; {runs} runs merged, discarded or undone",
+        kills::counted(&done)
+    );
     workspaces_end(&lab, &ledger).await
 }
 
@@ -227,7 +311,10 @@ async fn workspaces_at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<
     let seed = site.seed;
     let ledger = Shared::default();
     let (of_lane, ledger_of_lane, name) = (lab.clone(), ledger.clone(), name.to_string());
-    tokio::task::spawn_blocking(move || workspaces::lane(&of_lane, &ledger_of_lane, 0, seed, Until::Reached(&name))).await??;
+    tokio::task::spawn_blocking(move || {
+        workspaces::lane(&of_lane, &ledger_of_lane, 0, seed, Until::Reached(&name))
+    })
+    .await??;
     let mut problems = workspaces_end(&lab, &ledger).await?;
     if !reached(&lab).exists() {
         problems.push("was not reached".to_string());
@@ -254,11 +341,22 @@ async fn at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
     let mut work = JoinSet::new();
     for (lane, pair) in Kind::ALL.chunks(2).enumerate() {
         let (lab, ledger, journal) = (lab.clone(), ledger.clone(), journal.clone());
-        let mut random = Random::new(seed.wrapping_add(lane as u64).wrapping_add(name.bytes().map(u64::from).sum()));
+        let mut random = Random::new(
+            seed.wrapping_add(lane as u64)
+                .wrapping_add(name.bytes().map(u64::from).sum()),
+        );
         work.spawn(async move {
             for kind in pair {
                 let plan = Plan::draw(*kind, &mut random);
-                one_run(&lab, &ledger, &journal, &format!("lane-{lane}-{}", kind.word()), plan, &mut random).await;
+                one_run(
+                    &lab,
+                    &ledger,
+                    &journal,
+                    &format!("lane-{lane}-{}", kind.word()),
+                    plan,
+                    &mut random,
+                )
+                .await;
             }
         });
     }
@@ -270,12 +368,26 @@ async fn at_failpoint(site: &mut Site<'_>, name: &str) -> Result<Vec<String>> {
         // The affected run is unknown, so at most one run may have ended differently.
         let all: BTreeSet<String> = {
             let ledger = lock(&ledger);
-            ledger.dispatched.values().map(|one| one.run.clone()).chain(ledger.children.iter().cloned()).collect()
+            ledger
+                .dispatched
+                .values()
+                .map(|one| one.run.clone())
+                .chain(ledger.children.iter().cloned())
+                .collect()
         };
         let client = lab.client();
         let mut hit = Vec::new();
         for run in all {
-            let view = lab.persist(&client, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await?;
+            let view = lab
+                .persist(
+                    &client,
+                    &GetRun {
+                        run: run.clone(),
+                        ..GetRun::default()
+                    },
+                    "look",
+                )
+                .await?;
             if check::wrong_state(&view, &lock(&ledger)).is_some() {
                 hit.push(run);
             }

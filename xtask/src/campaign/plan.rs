@@ -68,27 +68,56 @@ impl Plan {
         let by_block = match kind {
             Kind::Ask | Kind::Cancel => false,
             Kind::Park => true,
-            Kind::Stop | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => either,
+            Kind::Stop | Kind::Approve | Kind::Delegate | Kind::StopAsk | Kind::StopDelegate => {
+                either
+            }
         };
-        let count = if kind == Kind::Approve && !by_block { 4 } else { 3 };
-        let decisions = [Decisions::Approve, Decisions::Deny, Decisions::Race, Decisions::Revoke][usize::try_from(random.below(count)).unwrap_or(0)];
-        Self { kind, by_block, stays: random.below(2) == 0, stops_first: random.below(2) == 0, decisions }
+        let count = if kind == Kind::Approve && !by_block {
+            4
+        } else {
+            3
+        };
+        let decisions = [
+            Decisions::Approve,
+            Decisions::Deny,
+            Decisions::Race,
+            Decisions::Revoke,
+        ][usize::try_from(random.below(count)).unwrap_or(0)];
+        Self {
+            kind,
+            by_block,
+            stays: random.below(2) == 0,
+            stops_first: random.below(2) == 0,
+            decisions,
+        }
     }
 
     pub fn agent(self) -> &'static str {
-        if self.kind == Kind::Cancel { "stubborn" } else { "echo" }
+        if self.kind == Kind::Cancel {
+            "stubborn"
+        } else {
+            "echo"
+        }
     }
 
     /// Returns the script line that stops the run.
     fn stop(self, key: &str) -> String {
         let stop = json!({"stop_reason": "blocker", "details": details(key), "state_snapshot": state(key)});
-        if self.by_block { format!("block STOP_WORK {stop}\n") } else { format!("tool stop_work {stop}\n") }
+        if self.by_block {
+            format!("block STOP_WORK {stop}\n")
+        } else {
+            format!("tool stop_work {stop}\n")
+        }
     }
 
     /// Returns the stop and the request in the order of the plan.
     fn stop_with_request(self, key: &str, request: &str) -> String {
         let stop = self.stop(key);
-        if self.stops_first { stop + request } else { format!("{request}{stop}") }
+        if self.stops_first {
+            stop + request
+        } else {
+            format!("{request}{stop}")
+        }
     }
 
     /// Returns the run's script. A resumed attempt writes `after` to the journal.

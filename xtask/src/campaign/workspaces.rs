@@ -45,7 +45,9 @@ pub enum Until<'a> {
 pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>) -> Result<usize> {
     let uses = match until {
         Until::Stopped(_) => &Use::ALL[..],
-        Until::Reached(failpoint) if failpoint.starts_with("merge.") => &[Use::Merge, Use::Squash, Use::Rebase, Use::Branch],
+        Until::Reached(failpoint) if failpoint.starts_with("merge.") => {
+            &[Use::Merge, Use::Squash, Use::Rebase, Use::Branch]
+        }
         Until::Reached(failpoint) if failpoint.starts_with("discard.") => &[Use::Discard],
         Until::Reached(failpoint) if failpoint.starts_with("undo.") => &[Use::Undo],
         Until::Reached(_) => &[Use::Merge, Use::Undo],
@@ -62,15 +64,30 @@ pub fn lane(lab: &Lab, ledger: &Shared, lane: usize, seed: u64, until: Until<'_>
             break;
         }
         let wanted = uses[(number + lane) % uses.len()];
-        let one = One { lab, ledger, repository: &repository, name: format!("{}-{lane}-{number}", wanted.word()), wanted };
+        let one = One {
+            lab,
+            ledger,
+            repository: &repository,
+            name: format!("{}-{lane}-{number}", wanted.word()),
+            wanted,
+        };
         if let Err(problem) = one.run(&mut random) {
-            lock(ledger).problems.push(format!("{}: {problem}", one.name));
+            lock(ledger)
+                .problems
+                .push(format!("{}: {problem}", one.name));
             // The lane ends, because the failed run may have left changes in the repository.
             return Ok(count);
         }
         count += 1;
     }
-    repository.check().map_err(|problem| lock(ledger).problems.push(format!("repository {lane}: {problem}"))).unwrap_or(());
+    repository
+        .check()
+        .map_err(|problem| {
+            lock(ledger)
+                .problems
+                .push(format!("repository {lane}: {problem}"))
+        })
+        .unwrap_or(());
     Ok(count)
 }
 
@@ -87,7 +104,8 @@ impl One<'_> {
     fn run(&self, random: &mut Random) -> Result<()> {
         let (new, changed) = (format!("new/{}.txt", self.name), "shared.txt");
         let text = self.name.clone();
-        let script = format!("write {new} {text}\nwrite {changed} {text}\nsay working\ndone fine\n");
+        let script =
+            format!("write {new} {text}\nwrite {changed} {text}\nsay working\ndone fine\n");
         let dir = self.repository.dir.display().to_string();
         let mut args = vec!["run", "-d", "-a", "echo", "-n", &self.name, "-C", &dir];
         if self.wanted != Use::Undo {
@@ -98,7 +116,8 @@ impl One<'_> {
         let before = self.repository.git(&["rev-parse", "HEAD"])?;
         // Otherwise the merge is a fast-forward.
         if self.wanted != Use::Undo && random.below(2) == 0 {
-            self.repository.commit(&format!("user-{}.txt", self.name), "by the user\n")?;
+            self.repository
+                .commit(&format!("user-{}.txt", self.name), "by the user\n")?;
         }
         let view = self.ended()?;
         let kept = self.check_kept(&view, &[&new, changed])?;
@@ -106,7 +125,9 @@ impl One<'_> {
             return Err(format!("the run failed: {view}").into());
         }
         if view["outcome"] == "succeeded" && kept.len() != 2 {
-            return Err(format!("the run succeeded, and its snapshot has only {kept:?}: {view}").into());
+            return Err(
+                format!("the run succeeded, and its snapshot has only {kept:?}: {view}").into(),
+            );
         }
         let head = self.repository.git(&["rev-parse", "HEAD"])?;
         match self.wanted {
@@ -129,22 +150,39 @@ impl One<'_> {
             }
             if lock(self.ledger).undisturbed(start) > RUN_LIMIT {
                 let log = self.lab.end_of_hub_log();
-                return Err(format!("still {} after {RUN_LIMIT:?}. The end of the hub's log:\n{log}", view["state"]).into());
+                return Err(format!(
+                    "still {} after {RUN_LIMIT:?}. The end of the hub's log:\n{log}",
+                    view["state"]
+                )
+                .into());
             }
         }
     }
 
     /// Checks that the agent's changes are in the last snapshot. Returns the changed files.
     fn check_kept(&self, view: &Value, files: &[&str]) -> Result<Vec<String>> {
-        let tree = view["workspace"]["path"].as_str().map_or_else(|| self.repository.dir.clone(), PathBuf::from);
-        let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["git_ref"].as_str());
+        let tree = view["workspace"]["path"]
+            .as_str()
+            .map_or_else(|| self.repository.dir.clone(), PathBuf::from);
+        let last = view["snapshots"]
+            .as_array()
+            .and_then(|all| all.last())
+            .and_then(|last| last["git_ref"].as_str());
         let mut kept = Vec::new();
         for file in files {
-            let written = std::fs::read_to_string(tree.join(file)).ok().filter(|text| text.trim_end() == self.name);
-            let of_ref = last.and_then(|last| self.repository.git(&["show", &format!("{last}:{file}")]).ok());
+            let written = std::fs::read_to_string(tree.join(file))
+                .ok()
+                .filter(|text| text.trim_end() == self.name);
+            let of_ref = last.and_then(|last| {
+                self.repository
+                    .git(&["show", &format!("{last}:{file}")])
+                    .ok()
+            });
             let of_ref = of_ref.filter(|text| text.trim_end() == self.name);
             if written.is_some() && of_ref.is_none() {
-                return Err(format!("{file} was written, and {last:?} does not have it: {view}").into());
+                return Err(
+                    format!("{file} was written, and {last:?} does not have it: {view}").into(),
+                );
             }
             if of_ref.is_some() {
                 kept.push((*file).to_owned());
@@ -163,8 +201,11 @@ impl One<'_> {
         if kept.is_empty() {
             // With nothing to merge, the command may fail, and changes nothing. A file that the agent was writing when it was killed is work.
             let merged = self.lab.output(&args)?;
-            let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
-            self.check_cut(changed.lines()).map_err(|problem| format!("no file was kept, and {problem}: {merged:?}"))?;
+            let changed = self
+                .repository
+                .git(&["diff", "--name-only", head, "HEAD"])?;
+            self.check_cut(changed.lines())
+                .map_err(|problem| format!("no file was kept, and {problem}: {merged:?}"))?;
             return self.repository.check();
         }
         self.adj(&args)?;
@@ -172,12 +213,26 @@ impl One<'_> {
         if merged == head {
             return Err("it was merged, but HEAD has not moved".into());
         }
-        let changed = self.repository.git(&["diff", "--name-only", head, "HEAD"])?;
-        if let Some(missing) = kept.iter().find(|file| changed.lines().all(|changed| changed != *file)) {
+        let changed = self
+            .repository
+            .git(&["diff", "--name-only", head, "HEAD"])?;
+        if let Some(missing) = kept
+            .iter()
+            .find(|file| changed.lines().all(|changed| changed != *file))
+        {
             return Err(format!("merging changed {changed:?} and not {missing}").into());
         }
-        self.check_cut(changed.lines().filter(|file| kept.iter().all(|kept| kept != file)))?;
-        if self.wanted != Use::Rebase && self.repository.git(&["merge-base", "--is-ancestor", base, "HEAD"]).is_err() {
+        self.check_cut(
+            changed
+                .lines()
+                .filter(|file| kept.iter().all(|kept| kept != file)),
+        )?;
+        if self.wanted != Use::Rebase
+            && self
+                .repository
+                .git(&["merge-base", "--is-ancestor", base, "HEAD"])
+                .is_err()
+        {
             return Err("the earlier history is missing".into());
         }
         for file in kept {
@@ -189,7 +244,13 @@ impl One<'_> {
         self.repository.check()?;
         // A caller that has received no reply repeats the call.
         let again = self.lab.output(&args)?;
-        self.expect_head(&merged).map_err(|problem| format!("{problem} when the merge was repeated: {again:?}: {:?}", self.view()).into())
+        self.expect_head(&merged).map_err(|problem| {
+            format!(
+                "{problem} when the merge was repeated: {again:?}: {:?}",
+                self.view()
+            )
+            .into()
+        })
     }
 
     /// Checks merged files that were not kept whole: the agent was killed while it wrote them.
@@ -210,7 +271,9 @@ impl One<'_> {
         }
         self.adj(&["merge", &self.name, "--branch", &branch])?;
         for file in kept {
-            let text = self.repository.git(&["show", &format!("{branch}:{file}")])?;
+            let text = self
+                .repository
+                .git(&["show", &format!("{branch}:{file}")])?;
             if text.trim_end() != self.name {
                 return Err(format!("{file} is {text:?} on the branch").into());
             }
@@ -219,15 +282,28 @@ impl One<'_> {
     }
 
     fn discard(&self, view: &Value, kept: &[String]) -> Result<()> {
-        if ["planned", "starting"].map(Value::from).contains(&view["workspace"]["state"]) {
+        if ["planned", "starting"]
+            .map(Value::from)
+            .contains(&view["workspace"]["state"])
+        {
             // The run was lost before its workspace was created.
-            return if kept.is_empty() { self.repository.check() } else { Err("it has files but no workspace".into()) };
+            return if kept.is_empty() {
+                self.repository.check()
+            } else {
+                Err("it has files but no workspace".into())
+            };
         }
         self.adj(&["discard", &self.name])?;
-        if let Some(path) = view["workspace"]["path"].as_str().filter(|path| Path::new(path).exists()) {
+        if let Some(path) = view["workspace"]["path"]
+            .as_str()
+            .filter(|path| Path::new(path).exists())
+        {
             return Err(format!("{path} is still there").into());
         }
-        let again = self.check_kept(&self.view()?, &kept.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let again = self.check_kept(
+            &self.view()?,
+            &kept.iter().map(String::as_str).collect::<Vec<_>>(),
+        )?;
         if again != kept {
             return Err(format!("of {kept:?} only {again:?} is kept after the discard").into());
         }
@@ -236,9 +312,17 @@ impl One<'_> {
 
     fn undo(&self, view: &Value, kept: &[String]) -> Result<()> {
         // An interrupted snapshot leaves a gap in the numbers.
-        let last = view["snapshots"].as_array().and_then(|all| all.last()).and_then(|last| last["n"].as_u64()).unwrap_or(0);
+        let last = view["snapshots"]
+            .as_array()
+            .and_then(|all| all.last())
+            .and_then(|last| last["n"].as_u64())
+            .unwrap_or(0);
         if last == 0 {
-            return if kept.is_empty() { Ok(()) } else { Err("files without a snapshot".into()) };
+            return if kept.is_empty() {
+                Ok(())
+            } else {
+                Err("files without a snapshot".into())
+            };
         }
         // Other runs may have worked in the directory at the same time, and the first snapshot may have been interrupted.
         self.adj(&["undo", &self.name, "--force"])?;
@@ -252,7 +336,11 @@ impl One<'_> {
         for file in kept {
             let text = std::fs::read_to_string(self.repository.dir.join(file)).unwrap_or_default();
             if text.trim_end() != self.name {
-                return Err(format!("{file} is {text:?} after undoing the undo ({restored:?}): {}", self.view()?).into());
+                return Err(format!(
+                    "{file} is {text:?} after undoing the undo ({restored:?}): {}",
+                    self.view()?
+                )
+                .into());
             }
         }
         self.adj(&["undo", &self.name, "--force"])?;
@@ -284,14 +372,25 @@ impl One<'_> {
     fn adj(&self, args: &[&str]) -> Result<String> {
         let start = Instant::now();
         loop {
-            let Output { status, stdout, stderr } = self.lab.output(args)?;
+            let Output {
+                status,
+                stdout,
+                stderr,
+            } = self.lab.output(args)?;
             if status.success() {
                 return Ok(String::from_utf8_lossy(&stdout).into_owned());
             }
             // Exit code 6: the hub was killed while it started.
             if status.code() != Some(6) || lock(self.ledger).undisturbed(start) > RUN_LIMIT {
-                let args = args.iter().filter(|arg| !arg.contains('\n')).collect::<Vec<_>>();
-                return Err(format!("adj {args:?}: {status}: {}", String::from_utf8_lossy(&stderr)).into());
+                let args = args
+                    .iter()
+                    .filter(|arg| !arg.contains('\n'))
+                    .collect::<Vec<_>>();
+                return Err(format!(
+                    "adj {args:?}: {status}: {}",
+                    String::from_utf8_lossy(&stderr)
+                )
+                .into());
             }
         }
     }
@@ -322,7 +421,14 @@ impl Repository {
     /// Commits a file. The first commit contains all other files, too.
     fn commit(&self, file: &str, text: &str) -> Result<()> {
         std::fs::write(self.dir.join(file), text)?;
-        self.git(&["add", if self.git(&["rev-parse", "HEAD"]).is_ok() { file } else { "." }])?;
+        self.git(&[
+            "add",
+            if self.git(&["rev-parse", "HEAD"]).is_ok() {
+                file
+            } else {
+                "."
+            },
+        ])?;
         self.git(&["commit", "-qm", file])?;
         Ok(())
     }
@@ -343,10 +449,19 @@ impl Repository {
     /// Runs git, and returns its output without the last line end.
     fn git(&self, args: &[&str]) -> Result<String> {
         let home = self.dir.parent().unwrap_or(&self.dir);
-        let output = Command::new("git").args(args).current_dir(&self.dir).env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "1").output()?;
+        let output = Command::new("git")
+            .args(args)
+            .current_dir(&self.dir)
+            .env("HOME", home)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()?;
         if !output.status.success() {
-            return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(
+                format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into(),
+            );
         }
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end_matches('\n')
+            .to_owned())
     }
 }

@@ -45,9 +45,20 @@ pub fn page() -> String {
     let mut out = HEAD.to_owned();
     out.push_str("| client | name for `adj install` | file of the user | file of a project | limit for a call | skills: user, project |\n|---|---|---|---|---|---|\n");
     for client in CLIENTS {
-        let project = client.project_file.map_or_else(|| "–".to_owned(), |file| format!("`{file}`"));
+        let project = client
+            .project_file
+            .map_or_else(|| "–".to_owned(), |file| format!("`{file}`"));
         let limit = client.timeout.map_or_else(|| "–".to_owned(), limit);
-        push(&mut out, &format!("| {} | `{}` | {} | {project} | {limit} | {} |", cell(client.name), client.id, user_file(client), skills(client)));
+        push(
+            &mut out,
+            &format!(
+                "| {} | `{}` | {} | {project} | {limit} | {} |",
+                cell(client.name),
+                client.id,
+                user_file(client),
+                skills(client)
+            ),
+        );
     }
     out.push_str("\nA variable counts if it is set. Programs and directories that show that a client is installed:\n\n");
     for client in CLIENTS {
@@ -55,12 +66,18 @@ pub fn page() -> String {
         let traces = client.traces.iter().map(|trace| format!("`{trace}`"));
         let traces: Vec<String> = programs.chain(traces).collect();
         if !traces.is_empty() {
-            push(&mut out, &format!("- {}: {}", client.name, traces.join(", ")));
+            push(
+                &mut out,
+                &format!("- {}: {}", client.name, traces.join(", ")),
+            );
         }
     }
     push(
         &mut out,
-        &format!("\n## Skill\n\nThe file `adjutant/SKILL.md` in a directory of skills:\n\n````markdown\n{}\n````", skill_text().trim_end()),
+        &format!(
+            "\n## Skill\n\nThe file `adjutant/SKILL.md` in a directory of skills:\n\n````markdown\n{}\n````",
+            skill_text().trim_end()
+        ),
     );
     out.push_str("\n## Entries\n");
     for client in CLIENTS {
@@ -70,7 +87,10 @@ pub fn page() -> String {
         if let Some(note) = client.note {
             push(&mut out, &format!("{note}.\n"));
         }
-        push(&mut out, &format!("```{language}\n{}\n```", entry.trim_end()));
+        push(
+            &mut out,
+            &format!("```{language}\n{}\n```", entry.trim_end()),
+        );
     }
     out
 }
@@ -84,19 +104,31 @@ fn limit(timeout: CallTimeout) -> String {
 }
 
 fn skills(client: &McpClient) -> String {
-    let Some(dirs) = &client.skills else { return "–".to_owned() };
+    let Some(dirs) = &client.skills else {
+        return "–".to_owned();
+    };
     let user: Vec<String> = dirs.user.iter().map(|dir| format!("`{dir}`")).collect();
-    let project = dirs.project.map_or_else(String::new, |dir| format!(", `{dir}`"));
+    let project = dirs
+        .project
+        .map_or_else(String::new, |dir| format!(", `{dir}`"));
     format!("{}{project}", user.join(", else "))
 }
 
 fn user_file(client: &McpClient) -> String {
-    let Some(file) = &client.user_file else { return "printed only".to_owned() };
+    let Some(file) = &client.user_file else {
+        return "printed only".to_owned();
+    };
     let shown = |bases: &[&str]| {
-        let paths = bases.iter().map(|base| format!("`{base}/{}`", file.names.join("` or `")));
+        let paths = bases
+            .iter()
+            .map(|base| format!("`{base}/{}`", file.names.join("` or `")));
         paths.collect::<Vec<_>>().join(", else ")
     };
-    if file.linux == file.macos { shown(file.linux) } else { format!("{}; macOS: {}", shown(file.linux), shown(file.macos)) }
+    if file.linux == file.macos {
+        shown(file.linux)
+    } else {
+        format!("{}; macOS: {}", shown(file.linux), shown(file.macos))
+    }
 }
 
 /// A program on `PATH`, or for desktop apps at a usual path.
@@ -107,5 +139,8 @@ fn documented(client: &McpClient) -> OwnProgram {
     }
     // Any file that exists stands for both.
     let root = PathBuf::from("/");
-    OwnProgram { exe: root.clone(), on_path: Some(root) }
+    OwnProgram {
+        exe: root.clone(),
+        on_path: Some(root),
+    }
 }

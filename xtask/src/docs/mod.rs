@@ -20,13 +20,18 @@ const AGENTS: &str = "agents";
 
 /// Writes the pages, or with `check` reports the stale ones.
 pub fn run(check: bool) -> Result<()> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join("docs");
     let stale = stale(&docs)?;
     if stale.is_empty() {
         println!("the reference is current");
         return Ok(());
     }
-    let names: Vec<String> = stale.iter().map(|(path, _)| path.display().to_string()).collect();
+    let names: Vec<String> = stale
+        .iter()
+        .map(|(path, _)| path.display().to_string())
+        .collect();
     if check {
         return Err(format!("not current: {}; run cargo xtask docs", names.join(", ")).into());
     }
@@ -76,10 +81,14 @@ fn stale(docs: &Path) -> Result<Vec<(PathBuf, Option<String>)>> {
 fn pages(docs: &Path) -> Result<Pages> {
     let mut pages = Pages::new();
     for preset in adjutant::preset::all() {
-        pages.insert(Path::new(AGENTS).join(format!("{}.md", preset.name)), agents::page(preset));
+        pages.insert(
+            Path::new(AGENTS).join(format!("{}.md", preset.name)),
+            agents::page(preset),
+        );
     }
     let index = PathBuf::from("agents.md");
-    let text = fs::read_to_string(docs.join(&index)).map_err(|error| format!("docs/agents.md: {error}"))?;
+    let text = fs::read_to_string(docs.join(&index))
+        .map_err(|error| format!("docs/agents.md: {error}"))?;
     pages.insert(index, between_marks(&text, &agents::index())?);
     pages.insert(PathBuf::from("cli.md"), cli::page());
     pages.insert(PathBuf::from("clients.md"), clients::page());
@@ -92,8 +101,12 @@ const END: &str = "<!-- end of the generated part -->\n";
 
 /// Replaces the generated part of a hand-written page, between two marks.
 fn between_marks(text: &str, generated: &str) -> Result<String> {
-    let (before, rest) = text.split_once(BEGIN).ok_or("docs/agents.md has no mark for the start of the generated part")?;
-    let (_, after) = rest.split_once(END).ok_or("docs/agents.md has no mark for the end of the generated part")?;
+    let (before, rest) = text
+        .split_once(BEGIN)
+        .ok_or("docs/agents.md has no mark for the start of the generated part")?;
+    let (_, after) = rest
+        .split_once(END)
+        .ok_or("docs/agents.md has no mark for the end of the generated part")?;
     Ok(format!("{before}{BEGIN}{generated}{END}{after}"))
 }
 
@@ -114,13 +127,24 @@ mod tests {
     #[test]
     fn stale_pages_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
-        fs::write(dir.path().join("agents.md"), format!("by hand\n{BEGIN}old\n{END}more\n")).expect("a page");
+        fs::write(
+            dir.path().join("agents.md"),
+            format!("by hand\n{BEGIN}old\n{END}more\n"),
+        )
+        .expect("a page");
         fs::create_dir(dir.path().join(AGENTS)).expect("a directory");
         fs::write(dir.path().join(AGENTS).join("gone.md"), "x").expect("a page");
         let stale = stale(dir.path()).expect("the pages can be read");
-        let index = stale.iter().find(|(path, _)| path == Path::new("agents.md")).and_then(|(_, text)| text.clone()).expect("the index is stale");
+        let index = stale
+            .iter()
+            .find(|(path, _)| path == Path::new("agents.md"))
+            .and_then(|(_, text)| text.clone())
+            .expect("the index is stale");
         assert!(
-            index.starts_with("by hand\n") && index.ends_with("more\n") && index.contains("agents/claude.md") && !index.contains("old\n"),
+            index.starts_with("by hand\n")
+                && index.ends_with("more\n")
+                && index.contains("agents/claude.md")
+                && !index.contains("old\n"),
             "{index}"
         );
         assert!(stale.contains(&(Path::new(AGENTS).join("gone.md"), None)));

@@ -6,7 +6,12 @@ use crate::lab::Result;
 use std::process::{Child, Stdio};
 
 /// The settings of a role that end statements and sessions.
-const TIMEOUTS: [&str; 4] = ["statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"];
+const TIMEOUTS: [&str; 4] = [
+    "statement_timeout",
+    "lock_timeout",
+    "idle_session_timeout",
+    "idle_in_transaction_session_timeout",
+];
 
 /// The hubs' sessions.
 const SESSIONS: &str = "FROM pg_stat_activity WHERE datname = 'fleet' AND pid <> pg_backend_pid()";
@@ -20,11 +25,24 @@ pub fn begin(site: &Site, fault: &Fault) -> Result<Ongoing> {
     let seconds = fault.length.as_secs_f64();
     let running = match fault.kind {
         Kind::ServerReadOnly => {
-            run(site, &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()", &terminate])?;
+            run(
+                site,
+                &[
+                    "ALTER SYSTEM SET default_transaction_read_only = on",
+                    "SELECT pg_reload_conf()",
+                    &terminate,
+                ],
+            )?;
             None
         }
         Kind::CommitsHang => {
-            run(site, &["ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"])?;
+            run(
+                site,
+                &[
+                    "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+                    "SELECT pg_reload_conf()",
+                ],
+            )?;
             None
         }
         Kind::TimeoutsSet => {
@@ -35,11 +53,21 @@ pub fn begin(site: &Site, fault: &Fault) -> Result<Ongoing> {
             None
         }
         Kind::ConnectionsRefused => {
-            run(site, &[&format!("ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS false"), &terminate])?;
+            run(
+                site,
+                &[
+                    &format!("ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS false"),
+                    &terminate,
+                ],
+            )?;
             None
         }
         Kind::SessionsTerminated | Kind::StatementsCancelled => {
-            let (what, pause) = if fault.kind == Kind::SessionsTerminated { ("terminate", 0.3) } else { ("cancel", 0.02) };
+            let (what, pause) = if fault.kind == Kind::SessionsTerminated {
+                ("terminate", 0.3)
+            } else {
+                ("cancel", 0.02)
+            };
             let storm = format!(
                 "DO $$ DECLARE over TIMESTAMPTZ := clock_timestamp() + {seconds} * interval '1 second'; BEGIN
                    WHILE clock_timestamp() < over LOOP
@@ -50,7 +78,12 @@ pub fn begin(site: &Site, fault: &Fault) -> Result<Ongoing> {
             Some(start(site, &[&storm])?)
         }
         // One table, because the hubs lock several in another order.
-        Kind::TableLocked => Some(start(site, &[&format!("BEGIN; LOCK runs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds}); COMMIT")])?),
+        Kind::TableLocked => Some(start(
+            site,
+            &[&format!(
+                "BEGIN; LOCK runs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({seconds}); COMMIT"
+            )],
+        )?),
         Kind::TablesRewritten => Some(start(site, &["VACUUM FULL"])?),
         _ => return Err("it is no fault of an administrator".into()),
     };
@@ -61,10 +94,25 @@ pub fn begin(site: &Site, fault: &Fault) -> Result<Ongoing> {
 pub fn end(site: &Site, fault: &Fault, ongoing: Ongoing) -> Result<()> {
     match (fault.kind, ongoing.0) {
         (_, Some(running)) => finish(running),
-        (Kind::ServerReadOnly, None) => run(site, &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"]),
-        (Kind::CommitsHang, None) => run(site, &["ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"]),
+        (Kind::ServerReadOnly, None) => run(
+            site,
+            &[
+                "ALTER SYSTEM RESET default_transaction_read_only",
+                "SELECT pg_reload_conf()",
+            ],
+        ),
+        (Kind::CommitsHang, None) => run(
+            site,
+            &[
+                "ALTER SYSTEM RESET synchronous_standby_names",
+                "SELECT pg_reload_conf()",
+            ],
+        ),
         (Kind::TimeoutsSet, None) => run(site, &["ALTER ROLE adj RESET ALL"]),
-        (Kind::ConnectionsRefused, None) => run(site, &[&format!("ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS true")]),
+        (Kind::ConnectionsRefused, None) => run(
+            site,
+            &[&format!("ALTER DATABASE {DATABASE} ALLOW_CONNECTIONS true")],
+        ),
         _ => Ok(()),
     }
 }
@@ -75,19 +123,34 @@ fn run(site: &Site, statements: &[&str]) -> Result<()> {
 
 fn start(site: &Site, statements: &[&str]) -> Result<Child> {
     // Of this database, one that can be used also while the hubs' refuses connections.
-    let is_own = statements.iter().any(|sql| sql.contains("LOCK ") || sql.starts_with("VACUUM"));
+    let is_own = statements
+        .iter()
+        .any(|sql| sql.contains("LOCK ") || sql.starts_with("VACUUM"));
     let mut psql = site.server.psql(if is_own { DATABASE } else { "postgres" });
-    for setting in ["default_transaction_read_only = off", "statement_timeout = 0", "lock_timeout = 0", "synchronous_commit = local"] {
+    for setting in [
+        "default_transaction_read_only = off",
+        "statement_timeout = 0",
+        "lock_timeout = 0",
+        "synchronous_commit = local",
+    ] {
         psql.args(["-c", &format!("SET {setting}")]);
     }
     for sql in statements {
         psql.args(["-c", sql]);
     }
-    Ok(psql.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+    Ok(psql
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?)
 }
 
 fn finish(process: Child) -> Result<()> {
     let ended = process.wait_with_output()?;
     let printed = String::from_utf8_lossy(&ended.stderr);
-    if ended.status.success() { Ok(()) } else { Err(format!("psql: {printed}").into()) }
+    if ended.status.success() {
+        Ok(())
+    } else {
+        Err(format!("psql: {printed}").into())
+    }
 }

@@ -16,7 +16,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub type Hubs = Arc<Vec<Arc<Lab>>>;
 
 /// Makes a call with its key, through one hub after another until one has answered it.
-pub async fn call<C: Call>(hubs: &[Arc<Lab>], random: &mut Random, call: &C, key: &str) -> std::result::Result<C::Reply, ErrorView> {
+pub async fn call<C: Call>(
+    hubs: &[Arc<Lab>],
+    random: &mut Random,
+    call: &C,
+    key: &str,
+) -> std::result::Result<C::Reply, ErrorView> {
     call_within(hubs, random, call, key, REPLY_LIMIT).await
 }
 
@@ -35,9 +40,19 @@ pub async fn call_within<C: Call>(
         let error = match tokio::time::timeout(limit, client.call_with_key(call, key)).await {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(error)) => error,
-            Err(_) => ErrorView { code: codes::UNREACHABLE.to_owned(), message: "no reply".to_owned(), hint: None },
+            Err(_) => ErrorView {
+                code: codes::UNREACHABLE.to_owned(),
+                message: "no reply".to_owned(),
+                hint: None,
+            },
         };
-        let can_pass = [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE, codes::STORAGE_FULL].contains(&error.code.as_str());
+        let can_pass = [
+            codes::UNREACHABLE,
+            codes::CLOSING,
+            codes::STORAGE,
+            codes::STORAGE_FULL,
+        ]
+        .contains(&error.code.as_str());
         if !can_pass || began.elapsed() > CALL_LIMIT {
             return Err(error);
         }

@@ -19,7 +19,11 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     let mut random = Random::new(1);
     let (runs, answers, posts) = {
         let ledger = lock(ledger);
-        (ledger.runs.clone(), ledger.answers.clone(), ledger.posts.clone())
+        (
+            ledger.runs.clone(),
+            ledger.answers.clone(),
+            ledger.posts.clone(),
+        )
     };
     if site.intruders() > 0 {
         problems.push(of_intruders(site, site.intruders()));
@@ -32,28 +36,70 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     for (key, (run, order)) in &runs {
         let again = call(hubs, &mut random, order, key).await?;
         if again.run_id != *run {
-            problems.push(format!("{key} repeated gave {} and not {run}", again.run_id));
+            problems.push(format!(
+                "{key} repeated gave {} and not {run}",
+                again.run_id
+            ));
         }
-        let view = call(hubs, &mut random, &GetRun { run: run.clone(), ..GetRun::default() }, "look").await?;
+        let view = call(
+            hubs,
+            &mut random,
+            &GetRun {
+                run: run.clone(),
+                ..GetRun::default()
+            },
+            "look",
+        )
+        .await?;
         attempts.insert(run.clone(), view.attempt);
-        let succeeded = view.outcome.as_ref().is_some_and(|outcome| *outcome == OutcomeKind::Succeeded);
+        let succeeded = view
+            .outcome
+            .as_ref()
+            .is_some_and(|outcome| *outcome == OutcomeKind::Succeeded);
         if view.state != RunStateKind::Finished || !succeeded {
-            problems.push(format!("{key}: {run} is {} ({:?}, {:?})", view.state, view.outcome, view.reason));
+            problems.push(format!(
+                "{key}: {run} is {} ({:?}, {:?})",
+                view.state, view.outcome, view.reason
+            ));
         }
     }
     let stored = site.sql("SELECT count(*) FROM runs");
     if stored.trim() != runs.len().to_string() {
-        problems.push(format!("{} runs are stored, {} were acknowledged", stored.trim(), runs.len()));
+        problems.push(format!(
+            "{} runs are stored, {} were acknowledged",
+            stored.trim(),
+            runs.len()
+        ));
     }
     for (request, answer) in &answers {
-        let read = call(hubs, &mut random, &ReadRequest { message_id: request.clone(), wait_ms: 0 }, &format!("check-{request}")).await?;
+        let read = call(
+            hubs,
+            &mut random,
+            &ReadRequest {
+                message_id: request.clone(),
+                wait_ms: 0,
+            },
+            &format!("check-{request}"),
+        )
+        .await?;
         if read.answer.as_ref() != Some(answer) {
-            problems.push(format!("{request} was answered {answer:?} and has {:?}", read.answer));
+            problems.push(format!(
+                "{request} was answered {answer:?} and has {:?}",
+                read.answer
+            ));
         }
     }
     problems.extend(check_posts(hubs, &posts).await?);
-    problems.extend(check_journal(&std::fs::read_to_string(site.journal())?, &attempts));
-    problems.extend(site.close().await?.into_iter().map(|process| format!("left running: {process}")));
+    problems.extend(check_journal(
+        &std::fs::read_to_string(site.journal())?,
+        &attempts,
+    ));
+    problems.extend(
+        site.close()
+            .await?
+            .into_iter()
+            .map(|process| format!("left running: {process}")),
+    );
     Ok(problems)
 }
 
@@ -68,17 +114,32 @@ async fn check_posts(hubs: &[Arc<Lab>], posts: &[String]) -> Result<Vec<String>>
     let mut found = Vec::new();
     let mut after = 0;
     loop {
-        let page = ShowChat { chat_id: 1, after: Some(after), limit: Some(PAGE), peek: true, ..ShowChat::default() };
+        let page = ShowChat {
+            chat_id: 1,
+            after: Some(after),
+            limit: Some(PAGE),
+            peek: true,
+            ..ShowChat::default()
+        };
         let page = call(hubs, &mut Random::new(2), &page, "look").await?;
-        let Some(last) = page.messages.last() else { break };
+        let Some(last) = page.messages.last() else {
+            break;
+        };
         after = last.seq;
         found.extend(page.messages.into_iter().map(|entry| entry.text));
     }
-    let found: Vec<String> = found.into_iter().filter(|text| text.starts_with("post ")).collect();
+    let found: Vec<String> = found
+        .into_iter()
+        .filter(|text| text.starts_with("post "))
+        .collect();
     Ok(if found == posts {
         Vec::new()
     } else {
-        vec![format!("{} posts were acknowledged, {} are there, or in another order", posts.len(), found.len())]
+        vec![format!(
+            "{} posts were acknowledged, {} are there, or in another order",
+            posts.len(),
+            found.len()
+        )]
     })
 }
 
@@ -88,7 +149,10 @@ fn check_journal(journal: &str, attempts: &BTreeMap<String, u32>) -> Vec<String>
     let mut started = BTreeSet::new();
     for line in journal.lines() {
         let mut words = line.split(' ');
-        let (Some(run), Some(attempt)) = (words.next(), words.next().and_then(|word| word.parse::<u32>().ok())) else {
+        let (Some(run), Some(attempt)) = (
+            words.next(),
+            words.next().and_then(|word| word.parse::<u32>().ok()),
+        ) else {
             problems.push(format!("a line of the journal: {line:?}"));
             continue;
         };

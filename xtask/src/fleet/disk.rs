@@ -20,9 +20,22 @@ impl Disk {
         let dir = tempfile::Builder::new().prefix("adj-disk-").tempdir()?;
         // PostgreSQL is another user.
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={mib}m,mode=0755"), "adj-fleet"]).arg(dir.path()).output()?;
+        let mounted = Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={mib}m,mode=0755"),
+                "adj-fleet",
+            ])
+            .arg(dir.path())
+            .output()?;
         if !mounted.status.success() {
-            return Err(format!("a disk in memory cannot be mounted: {}", String::from_utf8_lossy(&mounted.stderr)).into());
+            return Err(format!(
+                "a disk in memory cannot be mounted: {}",
+                String::from_utf8_lossy(&mounted.stderr)
+            )
+            .into());
         }
         Ok(Self(dir))
     }
@@ -53,7 +66,10 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // Lazily: a process that is left can still have a file open.
-        let gone = Command::new("umount").arg("--lazy").arg(self.path()).status();
+        let gone = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.path())
+            .status();
         if !gone.is_ok_and(|status| status.success()) {
             eprintln!("{} stays mounted", self.path().display());
         }

@@ -29,8 +29,17 @@ pub struct Done {
 impl Done {
     /// Returns how often each kind was caused, as text.
     pub fn counted(&self) -> String {
-        let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{} {count}", kind.name())).collect();
-        format!("{}; two came at a time {} times; {} more had no effect", counts.join(", "), self.overlaps, self.without_effect)
+        let counts: Vec<String> = self
+            .counts
+            .iter()
+            .map(|(kind, count)| format!("{} {count}", kind.name()))
+            .collect();
+        format!(
+            "{}; two came at a time {} times; {} more had no effect",
+            counts.join(", "),
+            self.overlaps,
+            self.without_effect
+        )
     }
 
     /// Counts a fault and returns its effect as text.
@@ -49,7 +58,13 @@ impl Done {
 }
 
 /// Causes faults, each after the load has continued. `until_found`: ends when a hub that is not the leader has written.
-pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64, until_found: bool) -> Done {
+pub async fn at_random(
+    site: &mut Site,
+    ledger: &Shared,
+    faults: u64,
+    seed: u64,
+    until_found: bool,
+) -> Done {
     let mut plan = Plan::new(seed);
     let mut done = Done::default();
     let start = Instant::now();
@@ -57,7 +72,9 @@ pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64,
     while done.total() < faults && done.without_effect <= faults {
         let number = done.total();
         if let Err(problem) = progress(ledger).await {
-            lock(ledger).problems.push(format!("before fault {number}: {problem}"));
+            lock(ledger)
+                .problems
+                .push(format!("before fault {number}: {problem}"));
             return done;
         }
         let step = plan.next();
@@ -66,7 +83,10 @@ pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64,
         let hits = match cause(site, &step).await {
             Ok(hits) => hits,
             Err(problem) => {
-                lock(ledger).problems.push(format!("fault {number} ({}): {problem}", described(&step.fault)));
+                lock(ledger).problems.push(format!(
+                    "fault {number} ({}): {problem}",
+                    described(&step.fault)
+                ));
                 return done;
             }
         };
@@ -75,14 +95,20 @@ pub async fn at_random(site: &mut Site, ledger: &Shared, faults: u64, seed: u64,
         for (n, (fault, hit)) in hits.iter().enumerate() {
             let (number, beside) = (done.total(), if n > 0 { " meanwhile," } else { "" });
             let effect = done.count(fault, *hit);
-            println!("{number},{beside} at {at:.1} s: {}: {effect} (over after {:.1} s)", described(fault), began.elapsed().as_secs_f64());
+            println!(
+                "{number},{beside} at {at:.1} s: {}: {effect} (over after {:.1} s)",
+                described(fault),
+                began.elapsed().as_secs_f64()
+            );
         }
         if until_found && block_in_place(|| site.intruders()) > 0 {
             return done;
         }
     }
     if done.total() < faults {
-        lock(ledger).problems.push(format!("only {} faults had an effect", done.total()));
+        lock(ledger)
+            .problems
+            .push(format!("only {} faults had an effect", done.total()));
     }
     done
 }
@@ -91,7 +117,9 @@ fn described(fault: &Fault) -> String {
     let mut text = fault.kind.name().to_owned();
     match fault.kind {
         Kind::ClockSet => text += &format!(", {:?}, {} s", fault.machine, fault.shift_s),
-        Kind::Cut | Kind::CutOneWay | Kind::CutFromOne | Kind::Slow | Kind::Lossy => text += &format!(", {:?}, {:?}", fault.machine, fault.trouble),
+        Kind::Cut | Kind::CutOneWay | Kind::CutFromOne | Kind::Slow | Kind::Lossy => {
+            text += &format!(", {:?}, {:?}", fault.machine, fault.trouble)
+        }
         _ => {}
     }
     if fault.kind.lasts() {
@@ -121,17 +149,26 @@ async fn cause(site: &mut Site, step: &Step) -> Result<Vec<(Fault, u64)>> {
     let mut second = step.second.map(|fault| (fault, 0));
     let hit = cause_one(site, &step.fault, leader, second.as_mut()).await?;
     block_in_place(|| site.revive())?;
-    Ok([Some((step.fault, hit)), second].into_iter().flatten().collect())
+    Ok([Some((step.fault, hit)), second]
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 /// Causes a fault and ends it. `second`: another one in the middle of it, whose effect is added.
-async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option<&mut (Fault, u64)>) -> Result<u64> {
+async fn cause_one(
+    site: &mut Site,
+    fault: &Fault,
+    leader: usize,
+    second: Option<&mut (Fault, u64)>,
+) -> Result<u64> {
     let during = During { leader, second };
     let machine = match fault.machine {
         Machine::Leader => leader,
         Machine::Number(n) => n,
     };
-    let runners_machine = |site: &Site| block_in_place(|| site.network.machines[FIRST_RUNNER + fault.n].processes());
+    let runners_machine =
+        |site: &Site| block_in_place(|| site.network.machines[FIRST_RUNNER + fault.n].processes());
     Ok(match fault.kind {
         Kind::HubKilled => site.hubs[fault.n].kill()?.into(),
         Kind::LeaderKilled => site.hubs[leader].kill()?.into(),
@@ -179,8 +216,19 @@ async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option
             block_in_place(|| site.network.machines[SERVER].inside(|| site.server.recover()));
             hit
         }
-        Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => disturb(site, machine, None, fault, during).await?,
-        Kind::CutFromOne => disturb(site, machine, Some((machine + fault.peer) % MACHINES), fault, during).await?,
+        Kind::Cut | Kind::CutOneWay | Kind::Lossy | Kind::Slow => {
+            disturb(site, machine, None, fault, during).await?
+        }
+        Kind::CutFromOne => {
+            disturb(
+                site,
+                machine,
+                Some((machine + fault.peer) % MACHINES),
+                fault,
+                during,
+            )
+            .await?
+        }
         Kind::ClockSet => {
             site.clocks[machine].set(fault.shift_s)?;
             1
@@ -190,7 +238,13 @@ async fn cause_one(site: &mut Site, fault: &Fault, leader: usize, second: Option
 }
 
 /// Returns the number of lost or delayed packets.
-async fn disturb(site: &mut Site, machine: usize, peer: Option<usize>, fault: &Fault, during: During<'_>) -> Result<u64> {
+async fn disturb(
+    site: &mut Site,
+    machine: usize,
+    peer: Option<usize>,
+    fault: &Fault,
+    during: During<'_>,
+) -> Result<u64> {
     block_in_place(|| site.network.disturb(machine, peer, fault.trouble))?;
     hold(site, fault, during).await?;
     block_in_place(|| site.network.heal())
@@ -225,12 +279,23 @@ async fn hold(site: &mut Site, fault: &Fault, during: During<'_>) -> Result<()> 
 
 /// Returns how many processes received the signal. Others are already gone.
 fn signal_all(pids: impl IntoIterator<Item = Pid>, signal: Signal) -> u64 {
-    pids.into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count() as u64
+    pids.into_iter()
+        .filter(|pid| kill_process(*pid, signal).is_ok())
+        .count() as u64
 }
 
 /// Returns how many processes were stopped.
-async fn stop(site: &mut Site, pids: impl IntoIterator<Item = Pid>, fault: &Fault, during: During<'_>) -> Result<u64> {
-    let stopped = Stopped(pids.into_iter().filter(|pid| kill_process(*pid, Signal::STOP).is_ok()).collect());
+async fn stop(
+    site: &mut Site,
+    pids: impl IntoIterator<Item = Pid>,
+    fault: &Fault,
+    during: During<'_>,
+) -> Result<u64> {
+    let stopped = Stopped(
+        pids.into_iter()
+            .filter(|pid| kill_process(*pid, Signal::STOP).is_ok())
+            .collect(),
+    );
     hold(site, fault, during).await?;
     Ok(stopped.0.len() as u64)
 }
@@ -247,13 +312,20 @@ impl Drop for Stopped {
 /// Returns how often the leader has changed, and how often because it was silent, as text.
 pub fn failovers(site: &Site) -> String {
     let logs: Vec<String> = site.hubs.iter().map(Service::log).collect();
-    let count = |text: &str| logs.iter().map(|log| log.matches(text).count()).sum::<usize>();
+    let count = |text: &str| {
+        logs.iter()
+            .map(|log| log.matches(text).count())
+            .sum::<usize>()
+    };
     format!(
         "another hub became the leader {} times, {} of them because the leader was silent; {} times a hub found that it is no longer the leader; \
          events were written with clocks that were off from PostgreSQL's by {} min",
         site.sql("SELECT epoch FROM hub").trim(),
         count("the leader is silent"),
         count("this hub is no longer the leader"),
-        site.sql("SELECT string_agg(minutes_off::text, ', ' ORDER BY minutes_off) FROM campaign_clocks").trim()
+        site.sql(
+            "SELECT string_agg(minutes_off::text, ', ' ORDER BY minutes_off) FROM campaign_clocks"
+        )
+        .trim()
     )
 }

@@ -22,7 +22,13 @@ pub struct Ledger {
 impl Ledger {
     /// Returns what was acknowledged, as text.
     pub fn counts(&self) -> String {
-        format!("{} runs, {} answers, {} posts, {} waits", self.runs.len(), self.answers.len(), self.posts.len(), self.waits)
+        format!(
+            "{} runs, {} answers, {} posts, {} waits",
+            self.runs.len(),
+            self.answers.len(),
+            self.posts.len(),
+            self.waits
+        )
     }
 
     pub fn record_post<T>(&mut self, text: String, posted: std::result::Result<T, ErrorView>) {
@@ -31,7 +37,9 @@ impl Ledger {
                 self.posts.push(text);
                 self.progress += 1;
             }
-            Err(error) => self.problems.push(format!("{text}: {}: {error}", error.code)),
+            Err(error) => self
+                .problems
+                .push(format!("{text}: {}: {error}", error.code)),
         }
     }
 }

@@ -5,7 +5,9 @@ use super::ledger::{Shared, lock};
 use super::waits;
 use crate::lab::{Lab, Result};
 use crate::random::Random;
-use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, ErrorView, Resume, Say, StartChat, codes};
+use adjutant::view::{
+    AnswerOne, AnswerRequests, Dispatch, ErrorView, Resume, Say, StartChat, codes,
+};
 use adjutant_core::RunStateKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +17,16 @@ use tokio::sync::watch;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub async fn start_chat(hubs: &[Arc<Lab>]) -> Result<()> {
-    call(hubs, &mut Random::new(0), &StartChat { title: "fleet".to_owned(), ..StartChat::default() }, "chat").await?;
+    call(
+        hubs,
+        &mut Random::new(0),
+        &StartChat {
+            title: "fleet".to_owned(),
+            ..StartChat::default()
+        },
+        "chat",
+    )
+    .await?;
     Ok(())
 }
 
@@ -26,7 +37,11 @@ pub async fn posts(hubs: Hubs, ledger: Shared, mut random: Random, stopped: watc
             return;
         }
         let text = format!("post {number}");
-        let say = Say { chat_id: Some(1), message: Some(text.clone()), ..Say::default() };
+        let say = Say {
+            chat_id: Some(1),
+            message: Some(text.clone()),
+            ..Say::default()
+        };
         let posted = call(&hubs, &mut random, &say, &text).await;
         lock(&ledger).record_post(text, posted);
         tokio::time::sleep(LOOK_EVERY / 4).await;
@@ -34,7 +49,14 @@ pub async fn posts(hubs: Hubs, ledger: Shared, mut random: Random, stopped: watc
 }
 
 /// Drives one run after another until it is stopped.
-pub async fn runs(hubs: Hubs, ledger: Shared, journal: PathBuf, lane: usize, mut random: Random, stopped: watch::Receiver<bool>) {
+pub async fn runs(
+    hubs: Hubs,
+    ledger: Shared,
+    journal: PathBuf,
+    lane: usize,
+    mut random: Random,
+    stopped: watch::Receiver<bool>,
+) {
     for number in 0.. {
         if *stopped.borrow() {
             return;
@@ -55,10 +77,27 @@ fn described(error: ErrorView) -> String {
     format!("{}: {error}", error.code)
 }
 
-async fn one_run(hubs: &Hubs, ledger: &Shared, journal: &Path, key: &str, random: &mut Random) -> std::result::Result<(), String> {
-    let script = format!("journal {} begin\nask \"first of {key}?\"\nask \"second of {key}?\"\ndone {key}\n", journal.display());
-    let order = Dispatch { agent: "echo".to_owned(), prompt: script, cwd: hubs[0].dir.path().display().to_string(), ..Dispatch::default() };
-    let run = call(hubs, random, &order, key).await.map_err(described)?.run_id;
+async fn one_run(
+    hubs: &Hubs,
+    ledger: &Shared,
+    journal: &Path,
+    key: &str,
+    random: &mut Random,
+) -> std::result::Result<(), String> {
+    let script = format!(
+        "journal {} begin\nask \"first of {key}?\"\nask \"second of {key}?\"\ndone {key}\n",
+        journal.display()
+    );
+    let order = Dispatch {
+        agent: "echo".to_owned(),
+        prompt: script,
+        cwd: hubs[0].dir.path().display().to_string(),
+        ..Dispatch::default()
+    };
+    let run = call(hubs, random, &order, key)
+        .await
+        .map_err(described)?
+        .run_id;
     {
         let mut ledger = lock(ledger);
         ledger.runs.insert(key.to_owned(), (run.clone(), order));
@@ -67,16 +106,37 @@ async fn one_run(hubs: &Hubs, ledger: &Shared, journal: &Path, key: &str, random
     // One fault after another can end many attempts of a run. It must finish when they are over.
     loop {
         let waited = waits::for_run(hubs, ledger, random, &run).await?;
-        if waited.ended.iter().any(|ended| ended.run_id == run && ended.state == RunStateKind::Finished) {
+        if waited
+            .ended
+            .iter()
+            .any(|ended| ended.run_id == run && ended.state == RunStateKind::Finished)
+        {
             return Ok(());
         }
         for request in &waited.needs {
-            answer(hubs, ledger, random, &request.message_id, format!("re: {}", request.question)).await?;
+            answer(
+                hubs,
+                ledger,
+                random,
+                &request.message_id,
+                format!("re: {}", request.question),
+            )
+            .await?;
         }
         for stopped in waited.stopped.iter().filter(|_| waited.needs.is_empty()) {
             // Its runner was cut off, or a process of it was killed.
-            let resume = Resume { run: run.clone(), ..Resume::default() };
-            match call(hubs, random, &resume, &format!("resume-{run}-{}", stopped.attempt)).await {
+            let resume = Resume {
+                run: run.clone(),
+                ..Resume::default()
+            };
+            match call(
+                hubs,
+                random,
+                &resume,
+                &format!("resume-{run}-{}", stopped.attempt),
+            )
+            .await
+            {
                 Ok(_) => lock(ledger).progress += 1,
                 Err(error) if is_over(&error) => {}
                 Err(error) => return Err(described(error)),
@@ -88,10 +148,31 @@ async fn one_run(hubs: &Hubs, ledger: &Shared, journal: &Path, key: &str, random
 }
 
 /// Answers a request, for whose answer another caller already waits.
-async fn answer(hubs: &Hubs, ledger: &Shared, random: &mut Random, request: &str, answer: String) -> std::result::Result<(), String> {
-    let reader = tokio::spawn(waits::for_answer(Arc::clone(hubs), Random::new(random.below(u64::MAX)), request.to_owned()));
-    let one = AnswerOne { message_id: Some(request.to_owned()), answer: answer.clone(), ..AnswerOne::default() };
-    let is_accepted = match call(hubs, random, &AnswerRequests { answers: vec![one] }, &format!("answer-{request}")).await {
+async fn answer(
+    hubs: &Hubs,
+    ledger: &Shared,
+    random: &mut Random,
+    request: &str,
+    answer: String,
+) -> std::result::Result<(), String> {
+    let reader = tokio::spawn(waits::for_answer(
+        Arc::clone(hubs),
+        Random::new(random.below(u64::MAX)),
+        request.to_owned(),
+    ));
+    let one = AnswerOne {
+        message_id: Some(request.to_owned()),
+        answer: answer.clone(),
+        ..AnswerOne::default()
+    };
+    let is_accepted = match call(
+        hubs,
+        random,
+        &AnswerRequests { answers: vec![one] },
+        &format!("answer-{request}"),
+    )
+    .await
+    {
         Ok(_) => {
             let mut ledger = lock(ledger);
             ledger.answers.insert(request.to_owned(), answer.clone());

@@ -51,10 +51,16 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
     if !rustix::process::geteuid().is_root() {
         return Err("a fleet needs root, for its network namespaces".into());
     }
-    println!("fleet: {faults} faults, seed {seed}{}", if unfenced { ", without fencing" } else { "" });
+    println!(
+        "fleet: {faults} faults, seed {seed}{}",
+        if unfenced { ", without fencing" } else { "" }
+    );
     let start = Instant::now();
     let mut site = tokio::task::block_in_place(|| Site::start(adj, unfenced))?;
-    println!("the site is up after {} s, and the faults of its network and clocks work", start.elapsed().as_secs());
+    println!(
+        "the site is up after {} s, and the faults of its network and clocks work",
+        start.elapsed().as_secs()
+    );
     let hubs = Arc::new(site.hubs());
     let ledger = ledger::Shared::default();
     load::start_chat(&hubs).await?;
@@ -62,18 +68,37 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
     let mut work = JoinSet::new();
     for lane in 0..LANES {
         let random = Random::new(seed.wrapping_add(1 + lane as u64));
-        work.spawn(load::runs(Arc::clone(&hubs), Arc::clone(&ledger), site.journal(), lane, random, stopped.clone()));
+        work.spawn(load::runs(
+            Arc::clone(&hubs),
+            Arc::clone(&ledger),
+            site.journal(),
+            lane,
+            random,
+            stopped.clone(),
+        ));
     }
-    work.spawn(load::posts(Arc::clone(&hubs), Arc::clone(&ledger), Random::new(seed.wrapping_add(100)), stopped.clone()));
+    work.spawn(load::posts(
+        Arc::clone(&hubs),
+        Arc::clone(&ledger),
+        Random::new(seed.wrapping_add(100)),
+        stopped.clone(),
+    ));
     let done = faults::at_random(&mut site, &ledger, faults, seed, unfenced).await;
     let faults_s = start.elapsed().as_secs();
     if unfenced {
         // The store is broken by now, so the load would not end.
         return match site.intruders() {
-            0 => Err(format!("fencing was off, and no write of a former leader was found; other problems: {:?}", lock(&ledger).problems).into()),
+            0 => Err(format!(
+                "fencing was off, and no write of a former leader was found; other problems: {:?}",
+                lock(&ledger).problems
+            )
+            .into()),
             intruders => {
                 println!("{} in {faults_s} s", done.counted());
-                println!("the missing fencing was found: {}", check::of_intruders(&site, intruders));
+                println!(
+                    "the missing fencing was found: {}",
+                    check::of_intruders(&site, intruders)
+                );
                 Ok(())
             }
         };
@@ -88,12 +113,16 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
         }
     });
     if ended.await.is_err() {
-        lock(&ledger).problems.push(format!("the load has not ended {END_LIMIT:?} after the last fault"));
+        lock(&ledger).problems.push(format!(
+            "the load has not ended {END_LIMIT:?} after the last fault"
+        ));
     }
     let counts = lock(&ledger).counts();
     println!("{counts}; {} in {faults_s} s", done.counted());
     println!("{}", faults::failovers(&site));
-    let mut problems = check::check(&mut site, &hubs, &ledger).await.unwrap_or_else(|error| vec![error.to_string()]);
+    let mut problems = check::check(&mut site, &hubs, &ledger)
+        .await
+        .unwrap_or_else(|error| vec![error.to_string()]);
     problems.extend(std::mem::take(&mut lock(&ledger).problems));
     problems.extend(site.panics());
     for problem in &problems {
@@ -108,5 +137,10 @@ async fn campaign(adj: &Path, faults: u64, seed: u64, unfenced: bool) -> Result<
     }
     let logs = std::env::temp_dir().join(format!("adj-fleet-{seed}"));
     site.keep_logs(&logs)?;
-    Err(format!("{} problems; the logs are in {}; repeat with --seed {seed}", problems.len(), logs.display()).into())
+    Err(format!(
+        "{} problems; the logs are in {}; repeat with --seed {seed}",
+        problems.len(),
+        logs.display()
+    )
+    .into())
 }

@@ -39,39 +39,94 @@ impl Network {
     pub fn new(machines: usize) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip", &["link", "add", "switch", "type", "bridge"])?;
-        switch.run("ip", &["link", "set", "switch", "addrgenmode", "none", "up"])?;
-        let machines = (0..machines).map(|_| Namespace::new()).collect::<Result<Vec<_>>>()?;
+        switch.run(
+            "ip",
+            &["link", "set", "switch", "addrgenmode", "none", "up"],
+        )?;
+        let machines = (0..machines)
+            .map(|_| Namespace::new())
+            .collect::<Result<Vec<_>>>()?;
         for (n, machine) in machines.iter().enumerate() {
             let port = port(n);
-            machine.run("ip", &["link", "add", "eth0", "type", "veth", "peer", "name", &port, "netns", &switch.path()])?;
-            machine.run("ip", &["address", "add", &format!("{}/24", address(n)), "dev", "eth0"])?;
+            machine.run(
+                "ip",
+                &[
+                    "link",
+                    "add",
+                    "eth0",
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    &port,
+                    "netns",
+                    &switch.path(),
+                ],
+            )?;
+            machine.run(
+                "ip",
+                &[
+                    "address",
+                    "add",
+                    &format!("{}/24", address(n)),
+                    "dev",
+                    "eth0",
+                ],
+            )?;
             // Without IPv6, so that no packets come but those of hubs, runners and PostgreSQL.
             machine.run("ip", &["link", "set", "eth0", "addrgenmode", "none", "up"])?;
-            switch.run("ip", &["link", "set", &port, "master", "switch", "addrgenmode", "none", "up"])?;
+            switch.run(
+                "ip",
+                &[
+                    "link",
+                    "set",
+                    &port,
+                    "master",
+                    "switch",
+                    "addrgenmode",
+                    "none",
+                    "up",
+                ],
+            )?;
         }
-        Ok(Self { switch, machines, slow: Vec::new() })
+        Ok(Self {
+            switch,
+            machines,
+            slow: Vec::new(),
+        })
     }
 
     /// Causes trouble for a machine, with all others or with one of them. Being slow concerns all.
     pub fn disturb(&mut self, machine: usize, peer: Option<usize>, trouble: Trouble) -> Result<()> {
         let (from, to) = match peer {
-            None => (format!("iifname {}", port(machine)), format!("oifname {}", port(machine))),
+            None => (
+                format!("iifname {}", port(machine)),
+                format!("oifname {}", port(machine)),
+            ),
             Some(peer) => {
                 let (own, other) = (port(machine), port(peer));
-                (format!("iifname {own} oifname {other}"), format!("iifname {other} oifname {own}"))
+                (
+                    format!("iifname {own} oifname {other}"),
+                    format!("iifname {other} oifname {own}"),
+                )
             }
         };
         match trouble {
             Trouble::Cut(Way::Both) => self.drop_packets(&[from, to], ""),
             Trouble::Cut(Way::Sent) => self.drop_packets(&[from], ""),
             Trouble::Cut(Way::Received) => self.drop_packets(&[to], ""),
-            Trouble::Lossy { percent } => self.drop_packets(&[from, to], &format!("numgen random mod 100 < {percent}")),
+            Trouble::Lossy { percent } => {
+                self.drop_packets(&[from, to], &format!("numgen random mod 100 < {percent}"))
+            }
             Trouble::Slow { kbit_per_s } => {
                 self.slow = vec![(Some(machine), "eth0".to_owned()), (None, port(machine))];
                 for (namespace, device) in &self.slow {
                     let rate = format!("{kbit_per_s}kbit");
                     let queue = ["rate", &rate, "burst", "2000", "limit", "100000"];
-                    self.namespace(*namespace).run("tc", &[&["qdisc", "add", "dev", device, "root", "tbf"], &queue[..]].concat())?;
+                    self.namespace(*namespace).run(
+                        "tc",
+                        &[&["qdisc", "add", "dev", device, "root", "tbf"], &queue[..]].concat(),
+                    )?;
                 }
                 Ok(())
             }
@@ -79,8 +134,13 @@ impl Network {
     }
 
     fn drop_packets(&self, links: &[String], which: &str) -> Result<()> {
-        let rules: String = links.iter().map(|link| format!("{link} {which} counter drop\n")).collect();
-        let table = format!("table bridge fault {{ chain forward {{ type filter hook forward priority 0;\n{rules} }}\n}}");
+        let rules: String = links
+            .iter()
+            .map(|link| format!("{link} {which} counter drop\n"))
+            .collect();
+        let table = format!(
+            "table bridge fault {{ chain forward {{ type filter hook forward priority 0;\n{rules} }}\n}}"
+        );
         self.switch.feed("nft", &["-f", "-"], &table).map(drop)
     }
 
@@ -89,12 +149,25 @@ impl Network {
         let mut hit = 0;
         for (namespace, device) in std::mem::take(&mut self.slow) {
             let namespace = self.namespace(namespace);
-            hit += numbers_after("overlimits", &namespace.run("tc", &["-s", "qdisc", "show", "dev", &device])?);
+            hit += numbers_after(
+                "overlimits",
+                &namespace.run("tc", &["-s", "qdisc", "show", "dev", &device])?,
+            );
             namespace.run("tc", &["qdisc", "del", "dev", &device, "root"])?;
         }
-        if self.switch.run("nft", &["list", "tables"])?.contains("fault") {
-            hit += numbers_after("packets", &self.switch.run("nft", &["list", "table", "bridge", "fault"])?);
-            self.switch.run("nft", &["delete", "table", "bridge", "fault"])?;
+        if self
+            .switch
+            .run("nft", &["list", "tables"])?
+            .contains("fault")
+        {
+            hit += numbers_after(
+                "packets",
+                &self
+                    .switch
+                    .run("nft", &["list", "table", "bridge", "fault"])?,
+            );
+            self.switch
+                .run("nft", &["delete", "table", "bridge", "fault"])?;
         }
         Ok(hit)
     }
@@ -117,5 +190,9 @@ fn port(machine: usize) -> String {
 /// Returns the sum of the numbers that follow a word.
 fn numbers_after(word: &str, text: &str) -> u64 {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    words.windows(2).filter(|pair| pair[0] == word).filter_map(|pair| pair[1].parse::<u64>().ok()).sum()
+    words
+        .windows(2)
+        .filter(|pair| pair[0] == word)
+        .filter_map(|pair| pair[1].parse::<u64>().ok())
+        .sum()
 }

@@ -90,7 +90,9 @@ impl Kind {
             Self::RunnerKilled => "runner killed",
             Self::RunnerStopped => "runner stopped for a while",
             Self::RunnersMachineKilled => "all processes of a runner's machine killed",
-            Self::RunnersMachineStopped => "all processes of a runner's machine stopped for a while",
+            Self::RunnersMachineStopped => {
+                "all processes of a runner's machine stopped for a while"
+            }
             Self::ServerKilled => "PostgreSQL killed",
             Self::ServerStopped => "PostgreSQL stopped for a while",
             Self::ServerRestarted => "PostgreSQL restarted",
@@ -117,14 +119,21 @@ impl Kind {
 
     /// Returns whether a fault of this kind lasts for a while.
     pub fn lasts(self) -> bool {
-        let is_stop = matches!(self, Self::LeaderStopped | Self::RunnerStopped | Self::RunnersMachineStopped | Self::ServerStopped);
+        let is_stop = matches!(
+            self,
+            Self::LeaderStopped
+                | Self::RunnerStopped
+                | Self::RunnersMachineStopped
+                | Self::ServerStopped
+        );
         is_stop || ["packets", "disk"].contains(&self.target()) || self.is_of_administrator()
     }
 
     /// Returns whether an administrator of PostgreSQL causes it, with statements.
     pub fn is_of_administrator(self) -> bool {
         use Kind::{
-            CommitsHang, ConnectionsRefused, ServerReadOnly, SessionsTerminated, StatementsCancelled, TableLocked, TablesRewritten, TimeoutsSet,
+            CommitsHang, ConnectionsRefused, ServerReadOnly, SessionsTerminated,
+            StatementsCancelled, TableLocked, TablesRewritten, TimeoutsSet,
         };
         matches!(
             self,
@@ -143,10 +152,15 @@ impl Kind {
     fn can_come_during(self, other: Self) -> bool {
         let are_packets = |kind: Self| kind.target() == "packets";
         // Which may be stopped, or cannot reach the server.
-        let waits_for_end = matches!(self, Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted);
+        let waits_for_end = matches!(
+            self,
+            Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted
+        );
         // What an administrator has begun needs the server for its end, and space; a server whose disk was full is waited for.
         let stops_server = matches!(self, Self::ServerStopped | Self::ServersDiskFull);
-        let waits_for_end = waits_for_end || self.is_of_administrator() || other.is_of_administrator() && stops_server;
+        let waits_for_end = waits_for_end
+            || self.is_of_administrator()
+            || other.is_of_administrator() && stops_server;
         let is_stopped = self == Self::ServersDiskFull && other == Self::ServerStopped;
         let is_impossible = waits_for_end || is_stopped || are_packets(self) && are_packets(other);
         other.lasts() && !is_impossible
@@ -207,7 +221,10 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed), deck: Vec::new() }
+        Self {
+            random: Random::new(seed),
+            deck: Vec::new(),
+        }
     }
 
     /// Returns what comes next. In the middle of half of the faults that last, another one comes, if one is left that can.
@@ -218,13 +235,21 @@ impl Plan {
         let card = self.below(self.deck.len());
         let kind = self.deck.swap_remove(card);
         let fault = self.fault(kind);
-        let fitting: Vec<usize> = (0..self.deck.len()).filter(|card| self.deck[*card].can_come_during(kind)).collect();
+        let fitting: Vec<usize> = (0..self.deck.len())
+            .filter(|card| self.deck[*card].can_come_during(kind))
+            .collect();
         if fitting.is_empty() || self.below(SECOND_ONE_IN) != 0 {
-            return Step { fault, second: None };
+            return Step {
+                fault,
+                second: None,
+            };
         }
         let card = fitting[self.below(fitting.len())];
         let kind = self.deck.swap_remove(card);
-        Step { fault, second: Some(self.fault(kind)) }
+        Step {
+            fault,
+            second: Some(self.fault(kind)),
+        }
     }
 
     fn fault(&mut self, kind: Kind) -> Fault {
@@ -232,12 +257,20 @@ impl Plan {
         let trouble = match kind {
             Kind::CutOneWay => Trouble::Cut([Way::Sent, Way::Received][self.below(2)]),
             Kind::CutFromOne => Trouble::Cut(way),
-            Kind::Slow => Trouble::Slow { kbit_per_s: [32, 128, 512][self.below(3)] },
-            Kind::Lossy => Trouble::Lossy { percent: 10 + self.random.below(50) },
+            Kind::Slow => Trouble::Slow {
+                kbit_per_s: [32, 128, 512][self.below(3)],
+            },
+            Kind::Lossy => Trouble::Lossy {
+                percent: 10 + self.random.below(50),
+            },
             _ => Trouble::Cut(Way::Both),
         };
         // One in three, because much depends on the leader.
-        let machine = if self.below(3) == 0 { Machine::Leader } else { Machine::Number(self.below(MACHINES)) };
+        let machine = if self.below(3) == 0 {
+            Machine::Leader
+        } else {
+            Machine::Number(self.below(MACHINES))
+        };
         let shift_s = 60 + self.random.below(SHIFT_MAX_S - 60).cast_signed();
         Fault {
             kind,
@@ -246,8 +279,14 @@ impl Plan {
             machine,
             peer: 1 + self.below(MACHINES - 1),
             trouble,
-            shift_s: if self.below(2) == 0 { shift_s } else { -shift_s },
-            length: Duration::from_millis(LENGTH_MIN_MS + self.random.below(LENGTH_MAX_MS - LENGTH_MIN_MS)),
+            shift_s: if self.below(2) == 0 {
+                shift_s
+            } else {
+                -shift_s
+            },
+            length: Duration::from_millis(
+                LENGTH_MIN_MS + self.random.below(LENGTH_MAX_MS - LENGTH_MIN_MS),
+            ),
             pause: Duration::from_millis(self.random.below(300)),
         }
     }
@@ -270,7 +309,11 @@ mod tests {
             let mut count = 0;
             while count < KINDS.len() {
                 let step = plan.next();
-                let all: Vec<_> = [Some(step.fault), step.second].into_iter().flatten().map(|fault| fault.kind).collect();
+                let all: Vec<_> = [Some(step.fault), step.second]
+                    .into_iter()
+                    .flatten()
+                    .map(|fault| fault.kind)
+                    .collect();
                 count += all.len();
                 kinds.extend(all);
             }
@@ -282,9 +325,20 @@ mod tests {
     fn some_faults_overlap_and_can_do_so() {
         let mut plan = Plan::new(1);
         let steps: Vec<_> = (0..300).map(|_| plan.next()).collect();
-        let pairs: Vec<_> = steps.iter().filter_map(|step| Some((step.fault.kind, step.second?.kind))).collect();
+        let pairs: Vec<_> = steps
+            .iter()
+            .filter_map(|step| Some((step.fault.kind, step.second?.kind)))
+            .collect();
         assert!((20..150).contains(&pairs.len()), "{}", pairs.len());
-        assert!(pairs.iter().all(|(first, second)| second.can_come_during(*first)), "{pairs:?}");
-        assert!(!Kind::ServersDiskFull.can_come_during(Kind::ServerStopped) && Kind::ServersDiskFull.can_come_during(Kind::LeaderStopped));
+        assert!(
+            pairs
+                .iter()
+                .all(|(first, second)| second.can_come_during(*first)),
+            "{pairs:?}"
+        );
+        assert!(
+            !Kind::ServersDiskFull.can_come_during(Kind::ServerStopped)
+                && Kind::ServersDiskFull.can_come_during(Kind::LeaderStopped)
+        );
     }
 }

@@ -23,13 +23,17 @@ pub fn check(network: &mut Network) -> Result<()> {
     // The first packets find the machines.
     measure(network, 0, 1)?;
     for (from, to) in [(0, 1), (1, 0), (2, 0)] {
-        expect(network, "healthy", from, to, |measured| measured.arrived == PACKETS && measured.took < QUIET)?;
+        expect(network, "healthy", from, to, |measured| {
+            measured.arrived == PACKETS && measured.took < QUIET
+        })?;
     }
     let all = |measured: &Measured| measured.arrived == PACKETS;
     let none = |measured: &Measured| measured.arrived == 0;
     let some = |measured: &Measured| (PACKETS / 10..PACKETS).contains(&measured.arrived);
     // 30 kB at 512 kbit/s take almost half a second.
-    let late = |measured: &Measured| measured.arrived == PACKETS && measured.took > Duration::from_millis(350);
+    let late = |measured: &Measured| {
+        measured.arrived == PACKETS && measured.took > Duration::from_millis(350)
+    };
     type Expected = fn(&Measured) -> bool;
     let cases: [(Trouble, Option<usize>, [Expected; 3]); 7] = [
         (Trouble::Cut(Way::Both), None, [none, none, none]),
@@ -42,7 +46,10 @@ pub fn check(network: &mut Network) -> Result<()> {
     ];
     for (trouble, peer, expected) in cases {
         network.disturb(0, peer, trouble)?;
-        let name = format!("{trouble:?}{}", if peer.is_some() { " from a peer" } else { "" });
+        let name = format!(
+            "{trouble:?}{}",
+            if peer.is_some() { " from a peer" } else { "" }
+        );
         for ((from, to), expected) in [(0, 1), (1, 0), (2, 0)].into_iter().zip(expected) {
             expect(network, &name, from, to, expected)?;
         }
@@ -53,12 +60,22 @@ pub fn check(network: &mut Network) -> Result<()> {
     expect(network, "healed", 0, 1, all)
 }
 
-fn expect(network: &Network, name: &str, from: usize, to: usize, is_right: impl Fn(&Measured) -> bool) -> Result<()> {
+fn expect(
+    network: &Network,
+    name: &str,
+    from: usize,
+    to: usize,
+    is_right: impl Fn(&Measured) -> bool,
+) -> Result<()> {
     let measured = measure(network, from, to)?;
     if is_right(&measured) {
         return Ok(());
     }
-    Err(format!("the network: {name}: {} of {PACKETS} packets from machine {from} to {to} arrived in {:?}", measured.arrived, measured.took).into())
+    Err(format!(
+        "the network: {name}: {} of {PACKETS} packets from machine {from} to {to} arrived in {:?}",
+        measured.arrived, measured.took
+    )
+    .into())
 }
 
 fn measure(network: &Network, from: usize, to: usize) -> Result<Measured> {
@@ -70,9 +87,15 @@ fn measure(network: &Network, from: usize, to: usize) -> Result<Measured> {
     for _ in 0..PACKETS {
         sender.send_to(&[0; BYTES], receiver.local_addr()?)?;
     }
-    let mut measured = Measured { arrived: 0, took: Duration::ZERO };
+    let mut measured = Measured {
+        arrived: 0,
+        took: Duration::ZERO,
+    };
     while receiver.recv(&mut [0; BYTES]).is_ok() {
-        measured = Measured { arrived: measured.arrived + 1, took: began.elapsed() };
+        measured = Measured {
+            arrived: measured.arrived + 1,
+            took: began.elapsed(),
+        };
     }
     Ok(measured)
 }

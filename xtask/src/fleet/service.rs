@@ -25,7 +25,12 @@ impl Service {
     /// It logs in the directory of its home.
     pub fn new(lab: Lab, args: &[&str]) -> Self {
         let log = lab.dir.path().join("service.log");
-        Self { lab: Arc::new(lab), args: args.iter().map(|arg| (*arg).to_owned()).collect(), process: None, log }
+        Self {
+            lab: Arc::new(lab),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            process: None,
+            log,
+        }
     }
 
     /// The same with another file for its log, for example because a fault can fill the disk of its home.
@@ -66,9 +71,17 @@ impl Service {
     /// Shows that the process sees its own clock, soon after it was started.
     pub fn check_clock(&self, clock: &Clock) -> Result<()> {
         let began = Instant::now();
-        while !self.pid().is_some_and(|pid| clock.is_seen_by(pid.as_raw_pid().unsigned_abs())) {
+        while !self
+            .pid()
+            .is_some_and(|pid| clock.is_seen_by(pid.as_raw_pid().unsigned_abs()))
+        {
             if began.elapsed() > START_LIMIT {
-                return Err(format!("adj {} does not see its clock: {}", self.args[0], self.log()).into());
+                return Err(format!(
+                    "adj {} does not see its clock: {}",
+                    self.args[0],
+                    self.log()
+                )
+                .into());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

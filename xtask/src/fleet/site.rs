@@ -76,14 +76,33 @@ impl Site {
         let mut network = Network::new(MACHINES)?;
         probe::check(&mut network)?;
         let files = Clocks::new()?;
-        let clocks = (0..MACHINES).map(|n| files.clock(n)).collect::<Result<Vec<_>>>()?;
-        let disks = (0..MACHINES).map(|n| Disk::new(if n == SERVER { SERVERS_DISK_MIB } else { DISK_MIB })).collect::<Result<Vec<_>>>()?;
+        let clocks = (0..MACHINES)
+            .map(|n| files.clock(n))
+            .collect::<Result<Vec<_>>>()?;
+        let disks = (0..MACHINES)
+            .map(|n| {
+                Disk::new(if n == SERVER {
+                    SERVERS_DISK_MIB
+                } else {
+                    DISK_MIB
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
         let (server, url) = start_server(&network, files.dir(), &disks[SERVER], &clocks[SERVER])?;
-        let mut site = Self { server, network, clocks, hubs: Vec::new(), runners: Vec::new(), disks, files };
+        let mut site = Self {
+            server,
+            network,
+            clocks,
+            hubs: Vec::new(),
+            runners: Vec::new(),
+            disks,
+            files,
+        };
         for n in 0..EACH {
             let lab = site.hub(adj, n, &url, unfenced)?;
             let log = site.files.dir().join(format!("hub{n}.log"));
-            site.hubs.push(Service::new(lab, &["serve"]).logging_to(log));
+            site.hubs
+                .push(Service::new(lab, &["serve"]).logging_to(log));
             site.ensure_hub(n)?;
         }
         site.sql(WATCH);
@@ -110,7 +129,8 @@ impl Site {
         write_private(&lab.home.dir.join("fleet.key"), KEY)?;
         lab.env.extend(self.clocks[n].variables());
         if unfenced {
-            lab.env.push(("ADJ_FAILPOINT".to_owned(), "unfenced=on".to_owned()));
+            lab.env
+                .push(("ADJ_FAILPOINT".to_owned(), "unfenced=on".to_owned()));
         }
         Ok(lab)
     }
@@ -119,14 +139,34 @@ impl Site {
     fn runner(&self, adj: &Path, n: usize) -> Result<Service> {
         let mut lab = Lab::new_in(self.disks[FIRST_RUNNER + n].path(), adj, "")?;
         lab.env.extend(self.clocks[FIRST_RUNNER + n].variables());
-        let made = self.hubs[0].lab.run(&["--json", "token", "new", &format!("runner{n}"), "--role", "runner"])?;
+        let made = self.hubs[0].lab.run(&[
+            "--json",
+            "token",
+            "new",
+            &format!("runner{n}"),
+            "--role",
+            "runner",
+        ])?;
         let made: serde_json::Value = serde_json::from_str(&made)?;
         let token_file = lab.dir.path().join("token");
-        write_private(&token_file, made["data"]["token"].as_str().ok_or("no token")?)?;
-        let fingerprint = made["data"]["fingerprint"].as_str().ok_or("no fingerprint")?;
+        write_private(
+            &token_file,
+            made["data"]["token"].as_str().ok_or("no token")?,
+        )?;
+        let fingerprint = made["data"]["fingerprint"]
+            .as_str()
+            .ok_or("no fingerprint")?;
         let token_file = token_file.display().to_string();
         let urls: Vec<String> = (0..EACH).map(url).collect();
-        let mut args = vec!["runner", "--token-file", &token_file, "--slots", "4", "--fingerprint", fingerprint];
+        let mut args = vec![
+            "runner",
+            "--token-file",
+            &token_file,
+            "--slots",
+            "4",
+            "--fingerprint",
+            fingerprint,
+        ];
         args.extend(urls.iter().flat_map(|url| ["--join", url]));
         Ok(Service::new(lab, &args).logging_to(self.files.dir().join(format!("runner{n}.log"))))
     }
@@ -146,7 +186,10 @@ impl Site {
 
     /// Returns how many statements sessions without the lock have written.
     pub fn intruders(&self) -> u64 {
-        self.sql("SELECT count(*) FROM campaign_intruders").trim().parse().expect("a count")
+        self.sql("SELECT count(*) FROM campaign_intruders")
+            .trim()
+            .parse()
+            .expect("a count")
     }
 
     /// Returns the leader, as the store says.
@@ -214,11 +257,27 @@ impl Site {
     /// Describes the panics of hubs, runners and the processes of their attempts.
     pub fn panics(&self) -> Vec<String> {
         let of_service = |name: &str, n: usize, service: &Service| -> Vec<String> {
-            let in_log = panics::in_text("its log", &service.log()).into_iter().map(|panic| panic.to_string());
-            service.lab.panics().into_iter().chain(in_log).map(|panic| format!("{name} {n}: {panic}")).collect()
+            let in_log = panics::in_text("its log", &service.log())
+                .into_iter()
+                .map(|panic| panic.to_string());
+            service
+                .lab
+                .panics()
+                .into_iter()
+                .chain(in_log)
+                .map(|panic| format!("{name} {n}: {panic}"))
+                .collect()
         };
-        let hubs = self.hubs.iter().enumerate().flat_map(|(n, hub)| of_service("hub", n, hub));
-        let runners = self.runners.iter().enumerate().flat_map(|(n, runner)| of_service("runner", n, runner));
+        let hubs = self
+            .hubs
+            .iter()
+            .enumerate()
+            .flat_map(|(n, hub)| of_service("hub", n, hub));
+        let runners = self
+            .runners
+            .iter()
+            .enumerate()
+            .flat_map(|(n, runner)| of_service("runner", n, runner));
         hubs.chain(runners).collect()
     }
 
@@ -228,12 +287,21 @@ impl Site {
             runner.kill()?;
         }
         for hub in &self.hubs {
-            hub.lab.run(&["stop"]).map_err(|error| format!("{:?} does not stop: {error}", hub.pid()))?;
+            hub.lab
+                .run(&["stop"])
+                .map_err(|error| format!("{:?} does not stop: {error}", hub.pid()))?;
         }
         let began = Instant::now();
         loop {
-            let labs = self.hubs.iter().chain(&self.runners).map(|service| &service.lab);
-            let left: Vec<String> = labs.flat_map(|lab| lab.processes()).map(|process| format!("{}: {}", process.pid, process.line())).collect();
+            let labs = self
+                .hubs
+                .iter()
+                .chain(&self.runners)
+                .map(|service| &service.lab);
+            let left: Vec<String> = labs
+                .flat_map(|lab| lab.processes())
+                .map(|process| format!("{}: {}", process.pid, process.line()))
+                .collect();
             if left.is_empty() || began.elapsed() > END_LIMIT {
                 return Ok(left);
             }
@@ -245,7 +313,10 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         // A failed campaign can have stopped it, and then it does not end.
-        for pid in self.network.machines[SERVER].processes().unwrap_or_default() {
+        for pid in self.network.machines[SERVER]
+            .processes()
+            .unwrap_or_default()
+        {
             if let Err(error) = kill_process(pid, Signal::CONT) {
                 eprintln!("{pid:?} of PostgreSQL cannot be continued: {error}");
             }
@@ -266,31 +337,47 @@ pub fn wait_for_end(pid: Pid) -> Result<()> {
 }
 
 /// Starts PostgreSQL on its machine with this disk and clock, and returns the address of its database.
-fn start_server(network: &Network, dir: &Path, disk: &Disk, clock: &Clock) -> Result<(Server, String)> {
+fn start_server(
+    network: &Network,
+    dir: &Path,
+    disk: &Disk,
+    clock: &Clock,
+) -> Result<(Server, String)> {
     let [certificate, key] = ["server.pem", "server.key"].map(|name| dir.join(name));
     write_private(&certificate, CERTIFICATE)?;
     write_private(&key, KEY)?;
     let started = network.machines[SERVER].inside(|| {
         let mut server = Server::start_below(disk.path())?;
         // Its own log must not fill the disk.
-        server.sql("postgres", &format!("ALTER SYSTEM SET max_wal_size = '{WAL_MAX}'"));
+        server.sql(
+            "postgres",
+            &format!("ALTER SYSTEM SET max_wal_size = '{WAL_MAX}'"),
+        );
         server.set_variables(clock.variables());
         server.create_database(DATABASE);
         let port = server.listen_to_all([&certificate, &key]);
         Some((server, port))
     });
-    let (server, port) = started.ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
+    let (server, port) =
+        started.ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
     if !clock.is_seen_by(pid_of_server(&server)?.as_raw_pid().unsigned_abs()) {
         return Err("PostgreSQL does not see its clock".into());
     }
-    let url = format!("postgres://adj@{}:{port}/{DATABASE}?sslrootcert={}", address(SERVER), certificate.display());
+    let url = format!(
+        "postgres://adj@{}:{port}/{DATABASE}?sslrootcert={}",
+        address(SERVER),
+        certificate.display()
+    );
     Ok((server, url))
 }
 
 /// Returns the process that starts the others of PostgreSQL.
 fn pid_of_server(server: &Server) -> Result<Pid> {
     let lock = std::fs::read_to_string(server.socket_dir().join("data/postmaster.pid"))?;
-    let pid = lock.lines().next().and_then(|line| Pid::from_raw(line.trim().parse().ok()?));
+    let pid = lock
+        .lines()
+        .next()
+        .and_then(|line| Pid::from_raw(line.trim().parse().ok()?));
     Ok(pid.ok_or("the lock of PostgreSQL names no process")?)
 }
 
@@ -300,5 +387,8 @@ fn url(hub: usize) -> String {
 
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text)?;
-    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?)
+    Ok(std::fs::set_permissions(
+        path,
+        std::fs::Permissions::from_mode(0o600),
+    )?)
 }

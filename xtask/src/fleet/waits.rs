@@ -17,8 +17,18 @@ const LATE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Waits until a run needs something or has ended.
-pub async fn for_run(hubs: &Hubs, ledger: &Shared, random: &mut Random, run: &str) -> Result<Waited, String> {
-    let wait = Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, wait_ms: WAIT_MS, ..Wait::default() };
+pub async fn for_run(
+    hubs: &Hubs,
+    ledger: &Shared,
+    random: &mut Random,
+    run: &str,
+) -> Result<Waited, String> {
+    let wait = Wait {
+        runs: vec![run.to_owned()],
+        until: WaitUntil::Attention,
+        wait_ms: WAIT_MS,
+        ..Wait::default()
+    };
     let mut looks = Random::new(random.below(u64::MAX));
     let waited = tokio::select! {
         waited = call_within(hubs, random, &wait, "wait", Duration::from_millis(WAIT_MS) + REPLY_LIMIT) => waited,
@@ -32,7 +42,16 @@ pub async fn for_run(hubs: &Hubs, ledger: &Shared, random: &mut Random, run: &st
 async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
     let mut since: Option<(Instant, String)> = None;
     loop {
-        let view = call(hubs, random, &GetRun { run: run.to_owned(), ..GetRun::default() }, "look").await;
+        let view = call(
+            hubs,
+            random,
+            &GetRun {
+                run: run.to_owned(),
+                ..GetRun::default()
+            },
+            "look",
+        )
+        .await;
         since = match (view.as_ref().ok().and_then(need), since) {
             (Some(need), Some((began, before))) if need == before => Some((began, before)),
             (Some(need), _) => Some((Instant::now(), need)),
@@ -51,21 +70,49 @@ async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
 /// Returns the need of a run that ends a wait.
 fn need(view: &RunView) -> Option<String> {
     let is_over = view.state == RunStateKind::Finished || view.state == RunStateKind::Stopped;
-    let pending: Vec<&str> = view.pending.iter().map(|request| request.message_id.as_str()).collect();
-    (is_over || !pending.is_empty()).then(|| format!("attempt {} is {}, open requests: {pending:?}", view.attempt, view.state))
+    let pending: Vec<&str> = view
+        .pending
+        .iter()
+        .map(|request| request.message_id.as_str())
+        .collect();
+    (is_over || !pending.is_empty()).then(|| {
+        format!(
+            "attempt {} is {}, open requests: {pending:?}",
+            view.attempt, view.state
+        )
+    })
 }
 
 /// Waits for the answer of a request. `None`: it was closed without one.
-pub async fn for_answer(hubs: Hubs, mut random: Random, request: String) -> Result<Option<String>, String> {
+pub async fn for_answer(
+    hubs: Hubs,
+    mut random: Random,
+    request: String,
+) -> Result<Option<String>, String> {
     loop {
         let key = format!("await-{request}-{}", random.below(u64::MAX));
-        let read = ReadRequest { message_id: request.clone(), wait_ms: WAIT_MS };
-        let read = call_within(&hubs, &mut random, &read, &key, Duration::from_millis(WAIT_MS) + REPLY_LIMIT).await;
+        let read = ReadRequest {
+            message_id: request.clone(),
+            wait_ms: WAIT_MS,
+        };
+        let read = call_within(
+            &hubs,
+            &mut random,
+            &read,
+            &key,
+            Duration::from_millis(WAIT_MS) + REPLY_LIMIT,
+        )
+        .await;
         match read {
             Ok(view) if view.answer.is_some() => return Ok(view.answer.clone()),
             Ok(view) if view.status != RequestStateKind::Pending => return Ok(None),
             Ok(_) => {}
-            Err(error) => return Err(format!("the wait for the answer of {request}: {}: {error}", error.code)),
+            Err(error) => {
+                return Err(format!(
+                    "the wait for the answer of {request}: {}: {error}",
+                    error.code
+                ));
+            }
         }
     }
 }
@@ -79,11 +126,15 @@ pub async fn ended(
 ) -> Result<(), String> {
     let Ok(joined) = tokio::time::timeout(LATE, &mut reader).await else {
         reader.abort();
-        return Err(format!("the wait for the answer of {request} has not ended after {LATE:?}"));
+        return Err(format!(
+            "the wait for the answer of {request} has not ended after {LATE:?}"
+        ));
     };
     let read = joined.map_err(|error| error.to_string())??;
     if accepted.is_some() && read != accepted {
-        return Err(format!("{request} was answered {accepted:?}, and its wait ended with {read:?}"));
+        return Err(format!(
+            "{request} was answered {accepted:?}, and its wait ended with {read:?}"
+        ));
     }
     lock(ledger).waits += 1;
     Ok(())

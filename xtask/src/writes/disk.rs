@@ -45,8 +45,16 @@ impl LoggedDisk {
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable("images of a disk need root, which can mount").into());
         }
-        if Command::new("qemu-storage-daemon").arg("--version").stdout(Stdio::null()).status().is_err() {
-            return Err(Unavailable("images of a disk need qemu-storage-daemon (apt-get install qemu-utils)").into());
+        if Command::new("qemu-storage-daemon")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_err()
+        {
+            return Err(Unavailable(
+                "images of a disk need qemu-storage-daemon (apt-get install qemu-utils)",
+            )
+            .into());
         }
         fs::create_dir_all(dir)?;
         let path = |name: &str| dir.join(name);
@@ -55,12 +63,24 @@ impl LoggedDisk {
         File::create(path("export"))?;
         let daemon = Command::new("qemu-storage-daemon")
             .arg("--blockdev")
-            .arg(format!("driver=file,node-name=disk,filename={}", path("disk").display()))
+            .arg(format!(
+                "driver=file,node-name=disk,filename={}",
+                path("disk").display()
+            ))
             .arg("--blockdev")
-            .arg(format!("driver=file,node-name=log,filename={}", path("log").display()))
-            .args(["--blockdev", "driver=blklogwrites,node-name=logged,file=disk,log=log,log-sector-size=512"])
+            .arg(format!(
+                "driver=file,node-name=log,filename={}",
+                path("log").display()
+            ))
+            .args([
+                "--blockdev",
+                "driver=blklogwrites,node-name=logged,file=disk,log=log,log-sector-size=512",
+            ])
             .arg("--export")
-            .arg(format!("type=fuse,id=export,node-name=logged,mountpoint={},writable=on", path("export").display()))
+            .arg(format!(
+                "type=fuse,id=export,node-name=logged,mountpoint={},writable=on",
+                path("export").display()
+            ))
             .stdin(Stdio::null())
             .spawn()?;
         let start = Instant::now();
@@ -70,9 +90,22 @@ impl LoggedDisk {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        tool("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &path("export").display().to_string()])?;
+        tool(
+            "mkfs.ext4",
+            &[
+                "-q",
+                "-F",
+                "-E",
+                "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+                &path("export").display().to_string(),
+            ],
+        )?;
         let mount = Mount::new(&path("export"), mountpoint)?;
-        Ok(Self { dir: dir.to_owned(), mount, daemon })
+        Ok(Self {
+            dir: dir.to_owned(),
+            mount,
+            daemon,
+        })
     }
 
     /// Returns the number of entries in the log so far.
@@ -84,7 +117,10 @@ impl LoggedDisk {
         self.mount.end()?;
         if self.daemon.try_wait()?.is_none() {
             // It unmounts its export.
-            rustix::process::kill_process(rustix::process::Pid::from_child(&self.daemon), rustix::process::Signal::TERM)?;
+            rustix::process::kill_process(
+                rustix::process::Pid::from_child(&self.daemon),
+                rustix::process::Signal::TERM,
+            )?;
             self.daemon.wait()?;
         }
         Ok(())
@@ -120,7 +156,9 @@ struct Entry {
 
 impl Log {
     fn open(dir: &Path) -> Result<Self> {
-        Ok(Self { file: File::open(dir.join("log"))? })
+        Ok(Self {
+            file: File::open(dir.join("log"))?,
+        })
     }
 
     fn positions(&self) -> Result<Vec<Entry>> {
@@ -128,20 +166,35 @@ impl Log {
         loop {
             let mut head = [0; 32];
             self.file.read_exact_at(&mut head, at)?;
-            let field = |n: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[n * 8 + byte]));
+            let field =
+                |n: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[n * 8 + byte]));
             let (sector, sectors, flags) = (field(0), field(1), field(2));
             if sectors == 0 && flags == 0 {
                 return Ok(found);
             }
-            found.push(Entry { sector, sectors, flags, data_at: at + SECTOR });
-            at += SECTOR + if flags & DISCARD == 0 { sectors * SECTOR } else { 0 };
+            found.push(Entry {
+                sector,
+                sectors,
+                flags,
+                data_at: at + SECTOR,
+            });
+            at += SECTOR
+                + if flags & DISCARD == 0 {
+                    sectors * SECTOR
+                } else {
+                    0
+                };
         }
     }
 
     /// Returns the entries after which everything written so far was flushed: the places at which the power can fail.
     pub fn flushes(&self) -> Result<Vec<u64>> {
         let entries = self.positions()?;
-        Ok((0_u64..).zip(&entries).filter(|(_, entry)| entry.flags & FLUSH != 0).map(|(n, _)| n).collect())
+        Ok((0_u64..)
+            .zip(&entries)
+            .filter(|(_, entry)| entry.flags & FLUSH != 0)
+            .map(|(n, _)| n)
+            .collect())
     }
 
     /// Writes the disk as it was after an entry.
@@ -170,17 +223,31 @@ pub struct Mount {
 impl Mount {
     pub fn new(image: &Path, at: &Path) -> Result<Self> {
         fs::create_dir_all(at)?;
-        tool("mount", &["-o", "loop", &image.display().to_string(), &at.display().to_string()])?;
-        Ok(Self { at: Some(at.to_owned()) })
+        tool(
+            "mount",
+            &[
+                "-o",
+                "loop",
+                &image.display().to_string(),
+                &at.display().to_string(),
+            ],
+        )?;
+        Ok(Self {
+            at: Some(at.to_owned()),
+        })
     }
 
     pub fn end(&mut self) -> Result<()> {
-        let Some(at) = self.at.take() else { return Ok(()) };
+        let Some(at) = self.at.take() else {
+            return Ok(());
+        };
         let start = Instant::now();
         loop {
             match tool("umount", &[&at.display().to_string()]) {
                 // The kernel closes the files of a killed process later.
-                Err(_) if start.elapsed() < BUSY_MAX => std::thread::sleep(Duration::from_millis(50)),
+                Err(_) if start.elapsed() < BUSY_MAX => {
+                    std::thread::sleep(Duration::from_millis(50))
+                }
                 ended => return ended,
             }
         }
@@ -197,12 +264,24 @@ impl Drop for Mount {
 
 /// Runs a tool of the system, which may be outside the user's PATH.
 fn tool(program: &str, args: &[&str]) -> Result<()> {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let mut child = Command::new(program).args(args).env("PATH", path).stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let path = format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let mut child = Command::new(program)
+        .args(args)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let status = child.wait()?;
     let mut said = String::new();
     if let Some(stderr) = &mut child.stderr {
         stderr.read_to_string(&mut said)?;
     }
-    if status.success() { Ok(()) } else { Err(format!("{program} {args:?}: {}", said.trim()).into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{program} {args:?}: {}", said.trim()).into())
+    }
 }

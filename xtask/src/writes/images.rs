@@ -14,7 +14,14 @@ const IMAGES_OF_CHANGE: u64 = 12;
 /// How long the disk goes on after the reply.
 const AFTER: Duration = Duration::from_millis(300);
 
-const CHANGES: [&[&str]; 6] = [&[], &["--squash"], &["--rebase"], &["--no-commit"], &["--branch", "new/branch"], &["undo"]];
+const CHANGES: [&[&str]; 6] = [
+    &[],
+    &["--squash"],
+    &["--rebase"],
+    &["--no-commit"],
+    &["--branch", "new/branch"],
+    &["undo"],
+];
 
 /// The disk of one change, and the state before and after it.
 struct Change {
@@ -42,17 +49,35 @@ pub fn images(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Res
         let start = disk.entries()?;
         site.lab.run(&command(args))?;
         let replied = disk.entries()?;
-        let after = site.git(&["rev-parse", if args.first() == Some(&"--branch") { "new/branch" } else { "HEAD" }])?;
+        let after = site.git(&[
+            "rev-parse",
+            if args.first() == Some(&"--branch") {
+                "new/branch"
+            } else {
+                "HEAD"
+            },
+        ])?;
         std::thread::sleep(AFTER);
-        let change = Change { args, before, after };
+        let change = Change {
+            args,
+            before,
+            after,
+        };
         // As after a power failure: nothing says goodbye.
         kill_all(&site);
         let log = disk.close()?;
-        let flushes: Vec<u64> = log.flushes()?.into_iter().filter(|at| *at >= start).collect();
+        let flushes: Vec<u64> = log
+            .flushes()?
+            .into_iter()
+            .filter(|at| *at >= start)
+            .collect();
         // The last flush before the reply has what was acknowledged.
         let last_before_reply = flushes.iter().rposition(|at| *at < replied);
         let mut chosen: Vec<usize> = last_before_reply.into_iter().collect();
-        for _ in 1..IMAGES_OF_CHANGE.min(count - checked).min(flushes.len() as u64) {
+        for _ in 1..IMAGES_OF_CHANGE
+            .min(count - checked)
+            .min(flushes.len() as u64)
+        {
             let at = usize::try_from(random.below(flushes.len() as u64))?;
             if !chosen.contains(&at) {
                 chosen.push(at);
@@ -65,12 +90,25 @@ pub fn images(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Res
             log.replay(flushes[at], &image)?;
             let is_acknowledged = last_before_reply.is_some_and(|last| at >= last);
             let mut mount = Mount::new(&image, &mountpoint)?;
-            let problems = check(&mut site, &change, is_acknowledged).unwrap_or_else(|error| vec![error.to_string()]);
+            let problems = check(&mut site, &change, is_acknowledged)
+                .unwrap_or_else(|error| vec![error.to_string()]);
             kill_all(&site);
             mount.end()?;
             fs::remove_file(&image)?;
-            let place = format!("{args:?}, flush {at} of {}, {}", flushes.len(), if is_acknowledged { "acknowledged" } else { "before the reply" });
-            found.problems.extend(problems.into_iter().map(|problem| format!("{place}: {problem}")));
+            let place = format!(
+                "{args:?}, flush {at} of {}, {}",
+                flushes.len(),
+                if is_acknowledged {
+                    "acknowledged"
+                } else {
+                    "before the reply"
+                }
+            );
+            found.problems.extend(
+                problems
+                    .into_iter()
+                    .map(|problem| format!("{place}: {problem}")),
+            );
             checked += 1;
             acknowledged += u64::from(is_acknowledged);
         }
@@ -78,7 +116,8 @@ pub fn images(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Res
         std::mem::forget(site);
         fs::remove_dir_all(dir.path().join(format!("disk-{changes}")))?;
     }
-    found.done = format!("{checked} images of {changes} changes, {acknowledged} of them after the reply");
+    found.done =
+        format!("{checked} images of {changes} changes, {acknowledged} of them after the reply");
     Ok(found)
 }
 
@@ -89,13 +128,19 @@ fn kill_all(site: &Site) {
         if processes.is_empty() {
             return;
         }
-        processes.iter().for_each(|process| crate::processes::kill(process.pid));
+        processes
+            .iter()
+            .for_each(|process| crate::processes::kill(process.pid));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 fn command(args: &[&'static str]) -> Vec<&'static str> {
-    if args == ["undo"] { vec!["undo", "r"] } else { [&["merge", "r"], args].concat() }
+    if args == ["undo"] {
+        vec!["undo", "r"]
+    } else {
+        [&["merge", "r"], args].concat()
+    }
 }
 
 /// Starts a hub on the image, and checks what it has recovered.
@@ -122,18 +167,36 @@ fn check(site: &mut Site, change: &Change, is_acknowledged: bool) -> Result<Vec<
 
 /// Counts the files of the repository that have this text.
 fn files_of(site: &Site, text: &str) -> u64 {
-    (0..FILES).filter(|n| fs::read_to_string(site.repository.join(format!("f{n}"))).is_ok_and(|found| found == text)).count() as u64
+    (0..FILES)
+        .filter(|n| {
+            fs::read_to_string(site.repository.join(format!("f{n}")))
+                .is_ok_and(|found| found == text)
+        })
+        .count() as u64
 }
 
 /// Checks a merge: it is complete or absent, and complete if it was acknowledged.
 fn check_merge(site: &Site, change: &Change, is_acknowledged: bool) -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    let git_ref = if change.args.first() == Some(&"--branch") { "refs/heads/new/branch" } else { "HEAD" };
-    let now = site.git(&["rev-parse", "--verify", "--quiet", git_ref]).unwrap_or_default();
+    let git_ref = if change.args.first() == Some(&"--branch") {
+        "refs/heads/new/branch"
+    } else {
+        "HEAD"
+    };
+    let now = site
+        .git(&["rev-parse", "--verify", "--quiet", git_ref])
+        .unwrap_or_default();
     let (is_staged, is_branch) = (change.args == ["--no-commit"], git_ref != "HEAD");
-    let is_merged = if is_staged { files_of(site, "r\n") == FILES } else { now == change.after };
+    let is_merged = if is_staged {
+        files_of(site, "r\n") == FILES
+    } else {
+        now == change.after
+    };
     if is_acknowledged && !is_merged {
-        problems.push(format!("it is not merged: {git_ref} is {now:?}, not {:?}", change.after));
+        problems.push(format!(
+            "it is not merged: {git_ref} is {now:?}, not {:?}",
+            change.after
+        ));
     }
     if !is_merged && !is_branch && now != change.before {
         problems.push(format!("{git_ref} is {now:?}"));
@@ -153,9 +216,16 @@ fn check_merge(site: &Site, change: &Change, is_acknowledged: bool) -> Result<Ve
 fn check_undo(site: &Site, is_acknowledged: bool) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let new = site.repository.join("new-r");
-    let (restored, unchanged, is_new) = (files_of(site, "text\n"), files_of(site, "r\n"), new.exists());
+    let (restored, unchanged, is_new) = (
+        files_of(site, "text\n"),
+        files_of(site, "r\n"),
+        new.exists(),
+    );
     if restored + unchanged != FILES {
-        problems.push(format!("{} files are neither as before the undo nor as after it", FILES - restored - unchanged));
+        problems.push(format!(
+            "{} files are neither as before the undo nor as after it",
+            FILES - restored - unchanged
+        ));
     }
     if is_new && fs::read_to_string(&new)? != "r\n" {
         problems.push("new-r is torn".to_owned());
@@ -165,12 +235,16 @@ fn check_undo(site: &Site, is_acknowledged: bool) -> Result<Vec<String>> {
     if is_acknowledged && !is_undone {
         problems.push(format!("only {restored} of {FILES} files are restored"));
     }
-    let is_reported = site.lab.run(&["--json", "show", "r"])?.contains("\"undo_interrupted\"");
+    let is_reported = site
+        .lab
+        .run(&["--json", "show", "r"])?
+        .contains("\"undo_interrupted\"");
     if is_acknowledged && is_reported {
         problems.push("it was acknowledged, and is reported as interrupted".to_owned());
     }
     if !is_undone && !is_untouched && !is_reported {
-        problems.push("the files are of two states, and it is not reported as interrupted".to_owned());
+        problems
+            .push("the files are of two states, and it is not reported as interrupted".to_owned());
     }
     problems.extend(site.leftovers(true)?);
     site.lab.run(&["undo", "r", "1", "--force"])?;

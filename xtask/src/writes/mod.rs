@@ -38,12 +38,34 @@ type Lane<'a> = &'a dyn Fn() -> Result<Found>;
 /// # Errors
 /// A lane found a problem; with `planted`, a lane found none.
 pub fn run(adj: &Path, size: &Size, seed: u64, planted: bool) -> Result<()> {
-    println!("writes: {} races, {} kills, {} images, seed {seed}{}", size.races, size.kills, size.images, if planted { ", planted" } else { "" });
+    println!(
+        "writes: {} races, {} kills, {} images, seed {seed}{}",
+        size.races,
+        size.kills,
+        size.images,
+        if planted { ", planted" } else { "" }
+    );
     let mut failed = 0;
     let lanes: [(&str, u64, Lane<'_>); 3] = [
-        ("races", size.races, &|| rounds::races(adj, size.races, &mut Random::new(seed), planted)),
-        ("kills", size.kills, &|| rounds::kills(adj, size.kills, &mut Random::new(seed.wrapping_add(1)), planted)),
-        ("images", size.images, &|| images::images(adj, size.images, &mut Random::new(seed.wrapping_add(2)), planted)),
+        ("races", size.races, &|| {
+            rounds::races(adj, size.races, &mut Random::new(seed), planted)
+        }),
+        ("kills", size.kills, &|| {
+            rounds::kills(
+                adj,
+                size.kills,
+                &mut Random::new(seed.wrapping_add(1)),
+                planted,
+            )
+        }),
+        ("images", size.images, &|| {
+            images::images(
+                adj,
+                size.images,
+                &mut Random::new(seed.wrapping_add(2)),
+                planted,
+            )
+        }),
     ];
     for (name, count, lane) in lanes {
         if count == 0 {
@@ -56,11 +78,21 @@ pub fn run(adj: &Path, size: &Size, seed: u64, planted: bool) -> Result<()> {
                 println!("LEFT OUT: images: {error}");
                 continue;
             }
-            Err(error) => Found { done: String::new(), problems: vec![error.to_string()] },
+            Err(error) => Found {
+                done: String::new(),
+                problems: vec![error.to_string()],
+            },
         };
-        println!("{name}: {} ({:.0} s)", found.done, start.elapsed().as_secs_f64());
+        println!(
+            "{name}: {} ({:.0} s)",
+            found.done,
+            start.elapsed().as_secs_f64()
+        );
         for problem in found.problems.iter().take(if planted { 1 } else { 20 }) {
-            println!("{}: {name}: {problem}", if planted { "found" } else { "PROBLEM" });
+            println!(
+                "{}: {name}: {problem}",
+                if planted { "found" } else { "PROBLEM" }
+            );
         }
         if found.problems.is_empty() == planted {
             failed += 1;

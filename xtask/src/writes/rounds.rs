@@ -46,13 +46,21 @@ pub fn races(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
         if saves >= count || (planted && !found.problems.is_empty()) {
             break;
         }
-        let change = [Change::Undo, Change::Merge, Change::Squash][usize::try_from(random.below(3))?];
+        let change =
+            [Change::Undo, Change::Merge, Change::Squash][usize::try_from(random.below(3))?];
         let run = format!("race-{n}");
         site.work(&run, change != Change::Undo)?;
         let is_armed = random.below(2) == 0;
         if is_armed {
             for moment in MOMENTS.iter().take(1 + usize::try_from(random.below(2))?) {
-                site.arm(moment, if random.below(2) == 0 { "rename" } else { "write" })?;
+                site.arm(
+                    moment,
+                    if random.below(2) == 0 {
+                        "rename"
+                    } else {
+                        "write"
+                    },
+                )?;
                 saves += 1;
             }
         }
@@ -79,7 +87,11 @@ pub fn races(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
 pub fn kills(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Result<Found> {
     let mut site = site(adj, planted)?;
     let mut found = Found::default();
-    let points: Vec<&str> = failpoint::NAMES.iter().copied().filter(|name| is_of_changes(name)).collect();
+    let points: Vec<&str> = failpoint::NAMES
+        .iter()
+        .copied()
+        .filter(|name| is_of_changes(name))
+        .collect();
     let (mut killed, mut at_points) = (0, 0);
     let limit = count.saturating_mul(4).saturating_add(100);
     for n in 0..limit {
@@ -98,7 +110,14 @@ pub fn kills(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
             saves_at_moment = random.below(2) == 0 && point.starts_with("replace.");
         }
         if saves_at_moment {
-            site.arm("looked", if random.below(2) == 0 { "rename" } else { "write" })?;
+            site.arm(
+                "looked",
+                if random.below(2) == 0 {
+                    "rename"
+                } else {
+                    "write"
+                },
+            )?;
         }
         if let Some(workspace) = workspace.as_ref().filter(|_| change == Change::Discard) {
             // The snapshot of the discard has it.
@@ -112,7 +131,11 @@ pub fn kills(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
                     let repository = site.repository.clone();
                     site.save(&repository, &format!("f{}", random.below(FILES)), random)?;
                 }
-                if !is_at_point && let Some(hub) = holder_pid(&site.lab.home.dir, &site.lab.home.hub_lock()).ok().flatten() {
+                if !is_at_point
+                    && let Some(hub) = holder_pid(&site.lab.home.dir, &site.lab.home.hub_lock())
+                        .ok()
+                        .flatten()
+                {
                     hits += u64::from(kill_process(hub, Signal::KILL).is_ok());
                 }
             }
@@ -127,7 +150,9 @@ pub fn kills(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
         site.commit_all()?;
     }
     if killed < count && !planted {
-        found.problems.push(format!("only {killed} of {count} kills in {limit} rounds"));
+        found
+            .problems
+            .push(format!("only {killed} of {count} kills in {limit} rounds"));
     }
     end(&mut found, &site)?;
     found.done = format!("{killed} kills, {at_points} of them at failpoints");
@@ -143,19 +168,43 @@ fn site(adj: &Path, planted: bool) -> Result<Site> {
 }
 
 /// Runs a command of `adj` while the user works.
-fn beside(site: &mut Site, args: &[String], user: impl FnOnce(&mut Site) -> Result<()>) -> Result<Output> {
+fn beside(
+    site: &mut Site,
+    args: &[String],
+    user: impl FnOnce(&mut Site) -> Result<()>,
+) -> Result<Output> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let command = site.lab.command(&args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn()?;
+    let command = site
+        .lab
+        .command(&args)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
     let worked = user(site);
     let output = command.wait_with_output()?;
     worked.map(|()| output)
 }
 
 /// Checks the tree after a round. A command that left files alone has exit code 7, one that could not reach a hub 6.
-fn check_end(found: &mut Found, site: &Site, change: Change, done: &Output, run: &str) -> Result<()> {
-    let said = || format!("{change:?} {run}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim_end());
+fn check_end(
+    found: &mut Found,
+    site: &Site,
+    change: Change,
+    done: &Output,
+    run: &str,
+) -> Result<()> {
+    let said = || {
+        format!(
+            "{change:?} {run}: {}: {}",
+            done.status,
+            String::from_utf8_lossy(&done.stderr).trim_end()
+        )
+    };
     for missing in site.missing()? {
-        found.problems.push(format!("{missing} is in neither the tree nor a commit: {}", said()));
+        found.problems.push(format!(
+            "{missing} is in neither the tree nor a commit: {}",
+            said()
+        ));
     }
     // An undo leaves the tree as it was before the run, which is the commit.
     let has_user_saved = !site.saved.is_empty() || !done.status.success() && change == Change::Undo;
@@ -177,12 +226,18 @@ fn end(found: &mut Found, site: &Site) -> Result<()> {
 
 /// Returns whether a failpoint is reached by changes of the user's tree.
 fn is_of_changes(point: &str) -> bool {
-    ["merge.", "undo.", "discard.", "replace."].iter().any(|beginning| point.starts_with(beginning))
+    ["merge.", "undo.", "discard.", "replace."]
+        .iter()
+        .any(|beginning| point.starts_with(beginning))
 }
 
 /// Draws a change that reaches a failpoint.
 fn of_point(point: &str, random: &mut Random) -> Change {
-    let of_merge = if random.below(2) == 0 { Change::Merge } else { Change::Squash };
+    let of_merge = if random.below(2) == 0 {
+        Change::Merge
+    } else {
+        Change::Squash
+    };
     match point.split('.').next() {
         Some("merge") => of_merge,
         Some("discard") => Change::Discard,

@@ -28,11 +28,18 @@ impl Site {
         let mut lab = Lab::new_in(parent, adj, CONFIG)?;
         let scripts = lab.dir.path().join("scripts");
         fs::create_dir(&scripts)?;
-        let value = failpoint.map_or_else(|| format!("window={}", scripts.display()), str::to_owned);
+        let value =
+            failpoint.map_or_else(|| format!("window={}", scripts.display()), str::to_owned);
         lab.env = vec![(adjutant::failpoint::VARIABLE.to_owned(), value)];
         let repository = lab.dir.path().join("repository");
         fs::create_dir(&repository)?;
-        let site = Self { lab, repository, scripts, saves: 0, saved: BTreeMap::new() };
+        let site = Self {
+            lab,
+            repository,
+            scripts,
+            saves: 0,
+            saved: BTreeMap::new(),
+        };
         site.git(&["init", "-q", "-b", "main"])?;
         site.git(&["config", "user.name", "user"])?;
         site.git(&["config", "user.email", "user@example.com"])?;
@@ -47,14 +54,22 @@ impl Site {
     pub fn git(&self, args: &[&str]) -> Result<String> {
         let output = self.git_output(args)?;
         if !output.status.success() {
-            return Err(format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(
+                format!("git {args:?}: {}", String::from_utf8_lossy(&output.stderr)).into(),
+            );
         }
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end_matches('\n')
+            .to_owned())
     }
 
     fn git_output(&self, args: &[&str]) -> Result<Output> {
         let mut command = Command::new("git");
-        command.args(args).current_dir(&self.repository).env("HOME", self.lab.dir.path()).env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+            .args(args)
+            .current_dir(&self.repository)
+            .env("HOME", self.lab.dir.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1");
         Ok(command.output()?)
     }
 
@@ -70,8 +85,11 @@ impl Site {
         args.push(&script);
         self.lab.run(&args)?;
         self.lab.run(&["wait", run, "--timeout", "60s"])?;
-        let view: serde_json::Value = serde_json::from_str(&self.lab.run(&["--json", "show", run])?)?;
-        Ok(view["data"]["workspace"]["path"].as_str().map(PathBuf::from))
+        let view: serde_json::Value =
+            serde_json::from_str(&self.lab.run(&["--json", "show", run])?)?;
+        Ok(view["data"]["workspace"]["path"]
+            .as_str()
+            .map(PathBuf::from))
     }
 
     /// Returns a text that no file has had.
@@ -114,7 +132,10 @@ impl Site {
         let mut all_used = true;
         for entry in fs::read_dir(&self.scripts)? {
             let path = entry?.path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             if name.ends_with(".kill") || name.ends_with(".rename") || name.ends_with(".write") {
                 fs::remove_file(&path)?;
                 self.saved.remove(&path.display().to_string());
@@ -130,17 +151,30 @@ impl Site {
         for entry in fs::read_dir(&self.repository)? {
             let path = entry?.path();
             if path.is_file() {
-                there.insert(String::from_utf8_lossy(&fs::read(&path)?).trim_end().to_owned());
+                there.insert(
+                    String::from_utf8_lossy(&fs::read(&path)?)
+                        .trim_end()
+                        .to_owned(),
+                );
             }
         }
         // A workspace is still there if its discard was never begun.
-        let is_where_it_was_saved = |file: &str, text: &str| fs::read_to_string(file).is_ok_and(|found| found.trim_end() == text);
+        let is_where_it_was_saved = |file: &str, text: &str| {
+            fs::read_to_string(file).is_ok_and(|found| found.trim_end() == text)
+        };
         let refs = self.git(&["for-each-ref", "--format=%(objectname)"])?;
         let mut missing = Vec::new();
-        for (file, text) in self.saved.iter().filter(|(file, text)| !there.contains(*text) && !is_where_it_was_saved(file, text)) {
+        for (file, text) in self
+            .saved
+            .iter()
+            .filter(|(file, text)| !there.contains(*text) && !is_where_it_was_saved(file, text))
+        {
             // git has no option for whole lines. The text has no special characters.
             let line = format!("^{text}$");
-            let args: Vec<&str> = ["grep", "-q", "-e", &line].into_iter().chain(refs.lines()).collect();
+            let args: Vec<&str> = ["grep", "-q", "-e", &line]
+                .into_iter()
+                .chain(refs.lines())
+                .collect();
             match self.git_output(&args)?.status.code() {
                 Some(0) => {}
                 Some(1) => missing.push(format!("{file} with {text:?}")),
@@ -154,10 +188,15 @@ impl Site {
     /// `saved`: the names that the user can have saved.
     pub fn leftovers(&self, has_user_saved: bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for (dir, of_git) in [(self.repository.clone(), false), (self.repository.join(".git"), true)] {
+        for (dir, of_git) in [
+            (self.repository.clone(), false),
+            (self.repository.join(".git"), true),
+        ] {
             for entry in fs::read_dir(dir)? {
                 let name = entry?.file_name().to_string_lossy().into_owned();
-                if name.starts_with(".adj-") || (of_git && (name.starts_with("adjutant-") || name == "index.lock")) {
+                if name.starts_with(".adj-")
+                    || (of_git && (name.starts_with("adjutant-") || name == "index.lock"))
+                {
                     found.push(format!("{name} is left"));
                 }
             }
@@ -181,7 +220,10 @@ impl Site {
                 let path = entry?.path();
                 if path.is_dir() {
                     dirs.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "lock") {
+                } else if path
+                    .extension()
+                    .is_some_and(|extension| extension == "lock")
+                {
                     locks.push(path);
                 }
             }

@@ -13,7 +13,9 @@ pub(super) struct Admission {
 
 impl std::fmt::Debug for Admission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admission").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Admission")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }
 
@@ -28,20 +30,42 @@ pub(super) enum NotAdmitted {
 impl Admission {
     /// Returns the header in which the request presents the token, to be replaced by the key.
     pub(super) fn admit(&self, request: &Parts) -> Result<&'static str, NotAdmitted> {
-        let header = |name| request.headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or_default());
-        let is_own_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|authority| is_own_name(authority, self.port));
-        if !header(HOST).is_some_and(|host| is_own_name(host, self.port)) || header(ORIGIN).is_some_and(|origin| !is_own_origin(origin)) {
+        let header = |name| {
+            request
+                .headers
+                .get(name)
+                .map(|value: &http::HeaderValue| value.to_str().unwrap_or_default())
+        };
+        let is_own_origin = |origin: &str| {
+            origin
+                .strip_prefix("http://")
+                .is_some_and(|authority| is_own_name(authority, self.port))
+        };
+        if !header(HOST).is_some_and(|host| is_own_name(host, self.port))
+            || header(ORIGIN).is_some_and(|origin| !is_own_origin(origin))
+        {
             return Err(NotAdmitted::WrongHost);
         }
-        let presents = |name: &&str| request.headers.get(*name).is_some_and(|value| self.is_token(strip_scheme(name, value.as_bytes())));
+        let presents = |name: &&str| {
+            request
+                .headers
+                .get(*name)
+                .is_some_and(|value| self.is_token(strip_scheme(name, value.as_bytes())))
+        };
         if let Some(name) = CREDENTIALS.into_iter().find(presents) {
             return Ok(name);
         }
-        let in_query = request
-            .uri
-            .query()
-            .is_some_and(|query| query.split('&').filter_map(|pair| pair.strip_prefix("key=")).any(|key| self.is_token(key.as_bytes())));
-        if in_query { Ok("x-goog-api-key") } else { Err(NotAdmitted::WrongToken) }
+        let in_query = request.uri.query().is_some_and(|query| {
+            query
+                .split('&')
+                .filter_map(|pair| pair.strip_prefix("key="))
+                .any(|key| self.is_token(key.as_bytes()))
+        });
+        if in_query {
+            Ok("x-goog-api-key")
+        } else {
+            Err(NotAdmitted::WrongToken)
+        }
     }
 
     fn is_token(&self, presented: &[u8]) -> bool {
@@ -50,5 +74,12 @@ impl Admission {
 }
 
 fn strip_scheme<'a>(name: &str, value: &'a [u8]) -> &'a [u8] {
-    if name == AUTHORIZATION.as_str() { value.strip_prefix(b"Bearer ").or_else(|| value.strip_prefix(b"bearer ")).unwrap_or_default() } else { value }
+    if name == AUTHORIZATION.as_str() {
+        value
+            .strip_prefix(b"Bearer ")
+            .or_else(|| value.strip_prefix(b"bearer "))
+            .unwrap_or_default()
+    } else {
+        value
+    }
 }

@@ -31,9 +31,14 @@ impl Body for GateBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Whole(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
             Self::Upstream(body) => body.poll(cx),
         }
     }
@@ -66,9 +71,21 @@ pub(super) struct UpstreamBody {
 }
 
 impl UpstreamBody {
-    pub(super) fn new(body: Incoming, link: Link, upstream: Arc<Upstream>, exchange: Exchange) -> Self {
+    pub(super) fn new(
+        body: Incoming,
+        link: Link,
+        upstream: Arc<Upstream>,
+        exchange: Exchange,
+    ) -> Self {
         let silence = Box::pin(tokio::time::sleep(SILENT_MAX));
-        Self { body, link: Some(link), upstream, exchange, last_frame: Instant::now(), silence }
+        Self {
+            body,
+            link: Some(link),
+            upstream,
+            exchange,
+            last_frame: Instant::now(),
+            silence,
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
@@ -104,13 +121,19 @@ impl UpstreamBody {
     }
 
     /// Fails when the API has sent nothing for too long.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_silence(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         while self.silence.as_mut().poll(cx).is_ready() {
             let due = self.last_frame + SILENT_MAX;
             if due <= Instant::now() {
                 self.exchange.end(false);
                 self.link = None;
-                return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the API has sent nothing for too long"))));
+                return Poll::Ready(Some(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the API has sent nothing for too long",
+                ))));
             }
             self.silence.as_mut().reset(due.into());
         }

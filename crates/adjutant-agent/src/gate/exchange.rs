@@ -32,8 +32,20 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// `open`: keeps the request open, if it costs something.
-    pub(super) fn new(tally: Arc<Tally>, asked: Arc<RequestInfo>, open: Option<RequestGuard>) -> Self {
-        Self { tally, asked, model: None, phase: Phase::NotSent, scanner: UsageScanner::default(), counted: Stated::default(), _open: open }
+    pub(super) fn new(
+        tally: Arc<Tally>,
+        asked: Arc<RequestInfo>,
+        open: Option<RequestGuard>,
+    ) -> Self {
+        Self {
+            tally,
+            asked,
+            model: None,
+            phase: Phase::NotSent,
+            scanner: UsageScanner::default(),
+            counted: Stated::default(),
+            _open: open,
+        }
     }
 
     /// Records that the request was sent, from when it can cost something.
@@ -43,7 +55,11 @@ impl Exchange {
 
     /// Records that the head of the response has arrived. A failed request costs nothing.
     pub(super) fn note_answer(&mut self, is_success: bool) {
-        self.phase = if is_success { Phase::Answered } else { Phase::Ended };
+        self.phase = if is_success {
+            Phase::Answered
+        } else {
+            Phase::Ended
+        };
     }
 
     /// Counts the usage in the next bytes of the response.
@@ -85,7 +101,9 @@ impl Exchange {
         if stated != self.counted {
             let before = std::mem::replace(&mut self.counted, stated);
             let model = self.model();
-            self.tally.change(&model, false, |used| used.stated.add_growth(&before, &stated));
+            self.tally.change(&model, false, |used| {
+                used.stated.add_growth(&before, &stated)
+            });
         }
     }
 
@@ -102,8 +120,15 @@ impl Exchange {
 
 /// Returns whether a name is another name with a date appended. Prices are configured for the short name.
 fn is_dated(answered: &str, asked: &str) -> bool {
-    let date = answered.strip_prefix(asked).and_then(|rest| rest.strip_prefix('-'));
-    date.is_some_and(|date| date.len() >= 8 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+    let date = answered
+        .strip_prefix(asked)
+        .and_then(|rest| rest.strip_prefix('-'));
+    date.is_some_and(|date| {
+        date.len() >= 8
+            && date
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'-')
+    })
 }
 
 impl Drop for Exchange {

@@ -17,12 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
-const BACKGROUND: &str =
-    "the usage of a background response (\"background\": true) cannot be counted: request a streamed response, or one that is waited for";
-const ENCODED: &str = "its body is compressed, so the gate cannot check it for \"background\": send it uncompressed";
+const BACKGROUND: &str = "the usage of a background response (\"background\": true) cannot be counted: request a streamed response, or one that is waited for";
+const ENCODED: &str =
+    "its body is compressed, so the gate cannot check it for \"background\": send it uncompressed";
 
 /// Handles one request of the agent.
-pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Request<Incoming>) -> Response<GateBody> {
+pub(super) async fn forward(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Response<GateBody> {
     let api = Api::of(request.uri().path());
     let (mut parts, mut body) = request.into_parts();
     let presented = match shared.admission.admit(&parts) {
@@ -33,8 +37,13 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     caller.is_admitted.store(true, Ordering::Relaxed);
     let is_responses = parts.uri.path().ends_with("/responses");
     let allowed = match Endpoint::of(&parts.method, parts.uri.path()) {
-        Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => Err(Refusal::Denied(ENCODED.to_owned())),
-        Some(Endpoint::Generation) => begin(shared, body.size_hint().exact()).await.map(Some).map_err(Refusal::Denied),
+        Some(Endpoint::Generation) if is_responses && is_encoded(&parts.headers) => {
+            Err(Refusal::Denied(ENCODED.to_owned()))
+        }
+        Some(Endpoint::Generation) => begin(shared, body.size_hint().exact())
+            .await
+            .map(Some)
+            .map_err(Refusal::Denied),
         Some(Endpoint::Information) => Ok(None),
         None => Err(Refusal::UnsupportedEndpoint),
     };
@@ -45,13 +54,24 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
             return refusal.response(api);
         }
     };
-    let asked = Arc::new(RequestInfo::new(model_in_path(parts.uri.path()).map(str::to_owned), is_responses));
+    let asked = Arc::new(RequestInfo::new(
+        model_in_path(parts.uri.path()).map(str::to_owned),
+        is_responses,
+    ));
     parts.uri = match shared.upstream.path(&parts.uri) {
         Ok(uri) => uri,
-        Err(error) => return Refusal::Upstream(format!("the path of the request cannot be used: {error}")).response(api),
+        Err(error) => {
+            return Refusal::Upstream(format!("the path of the request cannot be used: {error}"))
+                .response(api);
+        }
     };
     parts.version = http::Version::HTTP_11;
-    headers::to_upstream(&mut parts.headers, &shared.upstream.authority, presented, &shared.upstream.key);
+    headers::to_upstream(
+        &mut parts.headers,
+        &shared.upstream.authority,
+        presented,
+        &shared.upstream.key,
+    );
     let counts = open.is_some();
     let mut exchange = Exchange::new(Arc::clone(&shared.tally), Arc::clone(&asked), open);
     let request = Request::from_parts(parts, RequestBody::new(body, Arc::clone(&asked)));
@@ -75,8 +95,13 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     if counts {
         let (now, headers) = (clock::now(), response.headers());
         let windows = quota::windows(headers, now);
-        let limit = quota::closed_until(response.status(), headers, now).map(GateEvent::LimitReported);
-        for event in (!windows.is_empty()).then_some(GateEvent::WindowsReported(windows)).into_iter().chain(limit) {
+        let limit =
+            quota::closed_until(response.status(), headers, now).map(GateEvent::LimitReported);
+        for event in (!windows.is_empty())
+            .then_some(GateEvent::WindowsReported(windows))
+            .into_iter()
+            .chain(limit)
+        {
             // The next response contains it again.
             if let Err(error) = shared.events.try_send(event) {
                 tracing::debug!(%error, "a reported limit is not passed on");
@@ -85,10 +110,16 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
     }
     if counts {
         exchange.note_answer(response.status().is_success());
-        shared.answers.fetch_add(u64::from(response.status().is_success()), Ordering::Relaxed);
+        shared
+            .answers
+            .fetch_add(u64::from(response.status().is_success()), Ordering::Relaxed);
     }
     if response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED {
-        return Refusal::Upstream(format!("the API answered with a redirect ({}), which is not followed", response.status())).response(api);
+        return Refusal::Upstream(format!(
+            "the API answered with a redirect ({}), which is not followed",
+            response.status()
+        ))
+        .response(api);
     }
     let (mut parts, body) = response.into_parts();
     headers::to_agent(&mut parts.headers);
@@ -97,7 +128,10 @@ pub(super) async fn forward(shared: &Arc<Shared>, caller: &Caller, request: Requ
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).iter().any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// Asks the hub to admit a request that costs something, and to reserve what it may use.
@@ -105,7 +139,11 @@ async fn begin(shared: &Shared, body_bytes: Option<u64>) -> Result<RequestGuard,
     let open = shared.requests.add(&shared.tally, body_bytes);
     let (reply, decision) = oneshot::channel();
     let is_over = || "the run is ending".to_owned();
-    shared.events.send(GateEvent::RequestBegins { no: open.no, reply }).await.map_err(|_| is_over())?;
+    shared
+        .events
+        .send(GateEvent::RequestBegins { no: open.no, reply })
+        .await
+        .map_err(|_| is_over())?;
     decision.await.map_err(|_| is_over())??;
     open.note_begun();
     Ok(open)

@@ -18,12 +18,16 @@ impl HangUp {
     /// Waits until the client has closed the connection. Cancel safe.
     pub(super) async fn wait(&self) {
         loop {
-            let Ok(ready) = self.0.ready(Interest::READABLE).await else { return std::future::pending().await };
+            let Ok(ready) = self.0.ready(Interest::READABLE).await else {
+                return std::future::pending().await;
+            };
             if ready.is_read_closed() {
                 return;
             }
             // Clears the readiness without reading, to wait for the kernel's next notification.
-            drop(self.0.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into())));
+            drop(self.0.try_io(Interest::READABLE, || {
+                Err::<(), _>(io::ErrorKind::WouldBlock.into())
+            }));
         }
     }
 }

@@ -1,21 +1,36 @@
 //! Rewrites the headers of requests and responses that the gate forwards.
 
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The headers that can contain a key. None of them is forwarded as the agent sent it.
-pub(super) const CREDENTIALS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+pub(super) const CREDENTIALS: [&str; 4] =
+    ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 /// Hop-by-hop headers, which apply to one connection only.
-const OF_CONNECTION: [HeaderName; 9] =
-    [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, CONTENT_LENGTH, EXPECT];
+const OF_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    CONTENT_LENGTH,
+    EXPECT,
+];
 const KEEP_ALIVE: [&str; 2] = ["keep-alive", "proxy-connection"];
 
 /// Prepares the headers of a request for the API. `presented` is the header that contained the token.
-pub(super) fn to_upstream(headers: &mut HeaderMap, authority: &HeaderValue, presented: &'static str, key: &Key) {
+pub(super) fn to_upstream(
+    headers: &mut HeaderMap,
+    authority: &HeaderValue,
+    presented: &'static str,
+    key: &Key,
+) {
     remove_of_connection(headers);
     for name in CREDENTIALS {
         headers.remove(name);
@@ -26,7 +41,11 @@ pub(super) fn to_upstream(headers: &mut HeaderMap, authority: &HeaderValue, pres
     headers.insert(HOST, authority.clone());
     // The usage in a compressed response could not be counted.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    let value = if presented == AUTHORIZATION.as_str() { &key.bearer } else { &key.plain };
+    let value = if presented == AUTHORIZATION.as_str() {
+        &key.bearer
+    } else {
+        &key.plain
+    };
     headers.insert(HeaderName::from_static(presented), value.clone());
 }
 
@@ -66,6 +85,9 @@ impl Key {
             value.set_sensitive(true);
             Some(value)
         };
-        Some(Self { plain: value(key)?, bearer: value(&format!("Bearer {key}"))? })
+        Some(Self {
+            plain: value(key)?,
+            bearer: value(&format!("Bearer {key}"))?,
+        })
     }
 }

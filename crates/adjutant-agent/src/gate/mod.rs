@@ -66,7 +66,10 @@ const EVENTS_AHEAD_MAX: usize = 64;
 #[derive(Debug)]
 pub enum GateEvent {
     /// A request may cost something. `Err`: it is refused with this reason.
-    RequestBegins { no: u64, reply: oneshot::Sender<Result<(), String>> },
+    RequestBegins {
+        no: u64,
+        reply: oneshot::Sender<Result<(), String>>,
+    },
     /// The vendor accepts no further request until this time.
     LimitReported(Time),
     /// The used part of the vendor's quota.
@@ -124,12 +127,19 @@ impl Gate {
     ///
     /// # Errors
     /// No port is available, or the URL or the key is invalid. The error does not contain the key.
-    pub async fn open(base_url: &Uri, key: &str, token: String) -> io::Result<(Self, GateListener, mpsc::Receiver<GateEvent>)> {
+    pub async fn open(
+        base_url: &Uri,
+        key: &str,
+        token: String,
+    ) -> io::Result<(Self, GateListener, mpsc::Receiver<GateEvent>)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let (events, asked) = mpsc::channel(EVENTS_AHEAD_MAX);
         let shared = Arc::new(Shared {
-            admission: Admission { token: token.clone(), port },
+            admission: Admission {
+                token: token.clone(),
+                port,
+            },
             upstream: Arc::new(Upstream::new(base_url, key)?),
             tally: Arc::default(),
             requests: Arc::default(),
@@ -137,7 +147,11 @@ impl Gate {
             answers: AtomicU64::new(0),
             stage: watch::Sender::new(Stage::Open),
         });
-        let gate = Self { url: format!("http://127.0.0.1:{port}"), token, shared: Arc::clone(&shared) };
+        let gate = Self {
+            url: format!("http://127.0.0.1:{port}"),
+            token,
+            shared: Arc::clone(&shared),
+        };
         Ok((gate, GateListener { listener, shared }, asked))
     }
 
@@ -175,7 +189,11 @@ impl Gate {
             }
             is_open
         });
-        if stage.wait_for(|stage| *stage == Stage::Closed).await.is_err() {
+        if stage
+            .wait_for(|stage| *stage == Stage::Closed)
+            .await
+            .is_err()
+        {
             tracing::error!("a gate has no listener");
         }
     }
@@ -194,7 +212,9 @@ impl GateListener {
         let mut unadmitted: VecDeque<(Arc<Caller>, AbortHandle)> = VecDeque::new();
         let mut stage = self.shared.stage.subscribe();
         loop {
-            unadmitted.retain(|(caller, task)| !caller.is_admitted.load(Ordering::Relaxed) && !task.is_finished());
+            unadmitted.retain(|(caller, task)| {
+                !caller.is_admitted.load(Ordering::Relaxed) && !task.is_finished()
+            });
             let admitted = connections.len().saturating_sub(unadmitted.len());
             tokio::select! {
                 () = async { drop(stage.wait_for(|stage| *stage != Stage::Open).await) } => break,
@@ -234,7 +254,11 @@ async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<Ca
     };
     let of_service = Arc::clone(&caller);
     let service = service_fn(move |request| {
-        let (shared, caller, hang_up) = (Arc::clone(&shared), Arc::clone(&of_service), Arc::clone(&hang_up));
+        let (shared, caller, hang_up) = (
+            Arc::clone(&shared),
+            Arc::clone(&of_service),
+            Arc::clone(&hang_up),
+        );
         async move {
             tokio::select! {
                 biased;
@@ -245,7 +269,10 @@ async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<Ca
         }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX).max_buf_size(BUFFER_BYTES_MAX);
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX);
     let mut serving = pin!(server.serve_connection(TokioIo::new(stream), service));
     let served = match tokio::time::timeout(ADMISSION_TIME_MAX, &mut serving).await {
         Ok(served) => served,

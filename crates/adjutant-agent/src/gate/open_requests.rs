@@ -38,18 +38,40 @@ pub(super) struct RequestGuard {
 
 impl OpenRequests {
     /// Adds a request whose body has this length. `None`: its length is not known, so it may use anything.
-    pub(super) fn add(self: &Arc<Self>, tally: &Arc<Tally>, body_bytes: Option<u64>) -> RequestGuard {
+    pub(super) fn add(
+        self: &Arc<Self>,
+        tally: &Arc<Tally>,
+        body_bytes: Option<u64>,
+    ) -> RequestGuard {
         let no = self.next_no.fetch_add(1, Ordering::Relaxed);
-        let tokens = body_bytes.map_or(u64::MAX, |bytes| (bytes / BYTES_IN_TOKEN).saturating_add(OUTPUT_TOKENS));
-        self.change(|open| open.insert(no, OpenRequest { no, tokens, has_begun: false }));
-        RequestGuard { requests: Arc::clone(self), tally: Arc::clone(tally), no }
+        let tokens = body_bytes.map_or(u64::MAX, |bytes| {
+            (bytes / BYTES_IN_TOKEN).saturating_add(OUTPUT_TOKENS)
+        });
+        self.change(|open| {
+            open.insert(
+                no,
+                OpenRequest {
+                    no,
+                    tokens,
+                    has_begun: false,
+                },
+            )
+        });
+        RequestGuard {
+            requests: Arc::clone(self),
+            tally: Arc::clone(tally),
+            no,
+        }
     }
 
     /// Returns the number of the next request, and the requests before it that have not ended.
     pub(super) fn open(&self) -> (u64, Vec<OpenRequest>) {
         // In this order: every request with a lower number that the hub can know is in the list, or has ended.
         let next_no = self.next_no.load(Ordering::Relaxed);
-        (next_no, self.change(|open| open.values().copied().collect()))
+        (
+            next_no,
+            self.change(|open| open.values().copied().collect()),
+        )
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<u64, OpenRequest>) -> T) -> T {

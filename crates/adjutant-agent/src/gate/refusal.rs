@@ -34,8 +34,12 @@ impl Refusal {
     fn message(&self) -> String {
         match self {
             Self::WrongHost => "Adjutant's gate: wrong host".to_owned(),
-            Self::WrongToken => "Adjutant's gate: the token of the run's attempt is required".to_owned(),
-            Self::UnsupportedEndpoint => "Adjutant's gate forwards requests to models only, not to this endpoint".to_owned(),
+            Self::WrongToken => {
+                "Adjutant's gate: the token of the run's attempt is required".to_owned()
+            }
+            Self::UnsupportedEndpoint => {
+                "Adjutant's gate forwards requests to models only, not to this endpoint".to_owned()
+            }
             Self::Denied(why) => format!("Adjutant refused this request: {why}"),
             Self::Upstream(why) => format!("Adjutant's gate: {why}"),
         }
@@ -45,20 +49,32 @@ impl Refusal {
     pub(super) fn response(&self, api: Api) -> Response<GateBody> {
         let (status, message) = (self.status(), self.message());
         let body = match api {
-            Api::Anthropic => json!({ "type": "error", "error": { "type": self.anthropic_type(), "message": message } }),
-            Api::OpenAi => json!({ "error": { "message": message, "type": self.openai_type(), "code": self.openai_code(), "param": null } }),
-            Api::Gemini => json!({ "error": { "code": status.as_u16(), "message": message, "status": self.gemini_status() } }),
+            Api::Anthropic => {
+                json!({ "type": "error", "error": { "type": self.anthropic_type(), "message": message } })
+            }
+            Api::OpenAi => {
+                json!({ "error": { "message": message, "type": self.openai_type(), "code": self.openai_code(), "param": null } })
+            }
+            Api::Gemini => {
+                json!({ "error": { "code": status.as_u16(), "message": message, "status": self.gemini_status() } })
+            }
         };
         let mut response = Response::new(GateBody::whole(body.to_string()));
         *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if matches!(self, Self::WrongHost | Self::WrongToken) {
             // Never sent to the agent: the connection is closed.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if status.is_client_error() {
             // Understood by the SDKs of Anthropic and OpenAI.
-            response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+            response
+                .headers_mut()
+                .insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
     }
@@ -74,7 +90,11 @@ impl Refusal {
     }
 
     fn openai_type(&self) -> &'static str {
-        if let Self::Upstream(_) = self { "server_error" } else { "invalid_request_error" }
+        if let Self::Upstream(_) = self {
+            "server_error"
+        } else {
+            "invalid_request_error"
+        }
     }
 
     fn openai_code(&self) -> &'static str {

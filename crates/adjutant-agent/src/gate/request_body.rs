@@ -25,7 +25,12 @@ pub(super) struct RequestInfo {
 
 impl RequestInfo {
     pub(super) fn new(of_path: Option<String>, must_be_foreground: bool) -> Self {
-        Self { of_path, of_body: Mutex::default(), must_be_foreground, is_refused: AtomicBool::new(false) }
+        Self {
+            of_path,
+            of_body: Mutex::default(),
+            must_be_foreground,
+            is_refused: AtomicBool::new(false),
+        }
     }
 
     /// Returns the model that the request names. `None`: it is not known.
@@ -55,7 +60,12 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(body: Incoming, asked: Arc<RequestInfo>) -> Self {
-        Self { body, scanner: RequestScanner::default(), asked, refused_bytes: None }
+        Self {
+            body,
+            scanner: RequestScanner::default(),
+            asked,
+            refused_bytes: None,
+        }
     }
 
     /// Returns whether a part of the body may be forwarded.
@@ -77,12 +87,17 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             let frame = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(frame))) => Some(frame),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Some(Err(io::Error::other(error))));
+                }
                 Poll::Ready(None) => None,
             };
             let bytes = frame.as_ref().and_then(Frame::data_ref);

@@ -48,7 +48,10 @@ pub(super) struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { models: Mutex::default(), changes: watch::channel(Changes::default()).0 }
+        Self {
+            models: Mutex::default(),
+            changes: watch::channel(Changes::default()).0,
+        }
     }
 }
 
@@ -56,13 +59,27 @@ impl Tally {
     /// Changes the use of a model. `has_ended`: the change is the end of a request.
     pub(super) fn change(&self, model: &str, has_ended: bool, change: impl FnOnce(&mut Counted)) {
         let mut models = self.models();
-        let model = if model.len() <= MODEL_BYTES_MAX { model } else { "" };
-        let known = |models: &[Counted], name: &str| models.iter().position(|used| used.model == name);
-        let at = known(&models, model).or_else(|| (models.len() >= MODELS_MAX).then(|| known(&models, "")).flatten()).unwrap_or_else(|| {
-            let name = if models.len() < MODELS_MAX { model } else { "" };
-            models.push(Counted { model: name.to_owned(), ..Counted::default() });
-            models.len() - 1
-        });
+        let model = if model.len() <= MODEL_BYTES_MAX {
+            model
+        } else {
+            ""
+        };
+        let known =
+            |models: &[Counted], name: &str| models.iter().position(|used| used.model == name);
+        let at = known(&models, model)
+            .or_else(|| {
+                (models.len() >= MODELS_MAX)
+                    .then(|| known(&models, ""))
+                    .flatten()
+            })
+            .unwrap_or_else(|| {
+                let name = if models.len() < MODELS_MAX { model } else { "" };
+                models.push(Counted {
+                    model: name.to_owned(),
+                    ..Counted::default()
+                });
+                models.len() - 1
+            });
         change(&mut models[at]);
         drop(models);
         self.changes.send_modify(|changes| {
@@ -81,8 +98,18 @@ impl Tally {
 
     pub(super) fn totals(&self) -> Vec<ModelUse> {
         let of = |counted: &Counted| {
-            let Counted { model, requests, unknown_requests, stated } = counted;
-            ModelUse { model: model.clone(), requests: *requests, unknown_requests: *unknown_requests, tokens: stated.tokens() }
+            let Counted {
+                model,
+                requests,
+                unknown_requests,
+                stated,
+            } = counted;
+            ModelUse {
+                model: model.clone(),
+                requests: *requests,
+                unknown_requests: *unknown_requests,
+                tokens: stated.tokens(),
+            }
         };
         self.models().iter().map(of).collect()
     }

@@ -24,7 +24,11 @@ fn only_requests_to_models_are_forwarded() {
         "/v1/embeddings",
         "/models/gemini-x:embedContent",
     ] {
-        assert_eq!(of(&Method::POST, path), Some(Endpoint::Generation), "{path}");
+        assert_eq!(
+            of(&Method::POST, path),
+            Some(Endpoint::Generation),
+            "{path}"
+        );
         assert_ne!(of(&Method::GET, path), Some(Endpoint::Generation), "{path}");
     }
     for (method, path) in [
@@ -67,10 +71,17 @@ fn only_requests_to_models_are_forwarded() {
     ] {
         assert_eq!(of(&method, path), None, "{path}");
     }
-    assert_eq!(model_in_path("/v1beta/models/gemini-x:generateContent"), Some("gemini-x"));
+    assert_eq!(
+        model_in_path("/v1beta/models/gemini-x:generateContent"),
+        Some("gemini-x")
+    );
     assert_eq!(model_in_path("/v1/models/cheap:x/v1/responses"), None);
     assert_eq!(
-        (Api::of("/v1/messages"), Api::of("/v1beta/models/x:generateContent"), Api::of("/responses")),
+        (
+            Api::of("/v1/messages"),
+            Api::of("/v1beta/models/x:generateContent"),
+            Api::of("/responses")
+        ),
         (Api::Anthropic, Api::Gemini, Api::OpenAi)
     );
 }
@@ -95,7 +106,12 @@ fn ambiguous_path_is_not_forwarded() {
     ] {
         assert_eq!(Endpoint::of(&Method::GET, path), None, "{path}");
     }
-    for path in ["/v1/models/cheap:x/../../v1/responses", "/v1/models/cheap:x/%2e%2e/responses", "/v1/./messages", "/v1//messages"] {
+    for path in [
+        "/v1/models/cheap:x/../../v1/responses",
+        "/v1/models/cheap:x/%2e%2e/responses",
+        "/v1/./messages",
+        "/v1//messages",
+    ] {
         assert_eq!(Endpoint::of(&Method::POST, path), None, "{path}");
     }
 }
@@ -104,29 +120,92 @@ fn ambiguous_path_is_not_forwarded() {
 fn limits_are_read_from_headers() {
     let now = Time(1_800_000_000_000);
     let until = |status: u16, pairs: &[(&'static str, &str)]| {
-        let headers: HeaderMap =
-            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value"))).collect();
-        closed_until(StatusCode::from_u16(status).expect("a status"), &headers, now).map(|at| at.ms_since(now) / 1000)
+        let headers: HeaderMap = pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(value).expect("a value"),
+                )
+            })
+            .collect();
+        closed_until(
+            StatusCode::from_u16(status).expect("a status"),
+            &headers,
+            now,
+        )
+        .map(|at| at.ms_since(now) / 1000)
     };
     for (expected, status, pairs) in [
         (Some(60), 429, &[("retry-after", "60")][..]),
-        (Some(40), 429, &[("retry-after", "Fri, 15 Jan 2027 08:00:40 GMT")]),
+        (
+            Some(40),
+            429,
+            &[("retry-after", "Fri, 15 Jan 2027 08:00:40 GMT")],
+        ),
         (
             Some(3600),
             429,
-            &[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1800003600"), ("retry-after", "9")],
+            &[
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-reset", "1800003600"),
+                ("retry-after", "9"),
+            ],
         ),
-        (Some(30), 200, &[("anthropic-ratelimit-requests-remaining", "0"), ("anthropic-ratelimit-requests-reset", "2027-01-15T08:00:30Z")]),
-        (Some(360), 429, &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "6m0s")]),
-        (Some(90), 429, &[("x-codex-primary-used-percent", "100"), ("x-codex-primary-reset-at", "1800000090")]),
+        (
+            Some(30),
+            200,
+            &[
+                ("anthropic-ratelimit-requests-remaining", "0"),
+                ("anthropic-ratelimit-requests-reset", "2027-01-15T08:00:30Z"),
+            ],
+        ),
+        (
+            Some(360),
+            429,
+            &[
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", "6m0s"),
+            ],
+        ),
+        (
+            Some(90),
+            429,
+            &[
+                ("x-codex-primary-used-percent", "100"),
+                ("x-codex-primary-reset-at", "1800000090"),
+            ],
+        ),
         // Too short, too long, past, not used up, not a refusal, garbage.
         (None, 429, &[("retry-after", "2")]),
         (None, 429, &[("retry-after", "99999999")]),
         (None, 429, &[("retry-after", "-5")]),
-        (None, 429, &[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1700000000")]),
-        (None, 200, &[("x-ratelimit-remaining-requests", "7"), ("x-ratelimit-reset-requests", "6m0s")]),
+        (
+            None,
+            429,
+            &[
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-reset", "1700000000"),
+            ],
+        ),
+        (
+            None,
+            200,
+            &[
+                ("x-ratelimit-remaining-requests", "7"),
+                ("x-ratelimit-reset-requests", "6m0s"),
+            ],
+        ),
         (None, 200, &[("retry-after", "60")]),
-        (None, 429, &[("retry-after", "soon"), ("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "NaN")]),
+        (
+            None,
+            429,
+            &[
+                ("retry-after", "soon"),
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("x-ratelimit-reset-tokens", "NaN"),
+            ],
+        ),
         (None, 429, &[]),
     ] {
         assert_eq!(until(status, pairs), expected, "{status} {pairs:?}");
@@ -137,11 +216,24 @@ fn limits_are_read_from_headers() {
 fn windows_are_read_from_headers() {
     let now = Time(1_800_000_000_000);
     let of = |pairs: &[(&'static str, &str)]| {
-        let headers: HeaderMap =
-            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("a value"))).collect();
+        let headers: HeaderMap = pairs
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(value).expect("a value"),
+                )
+            })
+            .collect();
         windows(&headers, now)
             .into_iter()
-            .map(|window| (window.minutes, window.used_percent, window.resets_at.ms_since(now) / 1000))
+            .map(|window| {
+                (
+                    window.minutes,
+                    window.used_percent,
+                    window.resets_at.ms_since(now) / 1000,
+                )
+            })
             .collect::<Vec<_>>()
     };
     let claude = [
@@ -178,12 +270,31 @@ fn windows_are_read_from_headers() {
 #[test]
 fn cached_input_reported_later_counts_once() {
     let tally = Arc::new(Tally::default());
-    let mut exchange = Exchange::new(Arc::clone(&tally), Arc::new(RequestInfo::new(Some("g".to_owned()), false)), None);
+    let mut exchange = Exchange::new(
+        Arc::clone(&tally),
+        Arc::new(RequestInfo::new(Some("g".to_owned()), false)),
+        None,
+    );
     exchange.note_sent();
     exchange.note_answer(true);
-    exchange.feed(b"data: {\"modelVersion\":\"g\",\"usageMetadata\":{\"promptTokenCount\":100}}\n\n");
-    assert_eq!(tally.totals()[0].tokens, Tokens { input: 100, ..Tokens::default() });
+    exchange
+        .feed(b"data: {\"modelVersion\":\"g\",\"usageMetadata\":{\"promptTokenCount\":100}}\n\n");
+    assert_eq!(
+        tally.totals()[0].tokens,
+        Tokens {
+            input: 100,
+            ..Tokens::default()
+        }
+    );
     exchange.feed(b"data: {\"usageMetadata\":{\"promptTokenCount\":100,\"cachedContentTokenCount\":60,\"candidatesTokenCount\":5}}\n\n");
     exchange.end(true);
-    assert_eq!(tally.totals()[0].tokens, Tokens { input: 40, cached: 60, cache_write: 0, output: 5 });
+    assert_eq!(
+        tally.totals()[0].tokens,
+        Tokens {
+            input: 40,
+            cached: 60,
+            cache_write: 0,
+            output: 5
+        }
+    );
 }

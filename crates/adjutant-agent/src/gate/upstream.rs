@@ -62,7 +62,10 @@ pub(super) struct Upstream {
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Upstream").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Upstream")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,7 +81,9 @@ pub(super) struct Link {
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("is_open", &self.connection.is_some()).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("is_open", &self.connection.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,18 +111,33 @@ impl Link {
 impl Upstream {
     pub(super) fn new(base_url: &Uri, key: &str) -> io::Result<Self> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
-        let authority = base_url.authority().ok_or_else(|| invalid("the base URL of the API has no host"))?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let authority = base_url
+            .authority()
+            .ok_or_else(|| invalid("the base URL of the API has no host"))?;
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         let is_tls = base_url.scheme_str() != Some("http");
-        let tls_name =
-            is_tls.then(|| ServerName::try_from(host.clone()).map_err(|_| invalid("the host of the API is not a valid TLS name"))).transpose()?;
+        let tls_name = is_tls
+            .then(|| {
+                ServerName::try_from(host.clone())
+                    .map_err(|_| invalid("the host of the API is not a valid TLS name"))
+            })
+            .transpose()?;
         Ok(Self {
-            port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            port: authority
+                .port_u16()
+                .unwrap_or(if is_tls { 443 } else { 80 }),
             tls_name,
             connector: OnceCell::new(),
             base_path: base_url.path().trim_end_matches('/').to_owned(),
-            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("the base URL of the API is not valid"))?,
-            key: Key::new(key).ok_or_else(|| invalid("the key of the API contains characters that no header may have"))?,
+            authority: HeaderValue::from_str(authority.as_str())
+                .map_err(|_| invalid("the base URL of the API is not valid"))?,
+            key: Key::new(key).ok_or_else(|| {
+                invalid("the key of the API contains characters that no header may have")
+            })?,
             idle: Mutex::default(),
             host,
         })
@@ -125,7 +145,13 @@ impl Upstream {
 
     /// Returns the path of a request to the API, without the key.
     pub(super) fn path(&self, asked: &Uri) -> Result<Uri, http::Error> {
-        let query = asked.query().map(|query| query.split('&').filter(|pair| !pair.starts_with("key=")).collect::<Vec<_>>().join("&"));
+        let query = asked.query().map(|query| {
+            query
+                .split('&')
+                .filter(|pair| !pair.starts_with("key="))
+                .collect::<Vec<_>>()
+                .join("&")
+        });
         let path = format!("{}{}", self.base_path, asked.path());
         let path_and_query: PathAndQuery = match query.filter(|query| !query.is_empty()) {
             Some(query) => format!("{path}?{query}").parse()?,
@@ -135,7 +161,11 @@ impl Upstream {
     }
 
     /// Sends a request and waits for the head of the response. Calls `note_sent` before the first byte is sent.
-    pub(super) async fn send(&self, mut request: Request<RequestBody>, note_sent: impl FnOnce()) -> Result<(Response<Incoming>, Link), String> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+        note_sent: impl FnOnce(),
+    ) -> Result<(Response<Incoming>, Link), String> {
         let mut note_sent = Some(note_sent);
         let mut kept = self.take_idle().await;
         loop {
@@ -144,19 +174,37 @@ impl Upstream {
                 Some(link) => link,
                 None => tokio::time::timeout(CONNECT_MAX, self.connect())
                     .await
-                    .unwrap_or_else(|_| Err(format!("{} does not accept a connection within {} s", self.host, CONNECT_MAX.as_secs())))?,
+                    .unwrap_or_else(|_| {
+                        Err(format!(
+                            "{} does not accept a connection within {} s",
+                            self.host,
+                            CONNECT_MAX.as_secs()
+                        ))
+                    })?,
             };
             if let Some(note) = note_sent.take() {
                 note();
             }
             let answered = tokio::time::timeout(HEAD_MAX, exchange(&mut link, request));
             match answered.await {
-                Err(_) => return Err(format!("{} has not answered within {} minutes", self.host, HEAD_MAX.as_secs() / 60)),
+                Err(_) => {
+                    return Err(format!(
+                        "{} has not answered within {} minutes",
+                        self.host,
+                        HEAD_MAX.as_secs() / 60
+                    ));
+                }
                 Ok(Ok(response)) => return Ok((response, link)),
                 Ok(Err(mut failed)) => match failed.take_message() {
                     // The API had closed the idle connection, and no byte of the request was sent.
                     Some(unsent) if is_kept => request = unsent,
-                    _ => return Err(format!("no response from {}: {}", self.host, describe_error(failed.error()))),
+                    _ => {
+                        return Err(format!(
+                            "no response from {}: {}",
+                            self.host,
+                            describe_error(failed.error())
+                        ));
+                    }
                 },
             }
         }
@@ -185,9 +233,12 @@ impl Upstream {
     }
 
     async fn connect(&self) -> Result<Link, String> {
-        let addresses =
-            tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(|error| format!("{} cannot be looked up: {error}", self.host))?;
-        let stream = connect_to_any(addresses).await.map_err(|error| format!("{} cannot be reached: {error}", self.host))?;
+        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
+            .await
+            .map_err(|error| format!("{} cannot be looked up: {error}", self.host))?;
+        let stream = connect_to_any(addresses)
+            .await
+            .map_err(|error| format!("{} cannot be reached: {error}", self.host))?;
         self.hand_shake(stream).await
     }
 
@@ -197,16 +248,31 @@ impl Upstream {
         }
         let stream: AnyStream = match &self.tls_name {
             Some(name) => {
-                let new = || async { tokio::task::spawn_blocking(tls::connector).await.map_err(|error| error.to_string())? };
+                let new = || async {
+                    tokio::task::spawn_blocking(tls::connector)
+                        .await
+                        .map_err(|error| error.to_string())?
+                };
                 let connector = self.connector.get_or_try_init(new).await?;
-                Box::new(connector.connect(name.clone(), stream).await.map_err(|error| format!("TLS with {} failed: {error}", self.host))?)
+                Box::new(
+                    connector
+                        .connect(name.clone(), stream)
+                        .await
+                        .map_err(|error| format!("TLS with {} failed: {error}", self.host))?,
+                )
             }
             None => Box::new(stream),
         };
         let mut client = http1::Builder::new();
         client.max_buf_size(BUFFER_BYTES_MAX);
-        let (sender, connection) = client.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        Ok(Link { sender, connection: Some(Box::pin(connection)) })
+        let (sender, connection) = client
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Link {
+            sender,
+            connection: Some(Box::pin(connection)),
+        })
     }
 }
 
@@ -231,7 +297,10 @@ async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>) -> io::
 }
 
 /// Sends a request over a connection, and drives it until the head of the response has arrived.
-async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+async fn exchange(
+    link: &mut Link,
+    request: Request<RequestBody>,
+) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
     let mut response = pin!(link.sender.try_send_request(request).fuse());
     let connection = &mut link.connection;
     poll_fn(|cx| {
@@ -247,7 +316,9 @@ async fn exchange(link: &mut Link, request: Request<RequestBody>) -> Result<Resp
 
 /// Describes an error of the connection, without any of its content.
 fn describe_error(error: &hyper::Error) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = std::error::Error::source(error)
+        .map(|cause| format!(": {cause}"))
+        .unwrap_or_default();
     format!("{error}{cause}")
 }
 
@@ -260,16 +331,31 @@ mod tests {
     async fn next_address_is_tried_while_one_is_silent() {
         // The queue of this listener is full: it neither accepts nor refuses.
         let silent = TcpSocket::new_v4().expect("a socket");
-        silent.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        silent
+            .bind("127.0.0.1:0".parse().expect("an address"))
+            .expect("a port");
         let silent = silent.listen(0).expect("a listener");
         let silent_address = silent.local_addr().expect("an address");
-        let _queued = TcpStream::connect(silent_address).await.expect("the queue has one place");
-        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+        let _queued = TcpStream::connect(silent_address)
+            .await
+            .expect("the queue has one place");
+        let closed = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port")
+            .local_addr()
+            .expect("an address");
         let open = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = open.local_addr().expect("an address");
-        for before in [vec![silent_address], vec![closed], vec![silent_address, closed, silent_address]] {
+        for before in [
+            vec![silent_address],
+            vec![closed],
+            vec![silent_address, closed, silent_address],
+        ] {
             let connecting = connect_to_any(before.into_iter().chain([address]));
-            let stream = tokio::time::timeout(CONNECT_MAX, connecting).await.expect("the next address is tried").expect("it accepts");
+            let stream = tokio::time::timeout(CONNECT_MAX, connecting)
+                .await
+                .expect("the next address is tried")
+                .expect("it accepts");
             assert_eq!(stream.peer_addr().expect("an address"), address);
         }
         assert!(connect_to_any([closed]).await.is_err() && connect_to_any([]).await.is_err());

@@ -24,14 +24,29 @@ pub struct AttemptHome {
 impl AttemptHome {
     /// Returns the home that the run's profile requires, and the variable that names it to the CLI.
     pub(super) fn of(order: &Order, preset: &Preset, dir: &AttemptDir) -> Option<(String, Self)> {
-        let ConfigHome { env, home, file, dirs } = preset.config_home.as_ref()?;
+        let ConfigHome {
+            env,
+            home,
+            file,
+            dirs,
+        } = preset.config_home.as_ref()?;
         let settings = &preset.permissions.of(&order.permissions).settings;
         if settings.is_empty() {
             return None;
         }
-        let named = order.env.get(env).filter(|path| !path.is_empty()).map(|path| order.cwd.join(path));
+        let named = order
+            .env
+            .get(env)
+            .filter(|path| !path.is_empty())
+            .map(|path| order.cwd.join(path));
         let user_home = named.or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(home)))?;
-        let own = Self { user_home, at: dir.temporary().join("home"), file: file.clone(), dirs: dirs.clone(), settings: settings.clone() };
+        let own = Self {
+            user_home,
+            at: dir.temporary().join("home"),
+            file: file.clone(),
+            dirs: dirs.clone(),
+            settings: settings.clone(),
+        };
         Some((env.clone(), own))
     }
 
@@ -52,7 +67,11 @@ fn merge(table: &mut Table, settings: &Table) {
         match (table.get_mut(name), setting) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new)) => merge(old, new),
             (Some(toml::Value::Array(old)), toml::Value::Array(new)) => {
-                let missing: Vec<_> = new.iter().filter(|value| !old.contains(value)).cloned().collect();
+                let missing: Vec<_> = new
+                    .iter()
+                    .filter(|value| !old.contains(value))
+                    .cloned()
+                    .collect();
                 old.extend(missing);
             }
             _ => {
@@ -68,13 +87,29 @@ mod tests {
 
     #[test]
     fn settings_are_merged_into_the_users_configuration() {
-        let settings = "[tools]\ndisabled = [\"Fetch\", \"Agent\"]\nlimit = 1\n".parse().expect("TOML");
-        let home = AttemptHome { user_home: PathBuf::new(), at: PathBuf::new(), file: String::new(), dirs: Vec::new(), settings };
+        let settings = "[tools]\ndisabled = [\"Fetch\", \"Agent\"]\nlimit = 1\n"
+            .parse()
+            .expect("TOML");
+        let home = AttemptHome {
+            user_home: PathBuf::new(),
+            at: PathBuf::new(),
+            file: String::new(),
+            dirs: Vec::new(),
+            settings,
+        };
         let user_home = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\"]\nlimit = 9\n[hooks.a]\nb = true\n";
-        let merged: Table = home.configuration(user_home).expect("it is TOML").parse().expect("TOML");
+        let merged: Table = home
+            .configuration(user_home)
+            .expect("it is TOML")
+            .parse()
+            .expect("TOML");
         let expected = "model = \"x\"\n[tools]\ndisabled = [\"Cron\", \"Agent\", \"Fetch\"]\nlimit = 1\n[hooks.a]\nb = true\n";
         assert_eq!(merged, expected.parse().expect("TOML"));
-        assert!(home.configuration("").expect("it is TOML").contains("Fetch"));
+        assert!(
+            home.configuration("")
+                .expect("it is TOML")
+                .contains("Fetch")
+        );
         assert!(home.configuration("model =").is_err());
     }
 }

@@ -34,7 +34,9 @@ impl Dialogue {
 
     /// Handles a line that the stream's rules pass to the dialogue.
     pub fn receive(&mut self, line: &str) -> Vec<Step> {
-        let Ok(line) = serde_json::from_str::<Value>(line) else { return Vec::new() };
+        let Ok(line) = serde_json::from_str::<Value>(line) else {
+            return Vec::new();
+        };
         match self {
             Self::Lines => Vec::new(),
             Self::Claude(claude) => claude.receive(&line),
@@ -55,7 +57,10 @@ impl Dialogue {
     /// messages while it works.
     pub fn message(&mut self, message: &MessageView) -> Option<(Vec<u8>, bool)> {
         match self {
-            Self::Lines => Some((line(&json!({ "type": "message", "from": message.from, "text": message.text })), true)),
+            Self::Lines => Some((
+                line(&json!({ "type": "message", "from": message.from, "text": message.text })),
+                true,
+            )),
             Self::Claude(claude) => Some((claude.message(message), false)),
             Self::Codex(codex) => Some((codex.message(message), false)),
             Self::Pi(pi) => Some((pi.message(message), false)),

@@ -18,7 +18,10 @@ const READ_ONLY: &str = "--read-only";
 
 /// Prepares the scripted agent. An order may name another Adjutant binary to run it.
 pub fn launch(order: &Order) -> Result<Launch, Refusal> {
-    let program = order.argv.first().map_or_else(|| PathBuf::from(SELF_EXE), PathBuf::from);
+    let program = order
+        .argv
+        .first()
+        .map_or_else(|| PathBuf::from(SELF_EXE), PathBuf::from);
     let mut argv = vec![OsString::from("adj")];
     argv.extend(order.argv.iter().skip(1).map(OsString::from));
     if argv.len() == 1 {
@@ -32,5 +35,8 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     }
     let input = prompt_input(order, &mut argv)?;
     let dialogue = matches!(input, Input::Open(_)).then_some(Dialogue::Lines);
-    Ok(Launch { dialogue, ..Launch::new(program, argv, input) })
+    Ok(Launch {
+        dialogue,
+        ..Launch::new(program, argv, input)
+    })
 }

@@ -113,7 +113,13 @@ pub struct GateAccess<'a> {
 ///
 /// # Errors
 /// The agent cannot be started as ordered.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Option<GateAccess<'_>>, own_tools: OwnTools) -> Result<Launch, Refusal> {
+pub fn launch(
+    order: &Order,
+    dir: &AttemptDir,
+    access: &WorkerAccess,
+    gate: Option<GateAccess<'_>>,
+    own_tools: OwnTools,
+) -> Result<Launch, Refusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
             if let Err(error) = check_directory(order) {
@@ -121,14 +127,19 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
             }
         }
         Ok(_) => return Err(bad_directory(order, "is not a directory")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad_directory(order, "does not exist")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(bad_directory(order, "does not exist"));
+        }
         Err(error) => return Err(bad_directory(order, &format!("cannot be used: {error}"))),
     }
     match order.harness.as_str() {
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
         "vendor" => vendor::launch(order, dir, access, gate, own_tools),
-        other => Err(Refusal { code: codes::INVALID, message: format!("this version has no harness {other:?}") }),
+        other => Err(Refusal {
+            code: codes::INVALID,
+            message: format!("this version has no harness {other:?}"),
+        }),
     }
 }
 
@@ -138,28 +149,50 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
     let program = launch.program.display();
     let agent = &order.agent;
     let (code, message) = match error.kind() {
-        io::ErrorKind::NotFound if !order.cwd.is_dir() => return bad_directory(order, "does not exist"),
+        io::ErrorKind::NotFound if !order.cwd.is_dir() => {
+            return bad_directory(order, "does not exist");
+        }
         io::ErrorKind::NotFound if launch.program.exists() => (
             codes::AGENT_NOT_EXECUTABLE,
-            format!("{program} (agent {agent}) names an interpreter that does not exist: correct its first line or install the interpreter"),
+            format!(
+                "{program} (agent {agent}) names an interpreter that does not exist: correct its first line or install the interpreter"
+            ),
         ),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            (codes::AGENT_NOT_FOUND, format!("{program} (agent {agent}) does not exist: install it, or correct the agent's `command`"))
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
+            codes::AGENT_NOT_FOUND,
+            format!(
+                "{program} (agent {agent}) does not exist: install it, or correct the agent's `command`"
+            ),
+        ),
+        io::ErrorKind::PermissionDenied if check_directory(order).is_err() => {
+            return bad_directory(order, "cannot be entered");
         }
-        io::ErrorKind::PermissionDenied if check_directory(order).is_err() => return bad_directory(order, "cannot be entered"),
-        io::ErrorKind::PermissionDenied => {
-            (codes::AGENT_NOT_EXECUTABLE, format!("{program} (agent {agent}) may not be executed: make it executable with chmod +x"))
-        }
+        io::ErrorKind::PermissionDenied => (
+            codes::AGENT_NOT_EXECUTABLE,
+            format!(
+                "{program} (agent {agent}) may not be executed: make it executable with chmod +x"
+            ),
+        ),
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => (
             codes::AGENT_NOT_EXECUTABLE,
-            format!("{program} (agent {agent}) is not a program for this machine: a script needs a first line such as #!/bin/sh"),
+            format!(
+                "{program} (agent {agent}) is not a program for this machine: a script needs a first line such as #!/bin/sh"
+            ),
         ),
         _ if error.raw_os_error() == Some(libc::E2BIG) => (
             codes::INVALID,
-            format!("the arguments and environment for {program} are too long: give the prompt on standard input (prompt = \"stdin\")"),
+            format!(
+                "the arguments and environment for {program} are too long: give the prompt on standard input (prompt = \"stdin\")"
+            ),
         ),
-        io::ErrorKind::InvalidInput => (codes::INVALID, format!("the command, prompt or environment for {program} contains a NUL character")),
-        _ => (codes::INTERNAL, format!("{program} (agent {agent}) could not be started: {error}")),
+        io::ErrorKind::InvalidInput => (
+            codes::INVALID,
+            format!("the command, prompt or environment for {program} contains a NUL character"),
+        ),
+        _ => (
+            codes::INTERNAL,
+            format!("{program} (agent {agent}) could not be started: {error}"),
+        ),
     };
     Refusal { code, message }
 }
@@ -167,9 +200,20 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
 /// Checks that the working directory can be entered.
 fn check_directory(order: &Order) -> io::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
-    Ok(accessat(CWD, &order.cwd, Access::EXEC_OK, AtFlags::EACCESS)?)
+    Ok(accessat(
+        CWD,
+        &order.cwd,
+        Access::EXEC_OK,
+        AtFlags::EACCESS,
+    )?)
 }
 
 fn bad_directory(order: &Order, problem: &str) -> Refusal {
-    Refusal { code: codes::INVALID, message: format!("the working directory {} {problem}: correct it or name another one", order.cwd.display()) }
+    Refusal {
+        code: codes::INVALID,
+        message: format!(
+            "the working directory {} {problem}: correct it or name another one",
+            order.cwd.display()
+        ),
+    }
 }

@@ -23,11 +23,17 @@ impl ServedTool {
     fn has_form(&self, text: &str) -> bool {
         let name = &self.name;
         let with_prefix = |rest: &str| {
-            ["___", "__", "_", "-", "/"].iter().any(|separator| rest.strip_prefix(separator) == Some(name))
-                || rest.strip_prefix(": ").is_some_and(|title| title == name.replace('_', " "))
+            ["___", "__", "_", "-", "/"]
+                .iter()
+                .any(|separator| rest.strip_prefix(separator) == Some(name))
+                || rest
+                    .strip_prefix(": ")
+                    .is_some_and(|title| title == name.replace('_', " "))
         };
         text.strip_prefix(SERVER).is_some_and(with_prefix)
-            || ["mcp__adj__", "mcp.adj."].iter().any(|prefix| text.strip_prefix(prefix) == Some(name))
+            || ["mcp__adj__", "mcp.adj."]
+                .iter()
+                .any(|prefix| text.strip_prefix(prefix) == Some(name))
             || text.strip_suffix(" (adj MCP Server)") == Some(name)
     }
 
@@ -64,7 +70,11 @@ impl OwnTools {
         self.0.iter().any(|tool| {
             if names.is_empty() {
                 let is_form = |title: &String| tool.has_form(title);
-                tool.accepts(input) && titles.iter().any(is_form) && titles.iter().all(|title| is_form(title) || *title == tool.title)
+                tool.accepts(input)
+                    && titles.iter().any(is_form)
+                    && titles
+                        .iter()
+                        .all(|title| is_form(title) || *title == tool.title)
             } else {
                 // The agent's program states the name, and the server refuses a wrong argument.
                 names.iter().all(|name| tool.has_form(name))
@@ -96,7 +106,10 @@ mod tests {
             title: title.to_owned(),
             arguments: arguments.iter().map(|name| (*name).to_owned()).collect(),
         };
-        OwnTools(vec![tool("ask_parent", "Ask the parent", &["question", "options"]), tool("stop_work", "Stop", &["details"])])
+        OwnTools(vec![
+            tool("ask_parent", "Ask the parent", &["question", "options"]),
+            tool("stop_work", "Stop", &["details"]),
+        ])
     }
 
     fn titles(all: &[&str]) -> Vec<String> {
@@ -116,15 +129,44 @@ mod tests {
             "mcp.adj.ask_parent",
             "ask_parent (adj MCP Server)",
         ] {
-            assert!(tools().has(title) && tools().is_call("other", &titles(&[title]), &Value::Null, &json!({"question": "?"})), "{title}");
+            assert!(
+                tools().has(title)
+                    && tools().is_call(
+                        "other",
+                        &titles(&[title]),
+                        &Value::Null,
+                        &json!({"question": "?"})
+                    ),
+                "{title}"
+            );
         }
-        let named = json!({"goose": {"toolCall": {"toolName": "adj__ask_parent", "extensionName": "adj"}}});
+        let named =
+            json!({"goose": {"toolCall": {"toolName": "adj__ask_parent", "extensionName": "adj"}}});
         assert!(tools().is_call("", &titles(&["{\"question\":\"?\"}"]), &named, &Value::Null));
         let nonsense = json!({"question": "?", "nonsense": 1});
-        assert!(tools().is_call("", &titles(&["ask"]), &named, &nonsense), "its server refuses the argument");
-        assert!(!tools().is_call("", &titles(&["adj__ask_parent"]), &Value::Null, &nonsense), "only a title tells the tool");
-        assert!(!tools().is_call("", &titles(&["ask"]), &json!({"a": named, "toolName": "shell"}), &Value::Null), "two names");
-        assert!(tools().is_call("other", &titles(&["adj-ask_parent", "Ask the parent"]), &Value::Null, &json!({"question": "?"})));
+        assert!(
+            tools().is_call("", &titles(&["ask"]), &named, &nonsense),
+            "its server refuses the argument"
+        );
+        assert!(
+            !tools().is_call("", &titles(&["adj__ask_parent"]), &Value::Null, &nonsense),
+            "only a title tells the tool"
+        );
+        assert!(
+            !tools().is_call(
+                "",
+                &titles(&["ask"]),
+                &json!({"a": named, "toolName": "shell"}),
+                &Value::Null
+            ),
+            "two names"
+        );
+        assert!(tools().is_call(
+            "other",
+            &titles(&["adj-ask_parent", "Ask the parent"]),
+            &Value::Null,
+            &json!({"question": "?"})
+        ));
     }
 
     #[test]
@@ -151,19 +193,54 @@ mod tests {
             "xmcp__adj__ask_parent",
             "",
         ] {
-            assert!(!tools().is_call("other", &titles(&[title]), &Value::Null, &Value::Null), "{title}");
+            assert!(
+                !tools().is_call("other", &titles(&[title]), &Value::Null, &Value::Null),
+                "{title}"
+            );
         }
         let ours = titles(&["adj__ask_parent"]);
-        for kind in ["execute", "edit", "delete", "move", "fetch", "search", "switch_mode"] {
-            assert!(!tools().is_call(kind, &ours, &Value::Null, &Value::Null), "{kind}");
+        for kind in [
+            "execute",
+            "edit",
+            "delete",
+            "move",
+            "fetch",
+            "search",
+            "switch_mode",
+        ] {
+            assert!(
+                !tools().is_call(kind, &ours, &Value::Null, &Value::Null),
+                "{kind}"
+            );
         }
-        for input in
-            [json!({"command": "rm -rf /"}), json!({"question": "?", "command": "x"}), json!("rm -rf /"), json!(["rm"]), json!({"details": "x"})]
-        {
-            assert!(!tools().is_call("other", &ours, &Value::Null, &input), "{input}");
+        for input in [
+            json!({"command": "rm -rf /"}),
+            json!({"question": "?", "command": "x"}),
+            json!("rm -rf /"),
+            json!(["rm"]),
+            json!({"details": "x"}),
+        ] {
+            assert!(
+                !tools().is_call("other", &ours, &Value::Null, &input),
+                "{input}"
+            );
         }
-        assert!(!tools().is_call("other", &titles(&["adj__ask_parent", "rm -rf /"]), &Value::Null, &Value::Null), "another title");
-        assert!(!tools().is_call("other", &ours, &json!({"toolName": "shell"}), &Value::Null), "the name is another tool's");
-        assert!(!tools().is_call("other", &[], &Value::Null, &Value::Null), "no name at all");
+        assert!(
+            !tools().is_call(
+                "other",
+                &titles(&["adj__ask_parent", "rm -rf /"]),
+                &Value::Null,
+                &Value::Null
+            ),
+            "another title"
+        );
+        assert!(
+            !tools().is_call("other", &ours, &json!({"toolName": "shell"}), &Value::Null),
+            "the name is another tool's"
+        );
+        assert!(
+            !tools().is_call("other", &[], &Value::Null, &Value::Null),
+            "no name at all"
+        );
     }
 }

@@ -62,7 +62,14 @@ pub struct Pi {
 impl Pi {
     #[must_use]
     pub fn new(start: SessionStart) -> Self {
-        Self { start, prompt: String::new(), has_extension: false, is_prompted: false, unread: BTreeMap::new(), pending: BTreeSet::new() }
+        Self {
+            start,
+            prompt: String::new(),
+            has_extension: false,
+            is_prompted: false,
+            unread: BTreeMap::new(),
+            pending: BTreeSet::new(),
+        }
     }
 
     /// pi reads commands once all extensions have started, so the reply shows whether Adjutant's has.
@@ -82,30 +89,52 @@ impl Pi {
     }
 
     fn extension(&mut self, incoming: &Value) -> Vec<Step> {
-        let Some(id) = incoming["id"].as_str() else { return Vec::new() };
+        let Some(id) = incoming["id"].as_str() else {
+            return Vec::new();
+        };
         match incoming["method"].as_str() {
             Some("setStatus") => {
-                self.has_extension |= incoming["statusKey"] == "adjutant" && incoming["statusText"] == "ready";
+                self.has_extension |=
+                    incoming["statusKey"] == "adjutant" && incoming["statusText"] == "ready";
                 Vec::new()
             }
-            Some("input" | "select" | "confirm" | "editor") => match self.permission(id, incoming) {
-                Some(permission) => {
-                    self.pending.insert(id.to_owned());
-                    vec![Step::Permission(permission)]
+            Some("input" | "select" | "confirm" | "editor") => {
+                match self.permission(id, incoming) {
+                    Some(permission) => {
+                        self.pending.insert(id.to_owned());
+                        vec![Step::Permission(permission)]
+                    }
+                    // A dialog of another extension: there is no person to answer it.
+                    None => vec![Step::Write(line(
+                        &json!({ "type": "extension_ui_response", "id": id, "cancelled": true }),
+                    ))],
                 }
-                // A dialog of another extension: there is no person to answer it.
-                None => vec![Step::Write(line(&json!({ "type": "extension_ui_response", "id": id, "cancelled": true })))],
-            },
+            }
             _ => Vec::new(),
         }
     }
 
     fn permission(&self, id: &str, incoming: &Value) -> Option<Permission> {
-        let asked: Value = serde_json::from_str(incoming["title"].as_str().filter(|_| incoming["method"] == "input")?).ok()?;
-        let tool = asked["tool"].as_str().filter(|_| asked["adjutant"] == "permission")?.to_owned();
+        let asked: Value = serde_json::from_str(
+            incoming["title"]
+                .as_str()
+                .filter(|_| incoming["method"] == "input")?,
+        )
+        .ok()?;
+        let tool = asked["tool"]
+            .as_str()
+            .filter(|_| asked["adjutant"] == "permission")?
+            .to_owned();
         let input = &asked["input"];
         let operation = Box::new(self.operation(&tool, input));
-        Some(Permission { id: id.to_owned(), edits: self.edits(&tool, input), is_own_tool: false, tool, input: input.to_string(), operation })
+        Some(Permission {
+            id: id.to_owned(),
+            edits: self.edits(&tool, input),
+            is_own_tool: false,
+            tool,
+            input: input.to_string(),
+            operation,
+        })
     }
 
     fn operation(&self, tool: &str, input: &Value) -> Operation {
@@ -113,7 +142,8 @@ impl Pi {
         match tool {
             "bash" => operation::shell(tool, input, &self.start.cwd, &[]),
             "edit" | "write" | "read" => {
-                let is_complete = path.is_some_and(is_literal) && operation::states_only_files(input, |name| name == "path");
+                let is_complete = path.is_some_and(is_literal)
+                    && operation::states_only_files(input, |name| name == "path");
                 operation::on_files(tool, input, &self.start.cwd, path, is_complete)
             }
             _ => operation::opaque(tool, input),
@@ -122,12 +152,21 @@ impl Pi {
 
     /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
-        let file = input["path"].as_str().filter(|path| matches!(tool, "edit" | "write") && is_literal(path));
-        file.and_then(|file| named_within(&self.start.cwd, Path::new(file))).into_iter().collect()
+        let file = input["path"]
+            .as_str()
+            .filter(|path| matches!(tool, "edit" | "write") && is_literal(path));
+        file.and_then(|file| named_within(&self.start.cwd, Path::new(file)))
+            .into_iter()
+            .collect()
     }
 
     fn handle_reply(&mut self, incoming: &Value) -> Vec<Step> {
-        let why = || incoming["error"].as_str().unwrap_or("pi refused a command").to_owned();
+        let why = || {
+            incoming["error"]
+                .as_str()
+                .unwrap_or("pi refused a command")
+                .to_owned()
+        };
         match incoming["id"].as_str() {
             Some(STATE | PROMPT) if incoming["success"] != true => vec![Step::Failed(why())],
             Some(STATE) if !self.has_extension => {
@@ -135,17 +174,31 @@ impl Pi {
             }
             Some(STATE) => {
                 let is_gone = self.start.resumes && incoming["data"]["messageCount"] == 0;
-                let prompt = self.start.new_session_prompt.take().filter(|_| is_gone).unwrap_or_else(|| std::mem::take(&mut self.prompt));
-                vec![Step::Write(line(&json!({ "id": PROMPT, "type": "prompt", "message": prompt })))]
+                let prompt = self
+                    .start
+                    .new_session_prompt
+                    .take()
+                    .filter(|_| is_gone)
+                    .unwrap_or_else(|| std::mem::take(&mut self.prompt));
+                vec![Step::Write(line(
+                    &json!({ "id": PROMPT, "type": "prompt", "message": prompt }),
+                ))]
             }
             Some(PROMPT) => {
                 self.is_prompted = true;
                 // pi is working now, so it reads each of them in this turn.
-                self.unread.iter_mut().map(|(id, given)| Step::Write(given.steer(id))).collect()
+                self.unread
+                    .iter_mut()
+                    .map(|(id, given)| Step::Write(given.steer(id)))
+                    .collect()
             }
             Some(id) => {
                 if let Some(given) = self.unread.get_mut(id) {
-                    given.sent = if incoming["success"] == true { Delivery::Taken } else { Delivery::NotSent };
+                    given.sent = if incoming["success"] == true {
+                        Delivery::Taken
+                    } else {
+                        Delivery::NotSent
+                    };
                 }
                 Vec::new()
             }
@@ -155,8 +208,14 @@ impl Pi {
 
     /// Confirms a message: pi repeats it when the model receives it.
     fn confirm_delivery(&mut self, message: &Value) -> Vec<Step> {
-        let text = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
-        let read = self.unread.iter().find(|(_, given)| text == Some(&given.text)).map(|(id, _)| id.clone());
+        let text = message["content"]
+            .as_str()
+            .or_else(|| message["content"][0]["text"].as_str());
+        let read = self
+            .unread
+            .iter()
+            .find(|(_, given)| text == Some(&given.text))
+            .map(|(id, _)| id.clone());
         let Some(id) = read else { return Vec::new() };
         self.unread.remove(&id);
         vec![Step::Delivered(id)]
@@ -169,14 +228,26 @@ impl Pi {
         if self.unread.is_empty() {
             return vec![Step::Close];
         }
-        let again = self.unread.iter_mut().find(|(_, given)| given.sent == Delivery::NotSent);
-        std::iter::once(Step::TurnEnded).chain(again.map(|(id, given)| Step::Write(given.steer(id)))).collect()
+        let again = self
+            .unread
+            .iter_mut()
+            .find(|(_, given)| given.sent == Delivery::NotSent);
+        std::iter::once(Step::TurnEnded)
+            .chain(again.map(|(id, given)| Step::Write(given.steer(id))))
+            .collect()
     }
 
     pub(super) fn message(&mut self, message: &MessageView) -> Vec<u8> {
         // The text before it keeps it from being read as a command.
-        let mut given = QueuedMessage { text: format!("A message from {}:\n{}", message.from, message.text), sent: Delivery::NotSent };
-        let bytes = if self.is_prompted { given.steer(&message.message_id) } else { Vec::new() };
+        let mut given = QueuedMessage {
+            text: format!("A message from {}:\n{}", message.from, message.text),
+            sent: Delivery::NotSent,
+        };
+        let bytes = if self.is_prompted {
+            given.steer(&message.message_id)
+        } else {
+            Vec::new()
+        };
         self.unread.insert(message.message_id.clone(), given);
         bytes
     }
@@ -193,7 +264,8 @@ impl Pi {
             Decision::Allow => json!({ "allow": true }),
             Decision::Deny(why) => json!({ "deny": why }),
         };
-        let response = json!({ "type": "extension_ui_response", "id": id, "value": value.to_string() });
+        let response =
+            json!({ "type": "extension_ui_response", "id": id, "value": value.to_string() });
         self.pending.remove(id).then(|| line(&response))
     }
 }
@@ -202,7 +274,9 @@ impl QueuedMessage {
     /// Returns the command that sends the message: into the current turn, or as a new prompt if there is none.
     fn steer(&mut self, id: &str) -> Vec<u8> {
         self.sent = Delivery::Written;
-        line(&json!({ "id": id, "type": "prompt", "message": self.text, "streamingBehavior": "steer" }))
+        line(
+            &json!({ "id": id, "type": "prompt", "message": self.text, "streamingBehavior": "steer" }),
+        )
     }
 }
 
@@ -212,7 +286,9 @@ fn is_literal(path: &str) -> bool {
     !path.is_empty()
         && !path.starts_with(['~', '@'])
         && !path.starts_with("file:")
-        && !path.chars().any(|c| c.is_control() || c.is_whitespace() && c != ' ')
+        && !path
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() && c != ' ')
 }
 
 #[cfg(test)]
@@ -220,7 +296,11 @@ mod tests {
     use super::*;
 
     fn pi(resumes: bool) -> Pi {
-        let mut pi = Pi::new(SessionStart { cwd: PathBuf::from("/w"), resumes, new_session_prompt: resumes.then(|| "the whole task".to_owned()) });
+        let mut pi = Pi::new(SessionStart {
+            cwd: PathBuf::from("/w"),
+            resumes,
+            new_session_prompt: resumes.then(|| "the whole task".to_owned()),
+        });
         let opening = written(&[Step::Write(pi.opening("/quit @/etc/passwd"))]);
         assert_eq!(opening[0]["type"], "get_state");
         pi
@@ -231,7 +311,10 @@ mod tests {
         let mut pi = pi(false);
         assert_eq!(pi.receive(&ready()), []);
         let prompt = written(&pi.receive(&state(0)));
-        assert_eq!((&prompt[0]["type"], &prompt[0]["message"]), (&json!("prompt"), &json!("/quit @/etc/passwd")));
+        assert_eq!(
+            (&prompt[0]["type"], &prompt[0]["message"]),
+            (&json!("prompt"), &json!("/quit @/etc/passwd"))
+        );
         assert_eq!(pi.receive(&accepted("prompt", true)), []);
         pi
     }
@@ -249,7 +332,12 @@ mod tests {
     }
 
     fn message(id: &str, text: &str) -> MessageView {
-        MessageView { message_id: id.to_owned(), from: "person".to_owned(), text: text.to_owned(), ..MessageView::default() }
+        MessageView {
+            message_id: id.to_owned(),
+            from: "person".to_owned(),
+            text: text.to_owned(),
+            ..MessageView::default()
+        }
     }
 
     fn settled() -> Value {
@@ -262,15 +350,27 @@ mod tests {
 
     /// Returns the commands that the steps write.
     fn written(steps: &[Step]) -> Vec<Value> {
-        let bytes = steps.iter().map(|step| if let Step::Write(bytes) = step { bytes.as_slice() } else { panic!("{steps:?}") });
-        let text = bytes.map(|bytes| std::str::from_utf8(bytes).expect("text")).collect::<String>();
-        text.lines().map(|line| serde_json::from_str(line).expect("one JSON object")).collect()
+        let bytes = steps.iter().map(|step| {
+            if let Step::Write(bytes) = step {
+                bytes.as_slice()
+            } else {
+                panic!("{steps:?}")
+            }
+        });
+        let text = bytes
+            .map(|bytes| std::str::from_utf8(bytes).expect("text"))
+            .collect::<String>();
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("one JSON object"))
+            .collect()
     }
 
     #[test]
     fn prompt_requires_the_extension() {
         working();
-        assert!(matches!(&pi(false).receive(&state(0))[..], [Step::Failed(why)] if why.contains("extension")));
+        assert!(
+            matches!(&pi(false).receive(&state(0))[..], [Step::Failed(why)] if why.contains("extension"))
+        );
         let mut other = pi(false);
         let status = json!({"type": "extension_ui_request", "id": "s", "method": "setStatus", "statusKey": "other", "statusText": "ready"});
         other.receive(&status);
@@ -289,25 +389,45 @@ mod tests {
     #[test]
     fn permission_request_is_decided_once() {
         let mut pi = working();
-        let asked = asks(r#"{"adjutant":"permission","tool":"bash","input":{"command":"rm -rf /"}}"#);
+        let asked =
+            asks(r#"{"adjutant":"permission","tool":"bash","input":{"command":"rm -rf /"}}"#);
         let expected = Permission {
             id: "d1".to_owned(),
             tool: "bash".to_owned(),
             input: r#"{"command":"rm -rf /"}"#.to_owned(),
             is_own_tool: false,
             edits: Vec::new(),
-            operation: Box::new(operation::shell("bash", &json!({"command": "rm -rf /"}), Path::new("/w"), &[])),
+            operation: Box::new(operation::shell(
+                "bash",
+                &json!({"command": "rm -rf /"}),
+                Path::new("/w"),
+                &[],
+            )),
         };
         assert_eq!(pi.receive(&asked), [Step::Permission(expected)]);
-        let answer = written(&[Step::Write(pi.decide("d1", &Decision::Deny("no".to_owned())).expect("the request is pending"))]);
-        assert_eq!(answer[0], json!({"type": "extension_ui_response", "id": "d1", "value": r#"{"deny":"no"}"#}));
+        let answer = written(&[Step::Write(
+            pi.decide("d1", &Decision::Deny("no".to_owned()))
+                .expect("the request is pending"),
+        )]);
+        assert_eq!(
+            answer[0],
+            json!({"type": "extension_ui_response", "id": "d1", "value": r#"{"deny":"no"}"#})
+        );
         assert_eq!(pi.decide("d1", &Decision::Allow), None);
     }
 
     #[test]
     fn dialogs_of_other_extensions_are_cancelled() {
-        for title in ["Delete everything?", r#"{"tool":"bash","input":{}}"#, r#"{"adjutant":"permission"}"#] {
-            assert_eq!(written(&working().receive(&asks(title)))[0]["cancelled"], true, "{title}");
+        for title in [
+            "Delete everything?",
+            r#"{"tool":"bash","input":{}}"#,
+            r#"{"adjutant":"permission"}"#,
+        ] {
+            assert_eq!(
+                written(&working().receive(&asks(title)))[0]["cancelled"],
+                true,
+                "{title}"
+            );
         }
         let confirm = json!({"type": "extension_ui_request", "id": "d1", "method": "confirm", "title": r#"{"adjutant":"permission","tool":"bash"}"#});
         assert_eq!(written(&working().receive(&confirm))[0]["cancelled"], true);
@@ -316,26 +436,59 @@ mod tests {
     #[test]
     fn edit_names_a_literal_path_in_the_directory() {
         let pi = working();
-        assert!(pi.operation("write", &json!({"path": "a", "content": "x"})).is_complete);
-        assert!(!pi.operation("write", &json!({"path": "a", "content": "x", "then": "y"})).is_complete, "an unknown field");
-        let edits = |tool: &str, path: &str| pi.edits(tool, &json!({ "path": path, "content": "x" }));
+        assert!(
+            pi.operation("write", &json!({"path": "a", "content": "x"}))
+                .is_complete
+        );
+        assert!(
+            !pi.operation("write", &json!({"path": "a", "content": "x", "then": "y"}))
+                .is_complete,
+            "an unknown field"
+        );
+        let edits =
+            |tool: &str, path: &str| pi.edits(tool, &json!({ "path": path, "content": "x" }));
         assert_eq!(edits("write", "a b.txt"), [PathBuf::from("/w/a b.txt")]);
-        assert_eq!(edits("edit", "/w/src/a.txt"), [PathBuf::from("/w/src/a.txt")]);
-        for path in ["~/x", "~", "@/etc/x", "@a", "file:///etc/x", "/w/a\u{a0}b", "../x", "/w/../x", "/etc/passwd", "a\nb", ""] {
+        assert_eq!(
+            edits("edit", "/w/src/a.txt"),
+            [PathBuf::from("/w/src/a.txt")]
+        );
+        for path in [
+            "~/x",
+            "~",
+            "@/etc/x",
+            "@a",
+            "file:///etc/x",
+            "/w/a\u{a0}b",
+            "../x",
+            "/w/../x",
+            "/etc/passwd",
+            "a\nb",
+            "",
+        ] {
             assert!(edits("write", path).is_empty(), "{path}");
         }
-        assert!(edits("bash", "a.txt").is_empty() && pi.edits("write", &json!({ "path": ["a"] })).is_empty());
+        assert!(
+            edits("bash", "a.txt").is_empty()
+                && pi.edits("write", &json!({ "path": ["a"] })).is_empty()
+        );
     }
 
     #[test]
     fn repeated_message_counts_as_delivered() {
         let mut pi = working();
-        let given: Value = serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
-        assert_eq!((&given["streamingBehavior"], &given["message"]), (&json!("steer"), &json!("A message from person:\n/exit")));
-        assert_eq!(pi.receive(&settled()), [Step::TurnEnded], "another turn follows");
+        let given: Value =
+            serde_json::from_slice(&pi.message(&message("m1", "/exit"))).expect("one command");
+        assert_eq!(
+            (&given["streamingBehavior"], &given["message"]),
+            (&json!("steer"), &json!("A message from person:\n/exit"))
+        );
+        assert_eq!(
+            pi.receive(&settled()),
+            [Step::TurnEnded],
+            "another turn follows"
+        );
         pi.receive(&accepted("m1", true));
-        let read =
-            json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
+        let read = json!({"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": "A message from person:\n/exit"}]}});
         assert_eq!(pi.receive(&read), [Step::Delivered("m1".to_owned())]);
         assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
@@ -346,7 +499,10 @@ mod tests {
         assert!(pi.message(&message("m1", "wait")).is_empty());
         pi.receive(&ready());
         assert_eq!(written(&pi.receive(&state(0)))[0]["id"], "prompt");
-        assert_eq!(written(&pi.receive(&accepted("prompt", true)))[0]["id"], "m1");
+        assert_eq!(
+            written(&pi.receive(&accepted("prompt", true)))[0]["id"],
+            "m1"
+        );
     }
 
     #[test]
@@ -355,7 +511,10 @@ mod tests {
         pi.message(&message("m1", "wait"));
         assert_eq!(pi.receive(&accepted("m1", false)), []);
         let steps = pi.receive(&settled());
-        assert_eq!((&steps[0], &written(&steps[1..])[0]["id"]), (&Step::TurnEnded, &json!("m1")));
+        assert_eq!(
+            (&steps[0], &written(&steps[1..])[0]["id"]),
+            (&Step::TurnEnded, &json!("m1"))
+        );
         pi.cancel();
         assert_eq!(pi.receive(&settled()), [Step::Close]);
     }
@@ -370,6 +529,9 @@ mod tests {
 
     #[test]
     fn refused_prompt_fails() {
-        assert_eq!(working().receive(&accepted("prompt", false)), [Step::Failed("compaction is in progress".to_owned())]);
+        assert_eq!(
+            working().receive(&accepted("prompt", false)),
+            [Step::Failed("compaction is in progress".to_owned())]
+        );
     }
 }

@@ -16,25 +16,42 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
     let input = prompt_input(order, &mut argv)?;
     let dialogue = matches!(input, Input::Open(_)).then_some(Dialogue::Lines);
-    Ok(Launch { dialogue, ..Launch::new(program, argv, input) })
+    Ok(Launch {
+        dialogue,
+        ..Launch::new(program, argv, input)
+    })
 }
 
 /// Returns the program that an order names.
 pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
     let Some(program) = order.argv.first().map(PathBuf::from) else {
-        return Err(Refusal { code: codes::AGENT_NOT_FOUND, message: format!("agent {} has no `command`", order.agent) });
+        return Err(Refusal {
+            code: codes::AGENT_NOT_FOUND,
+            message: format!("agent {} has no `command`", order.agent),
+        });
     };
     if !program.is_absolute() {
-        let message =
-            format!("{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`", program.display(), order.agent);
-        return Err(Refusal { code: codes::AGENT_NOT_FOUND, message });
+        let message = format!(
+            "{} (agent {}) was not found on PATH: install it, or give its absolute path in `command`",
+            program.display(),
+            order.agent
+        );
+        return Err(Refusal {
+            code: codes::AGENT_NOT_FOUND,
+            message,
+        });
     }
     Ok(program)
 }
 
 /// Puts the prompt into the input or the arguments, as the order requires.
 pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
-    let invalid = |message| Err(Refusal { code: codes::INVALID, message });
+    let invalid = |message| {
+        Err(Refusal {
+            code: codes::INVALID,
+            message,
+        })
+    };
     match order.prompt_via.as_str() {
         "stdin" => Ok(Input::Whole(order.prompt.clone().into_bytes())),
         "arg" if order.prompt.len() > PROMPT_ARG_BYTES_MAX => invalid(format!(
@@ -42,12 +59,16 @@ pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Re
             order.prompt.len(),
             order.agent
         )),
-        "arg" if order.prompt.contains('\0') => invalid("the prompt contains a NUL character, which cannot be in an argument".to_owned()),
+        "arg" if order.prompt.contains('\0') => invalid(
+            "the prompt contains a NUL character, which cannot be in an argument".to_owned(),
+        ),
         "arg" => {
             argv.push(OsString::from(&order.prompt));
             Ok(Input::Nothing)
         }
         "stream" => Ok(Input::Open(Dialogue::Lines.opening(&order.prompt))),
-        other => invalid(format!("unknown way {other:?} to pass a prompt: use \"stdin\" or \"arg\"")),
+        other => invalid(format!(
+            "unknown way {other:?} to pass a prompt: use \"stdin\" or \"arg\""
+        )),
     }
 }

@@ -14,27 +14,60 @@ const WAIT_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
 const PASSED_MS_MIN: i64 = -2 * 60 * 1000;
 const PASSED_PAUSE_MS: i64 = 5 * 1000;
 
-const DURATION_MARKS: [&str; 9] =
-    ["again in", "retry in", "resets in", "reset in", "reset after", "retry after", "retry-after", "retrydelay", "resets_in_seconds"];
-const CLOCK_MARKS: [&str; 6] = ["again at", "again on", "resets", "reset at", "reset on", "available at"];
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DURATION_MARKS: [&str; 9] = [
+    "again in",
+    "retry in",
+    "resets in",
+    "reset in",
+    "reset after",
+    "retry after",
+    "retry-after",
+    "retrydelay",
+    "resets_in_seconds",
+];
+const CLOCK_MARKS: [&str; 6] = [
+    "again at",
+    "again on",
+    "resets",
+    "reset at",
+    "reset on",
+    "available at",
+];
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 
 /// Reads the reset time from a message in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
 /// `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try again at Nov
 /// 24th, 2026 3:45 PM`. Clock times without a zone are in `zone`.
 pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
-    let epoch = lower.rsplit_once('|').and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok()).map(|seconds| Time(seconds.saturating_mul(1000)));
+    let epoch = lower
+        .rsplit_once('|')
+        .and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok())
+        .map(|seconds| Time(seconds.saturating_mul(1000)));
     let within = || {
-        let rest = DURATION_MARKS.iter().find_map(|mark| lower.split_once(mark)).map(|(_, rest)| rest)?;
-        Some(now.plus_ms(duration_ms(rest.trim_start_matches([' ', ':', '"', '~', '\\', '=']))?))
+        let rest = DURATION_MARKS
+            .iter()
+            .find_map(|mark| lower.split_once(mark))
+            .map(|(_, rest)| rest)?;
+        Some(now.plus_ms(duration_ms(
+            rest.trim_start_matches([' ', ':', '"', '~', '\\', '=']),
+        )?))
     };
     let clock = || {
         CLOCK_MARKS
             .iter()
-            .flat_map(|mark| lower.match_indices(mark).map(|(at, found)| at + found.len()))
+            .flat_map(|mark| {
+                lower
+                    .match_indices(mark)
+                    .map(|(at, found)| at + found.len())
+            })
             .find_map(|at| clock_time(&lower[at..], now, zone))
     };
-    epoch.or_else(within).or_else(clock).and_then(|at| resume_time(at, now))
+    epoch
+        .or_else(within)
+        .or_else(clock)
+        .and_then(|at| resume_time(at, now))
 }
 
 /// Returns when to resume for a reset time: soon if it has just passed, `None` if it is implausible.
@@ -50,10 +83,16 @@ pub fn resume_time(at: Time, now: Time) -> Option<Time> {
 /// Reads a clock time at the start of a text, with optional date, `am` or `pm`, and zone. It means the next such
 /// time; without seconds, the end of the minute, since vendors round down.
 fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
-    let mut words =
-        text.split(|c: char| c.is_whitespace() || c == ',').map(|word| word.trim_matches([':', '"', ';'])).filter(|word| !word.is_empty());
+    let mut words = text
+        .split(|c: char| c.is_whitespace() || c == ',')
+        .map(|word| word.trim_matches([':', '"', ';']))
+        .filter(|word| !word.is_empty());
     let mut word = words.find(|word| !matches!(*word, "on" | "at"))?;
-    if let Ok(stamp) = word.trim_end_matches('.').to_uppercase().parse::<Timestamp>() {
+    if let Ok(stamp) = word
+        .trim_end_matches('.')
+        .to_uppercase()
+        .parse::<Timestamp>()
+    {
         return Some(Time(stamp.as_millisecond()));
     }
     let mut month_day = None;
@@ -76,10 +115,19 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let mut words = words.peekable();
     let (clock, half) = match word.find(['a', 'p']) {
         Some(at) => (&word[..at], Some(&word[at..])),
-        None => (word, words.next_if(|word| word.starts_with(['a', 'p']) && word.trim_end_matches(['.', ')']).replace('.', "").len() == 2)),
+        None => (
+            word,
+            words.next_if(|word| {
+                word.starts_with(['a', 'p'])
+                    && word.trim_end_matches(['.', ')']).replace('.', "").len() == 2
+            }),
+        ),
     };
     let half = half.map(|half| half.replace(['.', ')'], ""));
-    let mut numbers = clock.trim_end_matches('.').split(':').map(|number| number.parse::<i8>().ok());
+    let mut numbers = clock
+        .trim_end_matches('.')
+        .split(':')
+        .map(|number| number.parse::<i8>().ok());
     let (hour, minute, second) = (numbers.next()??, numbers.next(), numbers.next());
     let hour = match half.as_deref() {
         Some("am") if (1..=12).contains(&hour) => hour % 12,
@@ -88,25 +136,45 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
         None if minute.is_some() => hour,
         _ => return None,
     };
-    let named = words.next().map(|word| word.trim_matches(['(', ')', '.', '\'', '"']));
+    let named = words
+        .next()
+        .map(|word| word.trim_matches(['(', ')', '.', '\'', '"']));
     let zone = match named {
         Some("utc" | "gmt" | "z") => TimeZone::UTC,
         // An unknown zone makes the time unknown.
         Some(name) if name.contains('/') => TimeZone::get(name).ok()?,
         _ => zone.clone(),
     };
-    let here = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
+    let here = Timestamp::from_millisecond(now.0)
+        .ok()?
+        .to_zoned(zone.clone());
     let at = |date: Date| -> Option<Zoned> {
-        let time = jiff::civil::Time::new(hour, minute.unwrap_or(Some(0))?, second.unwrap_or(Some(0))?, 0).ok()?;
-        let begins = DateTime::from_parts(date, time).to_zoned(zone.clone()).ok()?;
-        if second.is_some() { Some(begins) } else { begins.checked_add(jiff::Span::new().minutes(1)).ok() }
+        let time = jiff::civil::Time::new(
+            hour,
+            minute.unwrap_or(Some(0))?,
+            second.unwrap_or(Some(0))?,
+            0,
+        )
+        .ok()?;
+        let begins = DateTime::from_parts(date, time)
+            .to_zoned(zone.clone())
+            .ok()?;
+        if second.is_some() {
+            Some(begins)
+        } else {
+            begins.checked_add(jiff::Span::new().minutes(1)).ok()
+        }
     };
     let zoned = match month_day {
         Some((month, day)) => {
             let of = |year| at(Date::new(year, month, day).ok()?);
             let this = of(year.unwrap_or(here.year()))?;
             // A date without a year may be in the next year.
-            if year.is_none() && this <= here { of(here.year().checked_add(1)?)? } else { this }
+            if year.is_none() && this <= here {
+                of(here.year().checked_add(1)?)?
+            } else {
+                this
+            }
         }
         None if is_tomorrow => at(here.date().tomorrow().ok()?)?,
         None => match at(here.date())? {
@@ -114,7 +182,9 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
             _ => at(here.date().tomorrow().ok()?)?,
         },
     };
-    Some(Time(zoned.round(Unit::Second).ok()?.timestamp().as_millisecond()))
+    Some(Time(
+        zoned.round(Unit::Second).ok()?.timestamp().as_millisecond(),
+    ))
 }
 
 /// Reads a duration at the start of a text.
@@ -122,11 +192,23 @@ fn duration_ms(mut text: &str) -> Option<i64> {
     let mut total = 0.0_f64;
     let mut found = false;
     loop {
-        text = text.trim_start_matches([' ', ',']).strip_prefix("and ").unwrap_or(text.trim_start_matches([' ', ','])).trim_start();
-        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-        let Ok(number) = text[..digits].trim_end_matches('.').parse::<f64>() else { break };
+        text = text
+            .trim_start_matches([' ', ','])
+            .strip_prefix("and ")
+            .unwrap_or(text.trim_start_matches([' ', ',']))
+            .trim_start();
+        let digits = text.len()
+            - text
+                .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+                .len();
+        let Ok(number) = text[..digits].trim_end_matches('.').parse::<f64>() else {
+            break;
+        };
         let unit_at = text[digits..].trim_start();
-        let letters = unit_at.len() - unit_at.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let letters = unit_at.len()
+            - unit_at
+                .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+                .len();
         let unit = match &unit_at[..letters] {
             "ms" | "milliseconds" => 1.0,
             "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000.0,
@@ -142,7 +224,10 @@ fn duration_ms(mut text: &str) -> Option<i64> {
             break;
         }
     }
-    #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, and the largest value is implausible")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "`as` saturates, and the largest value is implausible"
+    )]
     found.then_some(total as i64)
 }
 
@@ -155,10 +240,20 @@ mod tests {
     #[test]
     fn end_of_a_limit_is_read_from_its_message() {
         let after = |text: &str| reset_time(text, NOW, &TimeZone::UTC).map(|at| at.0 - NOW.0);
-        assert_eq!(after("claude ai usage limit reached|1763703600"), Some(3_600_000));
-        assert_eq!(after("claude ai usage limit reached|1763699990"), Some(PASSED_PAUSE_MS), "clocks differ");
+        assert_eq!(
+            after("claude ai usage limit reached|1763703600"),
+            Some(3_600_000)
+        );
+        assert_eq!(
+            after("claude ai usage limit reached|1763699990"),
+            Some(PASSED_PAUSE_MS),
+            "clocks differ"
+        );
         assert_eq!(after("try again in 2 hours 5 minutes."), Some(7_500_000));
-        assert_eq!(after("you've hit your usage limit. try again in 3 days and 1 hour."), Some(262_800_000));
+        assert_eq!(
+            after("you've hit your usage limit. try again in 3 days and 1 hour."),
+            Some(262_800_000)
+        );
         assert_eq!(after("please try again in 1.5s"), Some(1_500));
         assert_eq!(after("\"retrydelay\": \"34s\""), Some(34_000));
         assert_eq!(after("\"resets_in_seconds\":40}"), Some(40_000));
@@ -184,27 +279,77 @@ mod tests {
     fn clock_time_is_the_next_one_in_its_zone() {
         // A Friday, 23:40 in New York (five hours behind UTC), 04:40 on Saturday in UTC.
         let now: Timestamp = "2025-11-22T04:40:30Z".parse().expect("a time");
-        let new_york = TimeZone::get("America/New_York").expect("the time zone database is installed");
+        let new_york =
+            TimeZone::get("America/New_York").expect("the time zone database is installed");
         let after = |text: &str, zone: &TimeZone| {
             let at = reset_time(&text.to_lowercase(), Time(now.as_millisecond()), zone)?;
-            Some(Timestamp::from_millisecond(at.0).expect("a time").to_string())
+            Some(
+                Timestamp::from_millisecond(at.0)
+                    .expect("a time")
+                    .to_string(),
+            )
         };
-        let (here, utc) = (|text: &str| after(text, &new_york), |text: &str| after(text, &TimeZone::UTC));
+        let (here, utc) = (
+            |text: &str| after(text, &new_york),
+            |text: &str| after(text, &TimeZone::UTC),
+        );
         // Without seconds it is the end of the minute. A time that has passed today is tomorrow's.
-        assert_eq!(utc("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T15:46:00Z"));
-        assert_eq!(here("limit reached ∙ resets at 3:45 PM").as_deref(), Some("2025-11-22T20:46:00Z"));
+        assert_eq!(
+            utc("limit reached ∙ resets at 3:45 PM").as_deref(),
+            Some("2025-11-22T15:46:00Z")
+        );
+        assert_eq!(
+            here("limit reached ∙ resets at 3:45 PM").as_deref(),
+            Some("2025-11-22T20:46:00Z")
+        );
         assert_eq!(utc("resets 4am").as_deref(), Some("2025-11-23T04:01:00Z"));
-        assert_eq!(utc("You've hit your 5-hour limit · resets 4:40am").as_deref(), Some("2025-11-22T04:41:00Z"), "this very minute");
-        assert_eq!(here("visit https://x.example/usage or try again at 11:59 PM.").as_deref(), Some("2025-11-22T05:00:00Z"));
+        assert_eq!(
+            utc("You've hit your 5-hour limit · resets 4:40am").as_deref(),
+            Some("2025-11-22T04:41:00Z"),
+            "this very minute"
+        );
+        assert_eq!(
+            here("visit https://x.example/usage or try again at 11:59 PM.").as_deref(),
+            Some("2025-11-22T05:00:00Z")
+        );
         assert_eq!(here("resets 12am").as_deref(), Some("2025-11-22T05:01:00Z"));
-        assert_eq!(utc("resets 7:19pm (America/New_York)").as_deref(), Some("2025-11-23T00:20:00Z"));
-        assert_eq!(here("resets 7:19pm (UTC)").as_deref(), Some("2025-11-22T19:20:00Z"));
-        assert_eq!(utc("try again at Nov 24th, 2025 3:45 PM.").as_deref(), Some("2025-11-24T15:46:00Z"));
-        assert_eq!(utc("weekly limit reached · resets Nov 25 at 3pm (America/New_York)").as_deref(), Some("2025-11-25T20:01:00Z"));
-        assert_eq!(utc("resets tomorrow at 05:00").as_deref(), Some("2025-11-23T05:01:00Z"));
-        assert_eq!(utc("it will reset at 15:45:10").as_deref(), Some("2025-11-22T15:45:10Z"));
-        assert_eq!(utc("reset at 2025-11-22T06:00:00Z").as_deref(), Some("2025-11-22T06:00:00Z"));
-        assert_eq!(utc("try again at Jan 3rd, 2027 3:45 PM"), None, "implausibly far");
-        assert_eq!(utc("context resets; resets at 3:45 p.m.").as_deref(), Some("2025-11-22T15:46:00Z"), "the first valid time counts");
+        assert_eq!(
+            utc("resets 7:19pm (America/New_York)").as_deref(),
+            Some("2025-11-23T00:20:00Z")
+        );
+        assert_eq!(
+            here("resets 7:19pm (UTC)").as_deref(),
+            Some("2025-11-22T19:20:00Z")
+        );
+        assert_eq!(
+            utc("try again at Nov 24th, 2025 3:45 PM.").as_deref(),
+            Some("2025-11-24T15:46:00Z")
+        );
+        assert_eq!(
+            utc("weekly limit reached · resets Nov 25 at 3pm (America/New_York)").as_deref(),
+            Some("2025-11-25T20:01:00Z")
+        );
+        assert_eq!(
+            utc("resets tomorrow at 05:00").as_deref(),
+            Some("2025-11-23T05:01:00Z")
+        );
+        assert_eq!(
+            utc("it will reset at 15:45:10").as_deref(),
+            Some("2025-11-22T15:45:10Z")
+        );
+        assert_eq!(
+            utc("reset at 2025-11-22T06:00:00Z").as_deref(),
+            Some("2025-11-22T06:00:00Z")
+        );
+        assert_eq!(
+            utc("try again at Jan 3rd, 2027 3:45 PM"),
+            None,
+            "implausibly far"
+        );
+        assert_eq!(
+            utc("context resets; resets at 3:45 p.m.").as_deref(),
+            Some("2025-11-22T15:46:00Z"),
+            "the first valid time counts"
+        );
     }
 }

@@ -17,27 +17,55 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Prepares the launch of a vendor's CLI, which is offered `own_tools`.
-pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Option<GateAccess<'_>>, own_tools: OwnTools) -> Result<Launch, Refusal> {
-    let Some(preset) = &order.preset else { return Err(invalid(order, "has no preset")) };
+pub fn launch(
+    order: &Order,
+    dir: &AttemptDir,
+    access: &WorkerAccess,
+    gate: Option<GateAccess<'_>>,
+    own_tools: OwnTools,
+) -> Result<Launch, Refusal> {
+    let Some(preset) = &order.preset else {
+        return Err(invalid(order, "has no preset"));
+    };
     let new_session_prompt = in_new_session(order, preset);
     let order = new_session_prompt.as_ref().unwrap_or(order);
     let program = plain::program(order)?;
     let values = Values::new(order, preset, dir, access)?;
     let Some(permissions) = Permissions::from_word(&order.permissions) else {
-        return Err(invalid(order, &format!("was ordered with unknown permissions: {:?}", order.permissions)));
+        return Err(invalid(
+            order,
+            &format!(
+                "was ordered with unknown permissions: {:?}",
+                order.permissions
+            ),
+        ));
     };
     let profile = preset.permissions.of(&order.permissions);
     if let Some(why) = &profile.unsupported {
-        let message = format!("agent {} cannot be run with {}: {why}", order.agent, order.permissions);
-        return Err(Refusal { code: codes::UNSUPPORTED_PROFILE, message });
+        let message = format!(
+            "agent {} cannot be run with {}: {why}",
+            order.agent, order.permissions
+        );
+        return Err(Refusal {
+            code: codes::UNSUPPORTED_PROFILE,
+            message,
+        });
     }
     let (begin, behind) = match order.session {
         Some(_) => (&preset.resume_args, None),
         None => (&preset.args, Some(&preset.new_args)),
     };
-    let trust = if order.trust_repo { &preset.trusted_args } else { &preset.untrusted_args };
+    let trust = if order.trust_repo {
+        &preset.trusted_args
+    } else {
+        &preset.untrusted_args
+    };
     let model = preset.model.as_ref().zip(order.model.as_ref());
-    let of_model = |name: &str| model.filter(|_| name == "model").map(|(_, model)| model.clone());
+    let of_model = |name: &str| {
+        model
+            .filter(|_| name == "model")
+            .map(|(_, model)| model.clone())
+    };
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
     for arg in begin.iter().chain(&profile.args).chain(trust) {
         argv.push(values.fill(order, arg)?.into());
@@ -45,7 +73,11 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
     // Placeholders are not replaced in the user's own arguments.
     argv.extend(order.args.iter().map(OsString::from));
     for arg in model.iter().flat_map(|(form, _)| &form.args) {
-        argv.push(fill(arg, &of_model).map_err(|problem| invalid(order, &problem))?.into());
+        argv.push(
+            fill(arg, &of_model)
+                .map_err(|problem| invalid(order, &problem))?
+                .into(),
+        );
     }
     argv.extend(order.last_args.iter().map(OsString::from));
     for arg in behind.into_iter().flatten() {
@@ -66,9 +98,19 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
     }
     if let Some((form, gate)) = preset.gate.as_ref().zip(gate) {
         let of_url = |name: &str| (name == "gate_url").then(|| gate.url.to_owned());
-        let of_both = |name: &str| if name == "gate_token" { Some(gate.token.to_owned()) } else { of_url(name) };
+        let of_both = |name: &str| {
+            if name == "gate_token" {
+                Some(gate.token.to_owned())
+            } else {
+                of_url(name)
+            }
+        };
         for arg in &form.args {
-            argv.push(fill(arg, &of_url).map_err(|problem| invalid(order, &problem))?.into());
+            argv.push(
+                fill(arg, &of_url)
+                    .map_err(|problem| invalid(order, &problem))?
+                    .into(),
+            );
         }
         for (name, value) in &form.env {
             let value = fill(value, &of_both).map_err(|problem| invalid(order, &problem))?;
@@ -83,7 +125,13 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
     if let (Some(name), Some(AttemptHome { at, .. })) = (attempt_home_env, &attempt_home) {
         env_override.push((name, at.display().to_string()));
     }
-    let texts = preset.args.iter().chain(&profile.args).chain(preset.env.values()).chain(profile.env.values()).chain(preset.files.values());
+    let texts = preset
+        .args
+        .iter()
+        .chain(&profile.args)
+        .chain(preset.env.values())
+        .chain(profile.env.values())
+        .chain(preset.files.values());
     let own_log = match (&preset.log_env, &preset.log_files) {
         (Some(name), _) => {
             let pipe = dir.temporary().join("log");
@@ -93,14 +141,22 @@ pub fn launch(order: &Order, dir: &AttemptDir, access: &WorkerAccess, gate: Opti
         (None, Some(files)) => log_files(order, preset, dir, files),
         (None, None) => None,
     };
-    let temporary = (own_log.is_some() || texts.into_iter().any(|text| text.contains("{tmp"))).then(|| dir.temporary());
+    let temporary = (own_log.is_some() || texts.into_iter().any(|text| text.contains("{tmp")))
+        .then(|| dir.temporary());
     let mut dialogue = new_dialogue(order, preset, dir, access, own_tools, permissions);
-    let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue { Some(acp.answers_after()) } else { None };
+    let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue {
+        Some(acp.answers_after())
+    } else {
+        None
+    };
     let input = match &mut dialogue {
         Some(dialogue) => Input::Open(dialogue.opening(&order.prompt)),
         None => prompt(order, preset, &mut argv)?,
     };
-    let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig { stream: preset.stream.clone(), answers_after });
+    let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig {
+        stream: preset.stream.clone(),
+        answers_after,
+    });
     Ok(Launch {
         program,
         argv,
@@ -128,7 +184,10 @@ fn new_dialogue(
 ) -> Option<Dialogue> {
     let mode = || preset.permissions.of(&order.permissions).mode.clone();
     match preset.driver {
-        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(own_tools, order.cwd.clone()))),
+        Driver::Claude => Some(Dialogue::Claude(super::claude::Claude::new(
+            own_tools,
+            order.cwd.clone(),
+        ))),
         Driver::Codex => Some(Dialogue::Codex(Box::new(Codex::new(codex::SessionStart {
             cwd: order.cwd.clone(),
             thread: order.session.clone(),
@@ -147,12 +206,20 @@ fn new_dialogue(
             input_in_titles: preset.acp.input_in_titles,
             mcp_url: access.mcp_url.clone(),
             mcp_token: access.token.clone(),
-            mcp_command: vec![own_program(), "mcp".to_owned(), "--token-file".to_owned(), dir.worker_access().display().to_string()],
+            mcp_command: vec![
+                own_program(),
+                "mcp".to_owned(),
+                "--token-file".to_owned(),
+                dir.worker_access().display().to_string(),
+            ],
             own_tools,
         })))),
         Driver::Pi => {
-            let begin =
-                pi::SessionStart { cwd: order.cwd.clone(), resumes: order.session.is_some(), new_session_prompt: order.new_session_prompt.clone() };
+            let begin = pi::SessionStart {
+                cwd: order.cwd.clone(),
+                resumes: order.session.is_some(),
+                new_session_prompt: order.new_session_prompt.clone(),
+            };
             Some(Dialogue::Pi(Pi::new(begin)))
         }
         Driver::Jsonl | Driver::Plain => None,
@@ -162,7 +229,10 @@ fn new_dialogue(
 /// Returns the files of the CLI's own log. `None`: the order has no home.
 fn log_files(order: &Order, preset: &Preset, dir: &AttemptDir, files: &str) -> Option<LogSource> {
     if let Some(pattern) = files.strip_prefix("{tmp}/") {
-        return Some(LogSource::Files { base: dir.temporary(), pattern: pattern.to_owned() });
+        return Some(LogSource::Files {
+            base: dir.temporary(),
+            pattern: pattern.to_owned(),
+        });
     }
     let below_home = files.strip_prefix("~/")?;
     let named = preset.config_home.as_ref().and_then(|home| {
@@ -174,18 +244,36 @@ fn log_files(order: &Order, preset: &Preset, dir: &AttemptDir, files: &str) -> O
         Some(named) => named,
         None => (PathBuf::from(order.env.get("HOME")?), below_home),
     };
-    Some(LogSource::Files { base, pattern: pattern.to_owned() })
+    Some(LogSource::Files {
+        base,
+        pattern: pattern.to_owned(),
+    })
 }
 
 /// Returns the order with a new session, if its session is missing.
 fn in_new_session(order: &Order, preset: &Preset) -> Option<Order> {
-    let (session, sessions, prompt) = (order.session.as_ref()?, preset.sessions.as_ref()?, order.new_session_prompt.as_ref()?);
-    let home = order.env.get(&sessions.home_env).map(PathBuf::from).or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(&sessions.home)))?;
-    let is_name = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let (session, sessions, prompt) = (
+        order.session.as_ref()?,
+        preset.sessions.as_ref()?,
+        order.new_session_prompt.as_ref()?,
+    );
+    let home = order
+        .env
+        .get(&sessions.home_env)
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(order.env.get("HOME")?).join(&sessions.home)))?;
+    let is_name = session
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     let file = sessions.file.replace("{session}", session);
-    let is_there =
-        is_name && std::fs::read_dir(home.join(&sessions.under)).is_ok_and(|dirs| dirs.flatten().any(|dir| dir.path().join(&file).exists()));
-    (!is_there).then(|| Order { session: None, prompt: prompt.clone(), ..order.clone() })
+    let is_there = is_name
+        && std::fs::read_dir(home.join(&sessions.under))
+            .is_ok_and(|dirs| dirs.flatten().any(|dir| dir.path().join(&file).exists()));
+    (!is_there).then(|| Order {
+        session: None,
+        prompt: prompt.clone(),
+        ..order.clone()
+    })
 }
 
 fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
@@ -195,18 +283,32 @@ fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<In
     if order.prompt.len() > PROMPT_ARG_BYTES_MAX {
         return Err(invalid(
             order,
-            &format!("takes its prompt as an argument, of {PROMPT_ARG_BYTES_MAX} bytes at most; this one has {}", order.prompt.len()),
+            &format!(
+                "takes its prompt as an argument, of {PROMPT_ARG_BYTES_MAX} bytes at most; this one has {}",
+                order.prompt.len()
+            ),
         ));
     }
     if order.prompt.contains('\0') {
-        return Err(invalid(order, "takes its prompt as an argument, and this one contains a NUL character"));
+        return Err(invalid(
+            order,
+            "takes its prompt as an argument, and this one contains a NUL character",
+        ));
     }
-    argv.extend(preset.prompt_args.iter().map(|arg| OsString::from(arg.replace("{prompt}", &order.prompt))));
+    argv.extend(
+        preset
+            .prompt_args
+            .iter()
+            .map(|arg| OsString::from(arg.replace("{prompt}", &order.prompt))),
+    );
     Ok(Input::Nothing)
 }
 
 fn invalid(order: &Order, problem: &str) -> Refusal {
-    Refusal { code: codes::INVALID, message: format!("agent {} {problem}", order.agent) }
+    Refusal {
+        code: codes::INVALID,
+        message: format!("agent {} {problem}", order.agent),
+    }
 }
 
 fn file(dir: &AttemptDir, name: &str) -> PathBuf {
@@ -215,7 +317,8 @@ fn file(dir: &AttemptDir, name: &str) -> PathBuf {
 
 /// Returns the path of this program for other processes.
 fn own_program() -> String {
-    std::fs::read_link(SELF_EXE).map_or_else(|_| "adj".to_owned(), |path| path.display().to_string())
+    std::fs::read_link(SELF_EXE)
+        .map_or_else(|_| "adj".to_owned(), |path| path.display().to_string())
 }
 
 /// The values of the placeholders.
@@ -225,13 +328,21 @@ struct Values {
 }
 
 impl Values {
-    fn new(order: &Order, preset: &Preset, dir: &AttemptDir, access: &WorkerAccess) -> Result<Self, Refusal> {
+    fn new(
+        order: &Order,
+        preset: &Preset,
+        dir: &AttemptDir,
+        access: &WorkerAccess,
+    ) -> Result<Self, Refusal> {
         let session = match &order.session {
             Some(session) => session.clone(),
             None => {
                 let mut random = [0; 16];
-                getrandom::fill(&mut random).map_err(|error| invalid(order, &format!("gets no session id: {error}")))?;
-                uuid::Builder::from_random_bytes(random).into_uuid().to_string()
+                getrandom::fill(&mut random)
+                    .map_err(|error| invalid(order, &format!("gets no session id: {error}")))?;
+                uuid::Builder::from_random_bytes(random)
+                    .into_uuid()
+                    .to_string()
             }
         };
         let mut open = BTreeMap::from([
@@ -240,12 +351,23 @@ impl Values {
             ("dir".to_owned(), dir.0.display().to_string()),
             ("tmp".to_owned(), dir.temporary().display().to_string()),
             ("adj".to_owned(), own_program()),
-            ("access".to_owned(), dir.worker_access().display().to_string()),
+            (
+                "access".to_owned(),
+                dir.worker_access().display().to_string(),
+            ),
             ("mcp_url".to_owned(), access.mcp_url.clone()),
             ("pi_extension".to_owned(), pi::EXTENSION.to_owned()),
         ]);
-        open.extend(preset.files.keys().map(|name| (format!("file:{name}"), file(dir, name).display().to_string())));
-        Ok(Self { open, token: access.token.clone() })
+        open.extend(preset.files.keys().map(|name| {
+            (
+                format!("file:{name}"),
+                file(dir, name).display().to_string(),
+            )
+        }));
+        Ok(Self {
+            open,
+            token: access.token.clone(),
+        })
     }
 
     fn fill(&self, order: &Order, text: &str) -> Result<String, Refusal> {
@@ -253,7 +375,13 @@ impl Values {
     }
 
     fn fill_secret(&self, order: &Order, text: &str) -> Result<String, Refusal> {
-        let value = |name: &str| if name == "mcp_token" { Some(self.token.clone()) } else { self.open.get(name).cloned() };
+        let value = |name: &str| {
+            if name == "mcp_token" {
+                Some(self.token.clone())
+            } else {
+                self.open.get(name).cloned()
+            }
+        };
         fill(text, &value).map_err(|problem| invalid(order, &problem))
     }
 }
@@ -269,7 +397,10 @@ fn add_override(env: &mut Vec<(String, String)>, name: &str, value: String) {
 /// Adds the fields of the gate's or the model's object to those of the profile's, so that neither undoes the other. Another value replaces.
 fn combined(profile: &str, gate: &str) -> String {
     type Object = serde_json::Map<String, serde_json::Value>;
-    match (serde_json::from_str::<Object>(profile), serde_json::from_str::<Object>(gate)) {
+    match (
+        serde_json::from_str::<Object>(profile),
+        serde_json::from_str::<Object>(gate),
+    ) {
         (Ok(mut all), Ok(more)) => {
             all.extend(more);
             serde_json::Value::Object(all).to_string()
@@ -285,17 +416,29 @@ fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, St
     while let Some(at) = rest.find('{') {
         filled.push_str(&rest[..at]);
         rest = &rest[at..];
-        let inner = rest[1..].find(['{', '}']).filter(|end| rest.as_bytes()[end + 1] == b'}').map(|end| &rest[1..=end]);
+        let inner = rest[1..]
+            .find(['{', '}'])
+            .filter(|end| rest.as_bytes()[end + 1] == b'}')
+            .map(|end| &rest[1..=end]);
         let is_name = |name: &str| {
-            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b))
+            name.starts_with(|c: char| c.is_ascii_lowercase())
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b))
         };
         let Some(inner) = inner.filter(|inner| is_name(inner)) else {
             filled.push('{');
             rest = &rest[1..];
             continue;
         };
-        let (name, as_json) = inner.strip_suffix(":json").map_or((inner, false), |name| (name, true));
-        let Some(value) = value(name) else { return Err(format!("has a preset with an unknown placeholder {{{inner}}} in {text:?}")) };
+        let (name, as_json) = inner
+            .strip_suffix(":json")
+            .map_or((inner, false), |name| (name, true));
+        let Some(value) = value(name) else {
+            return Err(format!(
+                "has a preset with an unknown placeholder {{{inner}}} in {text:?}"
+            ));
+        };
         if as_json {
             filled.push_str(&serde_json::Value::String(value).to_string());
         } else {
@@ -313,9 +456,18 @@ mod tests {
 
     #[test]
     fn gate_and_profile_share_a_variable() {
-        let (profile, gate) = (r#"{"permission":{"bash":"ask"}}"#, r#"{"provider":{"x":{}}}"#);
-        assert_eq!(combined(profile, gate), r#"{"permission":{"bash":"ask"},"provider":{"x":{}}}"#);
-        assert_eq!((combined("a", gate), combined(profile, "b")), (gate.to_owned(), "b".to_owned()));
+        let (profile, gate) = (
+            r#"{"permission":{"bash":"ask"}}"#,
+            r#"{"provider":{"x":{}}}"#,
+        );
+        assert_eq!(
+            combined(profile, gate),
+            r#"{"permission":{"bash":"ask"},"provider":{"x":{}}}"#
+        );
+        assert_eq!(
+            (combined("a", gate), combined(profile, "b")),
+            (gate.to_owned(), "b".to_owned())
+        );
     }
 
     #[test]
@@ -325,7 +477,10 @@ mod tests {
             fill(r#"projects={ {cwd:json} = { level = "x" } } {cwd}"#, &value),
             Ok(r#"projects={ "/a \"b\"" = { level = "x" } } /a "b""#.to_owned())
         );
-        assert_eq!(fill(r#"{"a":{"b":1}}"#, &value), Ok(r#"{"a":{"b":1}}"#.to_owned()));
+        assert_eq!(
+            fill(r#"{"a":{"b":1}}"#, &value),
+            Ok(r#"{"a":{"b":1}}"#.to_owned())
+        );
         assert!(fill("{mcp_token}", &value).is_err());
     }
 }

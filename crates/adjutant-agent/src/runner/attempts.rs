@@ -9,7 +9,9 @@ use super::uploads::Uploads;
 use crate::config::{self, Home, find_program};
 use crate::files;
 use crate::leftovers::{self, LeftFacts};
-use crate::link::{AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains};
+use crate::link::{
+    AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains,
+};
 use crate::process::{GuardChild, spawn_guard, tree, watch};
 use crate::trace::RepeatedFailures;
 use crate::versions::Versions;
@@ -67,11 +69,26 @@ impl Watched {
 }
 
 impl Attempts {
-    pub fn new(home: Home, uplink: Arc<Uplink>, storage: Arc<Storage>, hidden: Vec<PathBuf>) -> Self {
+    pub fn new(
+        home: Home,
+        uplink: Arc<Uplink>,
+        storage: Arc<Storage>,
+        hidden: Vec<PathBuf>,
+    ) -> Self {
         let repositories = Arc::new(Repositories::new(home.clone(), Arc::clone(&uplink)));
         let uploads = Arc::new(Uploads::new(home.clone(), Arc::clone(&uplink)));
         let versions = Arc::new(Versions::new(&home));
-        Self { home, uplink, repositories, uploads, storage, versions, hidden, watched: Arc::default(), tasks: JoinSet::new() }
+        Self {
+            home,
+            uplink,
+            repositories,
+            uploads,
+            storage,
+            versions,
+            hidden,
+            watched: Arc::default(),
+            tasks: JoinSet::new(),
+        }
     }
 
     pub fn uploads(&self) -> Arc<Uploads> {
@@ -90,11 +107,19 @@ impl Attempts {
     pub fn launch(&mut self, order: Order) {
         while self.tasks.try_join_next().is_some() {}
         let key = format!("{}/{}", order.run_id, order.attempt);
-        if !self.watched.add(&key, Lease::from_ms(order.lease_ms.unwrap_or(0))) {
+        if !self
+            .watched
+            .add(&key, Lease::from_ms(order.lease_ms.unwrap_or(0)))
+        {
             return;
         }
         tracing::info!(attempt = key, agent = order.agent, "starting");
-        let (home, hidden, repositories, logged) = (self.home.clone(), self.hidden.clone(), Arc::clone(&self.repositories), key.clone());
+        let (home, hidden, repositories, logged) = (
+            self.home.clone(),
+            self.hidden.clone(),
+            Arc::clone(&self.repositories),
+            key.clone(),
+        );
         let (versions, storage) = (Arc::clone(&self.versions), Arc::clone(&self.storage));
         self.watch(key, async move {
             let mut order = order;
@@ -103,32 +128,42 @@ impl Attempts {
             }
             // The hub does not know where the programs of this machine are.
             if let Some(program) = order.argv.first_mut()
-                && let Some(found) = find_program(program, order.env.get("PATH").map_or("", String::as_str))
+                && let Some(found) =
+                    find_program(program, order.env.get("PATH").map_or("", String::as_str))
             {
                 *program = found.display().to_string();
             }
             if let Some(why) = versions.too_old(&order).await {
-                return Outcome::Refused(Refusal { why, cause: Cause::TooOld });
+                return Outcome::Refused(Refusal {
+                    why,
+                    cause: Cause::TooOld,
+                });
             }
             if let Err(why) = repositories.fetch(&mut order).await {
-                let cause = if storage.is_cause_of(&why).await { Cause::Unwritable } else { Cause::Other };
+                let cause = if storage.is_cause_of(&why).await {
+                    Cause::Unwritable
+                } else {
+                    Cause::Other
+                };
                 return Outcome::Refused(Refusal { why, cause });
             }
             let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
             match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(guard) => Outcome::Guard(guard),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
-                Err(error) if storage.is_cause(&error).await => {
-                    Outcome::Refused(Refusal { why: format!("its guard could not be started: {error}"), cause: Cause::Unwritable })
-                }
+                Err(error) if storage.is_cause(&error).await => Outcome::Refused(Refusal {
+                    why: format!("its guard could not be started: {error}"),
+                    cause: Cause::Unwritable,
+                }),
                 // It is started again later, here or elsewhere.
                 Err(error) if files::is_shortage(&error) => {
                     tracing::error!(attempt = logged, %error, "the guard cannot be started");
                     Outcome::Found
                 }
-                Err(error) => {
-                    Outcome::Refused(Refusal { why: format!("its guard could not be started on the runner: {error}"), cause: Cause::Other })
-                }
+                Err(error) => Outcome::Refused(Refusal {
+                    why: format!("its guard could not be started on the runner: {error}"),
+                    cause: Cause::Other,
+                }),
             }
         });
     }
@@ -148,10 +183,28 @@ impl Attempts {
     }
 
     fn watch(&mut self, key: Key, outcome: impl Future<Output = Outcome> + Send + 'static) {
-        let Some((dir, run_id, attempt)) = place(&self.home, &key) else { return self.watched.remove(&key) };
-        let (uplink, repositories, uploads) = (Arc::clone(&self.uplink), Arc::clone(&self.repositories), Arc::clone(&self.uploads));
-        let watch = Watch { dir, run_id, attempt, uplink, repositories, uploads, storage: Arc::clone(&self.storage) };
-        let (watched, repositories, storage) = (Arc::clone(&self.watched), self.repositories(), Arc::clone(&self.storage));
+        let Some((dir, run_id, attempt)) = place(&self.home, &key) else {
+            return self.watched.remove(&key);
+        };
+        let (uplink, repositories, uploads) = (
+            Arc::clone(&self.uplink),
+            Arc::clone(&self.repositories),
+            Arc::clone(&self.uploads),
+        );
+        let watch = Watch {
+            dir,
+            run_id,
+            attempt,
+            uplink,
+            repositories,
+            uploads,
+            storage: Arc::clone(&self.storage),
+        };
+        let (watched, repositories, storage) = (
+            Arc::clone(&self.watched),
+            self.repositories(),
+            Arc::clone(&self.storage),
+        );
         let task = async move {
             watch.until_reported(&key, outcome.await).await;
             watched.remove(&key);
@@ -237,26 +290,38 @@ impl Watch {
     /// Returns whether neither the marker of a start nor a fact exists.
     fn has_not_started(&self) -> io::Result<bool> {
         let home = self.dir.home();
-        let has_facts = files::look(home, &self.dir.facts())?.is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
+        let has_facts = files::look(home, &self.dir.facts())?
+            .is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
         Ok(!has_facts && files::look(home, &self.dir.started_marker())?.is_none())
     }
 
     /// Sends the facts that the hub lacks, then what else is known.
     async fn report(&self, key: &str, was_seen: bool, refusal: Option<Refusal>) -> io::Result<()> {
-        let is_lost = self.repositories.keep_after_loss(&self.dir, &self.run_id, self.attempt).await;
+        let is_lost = self
+            .repositories
+            .keep_after_loss(&self.dir, &self.run_id, self.attempt)
+            .await;
         let dir = self.dir.clone();
         let mut left = blocking(move || LeftFacts::open(&dir)).await?;
         let mut facts = Vec::new();
         loop {
-            let call = PostLeftFacts { attempt: key.to_owned(), facts };
-            let stored: FactsStored = match self.uplink.call_until_answered("/runner/facts", &call).await {
+            let call = PostLeftFacts {
+                attempt: key.to_owned(),
+                facts,
+            };
+            let stored: FactsStored = match self
+                .uplink
+                .call_until_answered("/runner/facts", &call)
+                .await
+            {
                 Ok(stored) => stored,
                 Err(refused) => {
                     tracing::info!(attempt = key, %refused, "the hub no longer wants its end");
                     return Ok(());
                 }
             };
-            let (read, batch) = blocking(move || left.next_batch(stored.cursor).map(|batch| (left, batch))).await?;
+            let (read, batch) =
+                blocking(move || left.next_batch(stored.cursor).map(|batch| (left, batch))).await?;
             left = read;
             if batch.is_empty() && left.is_at_end() {
                 break;
@@ -272,39 +337,82 @@ impl Watch {
         if is_lost {
             self.repositories.send(key).await;
         }
-        let (dir, run_id, attempt, problem) = (self.dir.clone(), self.run_id.clone(), self.attempt, left.problem);
-        let (remains, refusal) = match blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await {
-            Ok(remains) => {
-                let refusal = if remains.never_started && refusal.is_none() { self.storage.problem().await.map(unwritable) } else { refusal };
-                (remains, refusal)
-            }
-            // Without room, nothing can be written that prevents a start. No process is left that could start the agent.
-            Err(error) if self.has_not_started()? && self.storage.is_cause(&error).await => {
-                (Remains { never_started: true, ..Remains::default() }, Some(unwritable(error.to_string())))
-            }
-            Err(error) => return Err(error),
-        };
-        if let Some(Refusal { why, cause: Cause::Unwritable }) = &refusal {
+        let (dir, run_id, attempt, problem) = (
+            self.dir.clone(),
+            self.run_id.clone(),
+            self.attempt,
+            left.problem,
+        );
+        let (remains, refusal) =
+            match blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen))
+                .await
+            {
+                Ok(remains) => {
+                    let refusal = if remains.never_started && refusal.is_none() {
+                        self.storage.problem().await.map(unwritable)
+                    } else {
+                        refusal
+                    };
+                    (remains, refusal)
+                }
+                // Without room, nothing can be written that prevents a start. No process is left that could start the agent.
+                Err(error) if self.has_not_started()? && self.storage.is_cause(&error).await => (
+                    Remains {
+                        never_started: true,
+                        ..Remains::default()
+                    },
+                    Some(unwritable(error.to_string())),
+                ),
+                Err(error) => return Err(error),
+            };
+        if let Some(Refusal {
+            why,
+            cause: Cause::Unwritable,
+        }) = &refusal
+        {
             self.storage.hold(why).await;
         }
         self.uploads.begin_and_wait(key).await;
-        let (refusal, cause) = refusal.map_or((None, Cause::Other), |Refusal { why, cause }| (Some(why), cause));
+        let (refusal, cause) = refusal.map_or((None, Cause::Other), |Refusal { why, cause }| {
+            (Some(why), cause)
+        });
         let (is_too_old, is_unwritable) = (cause == Cause::TooOld, cause == Cause::Unwritable);
-        let call = PostEnded { attempt: key.to_owned(), remains: Remains { refusal, is_too_old, is_unwritable, ..remains } };
-        match self.uplink.call_until_answered::<()>("/runner/ended", &call).await {
+        let call = PostEnded {
+            attempt: key.to_owned(),
+            remains: Remains {
+                refusal,
+                is_too_old,
+                is_unwritable,
+                ..remains
+            },
+        };
+        match self
+            .uplink
+            .call_until_answered::<()>("/runner/ended", &call)
+            .await
+        {
             Ok(()) => tracing::info!(attempt = key, "ended"),
-            Err(refused) => tracing::info!(attempt = key, %refused, "the hub no longer wants its end"),
+            Err(refused) => {
+                tracing::info!(attempt = key, %refused, "the hub no longer wants its end")
+            }
         }
         Ok(())
     }
 }
 
 fn unwritable(why: String) -> Refusal {
-    Refusal { why, cause: Cause::Unwritable }
+    Refusal {
+        why,
+        cause: Cause::Unwritable,
+    }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// Prepares the directory of a run, and starts the guard of an attempt.
@@ -328,8 +436,15 @@ pub(super) async fn kill(dir: &AttemptDir, run_id: &str, attempt: u32) {
     let (of, run) = (dir.clone(), run_id.to_owned());
     match tokio::task::spawn_blocking(move || tree::stragglers(&of, &run, attempt)).await {
         Ok(0) => {}
-        Ok(killed) => tracing::warn!(run = run_id, attempt, killed, "killed the remaining processes of an attempt"),
-        Err(error) => tracing::error!(run = run_id, attempt, %error, "the remaining processes of an attempt cannot be killed"),
+        Ok(killed) => tracing::warn!(
+            run = run_id,
+            attempt,
+            killed,
+            "killed the remaining processes of an attempt"
+        ),
+        Err(error) => {
+            tracing::error!(run = run_id, attempt, %error, "the remaining processes of an attempt cannot be killed")
+        }
     }
 }
 
@@ -338,19 +453,28 @@ fn mark_reported(dir: &AttemptDir) {
     match files::create_new(dir.home(), &dir.reported()) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => tracing::warn!(%error, dir = %dir.0.display(), "the end of an attempt cannot be recorded"),
+        Err(error) => {
+            tracing::warn!(%error, dir = %dir.0.display(), "the end of an attempt cannot be recorded")
+        }
     }
 }
 
 /// Kills the remaining processes of the attempts below the home that are not in `keep`.
 fn end_others(home: &Home, keep: &[Key]) {
     for key in all(home) {
-        let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key)) else { continue };
+        let Some((dir, run_id, attempt)) = place(home, &key).filter(|_| !keep.contains(&key))
+        else {
+            continue;
+        };
         if matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) {
             continue;
         }
         let killed = tree::stragglers(&dir, &run_id, attempt);
-        tracing::warn!(attempt = key, killed, "ended an attempt that the hub has recorded as lost");
+        tracing::warn!(
+            attempt = key,
+            killed,
+            "ended an attempt that the hub has recorded as lost"
+        );
         mark_reported(&dir);
     }
 }

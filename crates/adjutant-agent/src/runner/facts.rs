@@ -1,7 +1,10 @@
 //! Delivers the facts of all supervisors of this runner: those that arrive during one call to the hub wait for the next.
 
 use super::uplink::{CallFailure, PAUSE, RELAY_MAX, Relayed, Uplink};
-use crate::link::{FactsStored, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall, SupervisorFactsAnswer, SupervisorFactsAnswers};
+use crate::link::{
+    FactsStored, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall, SupervisorFactsAnswer,
+    SupervisorFactsAnswers,
+};
 use crate::view::{ErrorView, codes};
 use futures::future::join_all;
 use std::sync::Arc;
@@ -34,21 +37,46 @@ impl FactCalls {
     /// Returns the queue, and the task that delivers what is queued.
     pub fn new(uplink: Arc<Uplink>) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (queue, queued) = mpsc::channel(SUPERVISOR_CALLS_MAX);
-        (Self { queue, uplink: Arc::clone(&uplink) }, deliver_queued(uplink, queued))
+        (
+            Self {
+                queue,
+                uplink: Arc::clone(&uplink),
+            },
+            deliver_queued(uplink, queued),
+        )
     }
 
     /// Delivers a call of a supervisor, whose arguments have `bytes` bytes.
     ///
     /// # Errors
     /// The hub refuses it, or has not answered within the time that a supervisor waits.
-    pub async fn deliver(&self, call: SupervisorCall, bytes: usize) -> Result<FactsStored, ErrorView> {
+    pub async fn deliver(
+        &self,
+        call: SupervisorCall,
+        bytes: usize,
+    ) -> Result<FactsStored, ErrorView> {
         let (answer, answered) = oneshot::channel();
         let delivered = async {
-            self.queue.send(QueuedCall { call, bytes, answer }).await.ok()?;
+            self.queue
+                .send(QueuedCall {
+                    call,
+                    bytes,
+                    answer,
+                })
+                .await
+                .ok()?;
             answered.await.ok()
         };
-        let answered = tokio::time::timeout(RELAY_MAX, delivered).await.ok().flatten();
-        answered.unwrap_or_else(|| Err(no_answer(format!("the hub at {} has not answered", self.uplink.address()))))
+        let answered = tokio::time::timeout(RELAY_MAX, delivered)
+            .await
+            .ok()
+            .flatten();
+        answered.unwrap_or_else(|| {
+            Err(no_answer(format!(
+                "the hub at {} has not answered",
+                self.uplink.address()
+            )))
+        })
     }
 }
 
@@ -81,7 +109,12 @@ async fn deliver_together(uplink: &Uplink, mut queued: Vec<QueuedCall>) {
         if queued.is_empty() {
             return;
         }
-        match post(uplink, queued.iter().map(|queued| queued.call.clone()).collect()).await {
+        match post(
+            uplink,
+            queued.iter().map(|queued| queued.call.clone()).collect(),
+        )
+        .await
+        {
             Ok(answers) => {
                 for (queued, answer) in queued.into_iter().zip(answers) {
                     queued.reply(match answer {
@@ -92,7 +125,9 @@ async fn deliver_together(uplink: &Uplink, mut queued: Vec<QueuedCall>) {
                 return;
             }
             Err(CallFailure::Refused(error)) => {
-                queued.into_iter().for_each(|queued| queued.reply(Err(error.clone())));
+                queued
+                    .into_iter()
+                    .for_each(|queued| queued.reply(Err(error.clone())));
                 return;
             }
             // A hub of the version before does not have the call.
@@ -109,20 +144,46 @@ async fn deliver_together(uplink: &Uplink, mut queued: Vec<QueuedCall>) {
 }
 
 /// Makes one call. There are as many answers as calls.
-async fn post(uplink: &Uplink, calls: Vec<SupervisorCall>) -> Result<Vec<SupervisorFactsAnswer>, CallFailure> {
+async fn post(
+    uplink: &Uplink,
+    calls: Vec<SupervisorCall>,
+) -> Result<Vec<SupervisorFactsAnswer>, CallFailure> {
     let count = calls.len();
-    let SupervisorFactsAnswers { answers } = uplink.call_in_session(SUPERVISOR_FACTS, &PostSupervisorFacts { calls }).await?;
-    if answers.len() == count { Ok(answers) } else { Err(CallFailure::NoReply(format!("{} answers to {count} calls", answers.len()))) }
+    let SupervisorFactsAnswers { answers } = uplink
+        .call_in_session(SUPERVISOR_FACTS, &PostSupervisorFacts { calls })
+        .await?;
+    if answers.len() == count {
+        Ok(answers)
+    } else {
+        Err(CallFailure::NoReply(format!(
+            "{} answers to {count} calls",
+            answers.len()
+        )))
+    }
 }
 
 /// Relays one call alone.
 async fn relay(uplink: &Uplink, queued: QueuedCall) {
-    let SupervisorCall { attempt, token, arguments } = &queued.call;
+    let SupervisorCall {
+        attempt,
+        token,
+        arguments,
+    } = &queued.call;
     let body = arguments.to_string().into();
-    let relayed = Relayed { path: FACTS, attempt, token, key: None, wait: Duration::ZERO, body };
+    let relayed = Relayed {
+        path: FACTS,
+        attempt,
+        token,
+        key: None,
+        wait: Duration::ZERO,
+        body,
+    };
     let answer = match uplink.relay(&relayed).await {
-        Ok(reply) if reply.status.is_success() => serde_json::from_slice(&reply.body).map_err(|error| no_answer(error.to_string())),
-        Ok(reply) => Err(serde_json::from_slice(&reply.body).unwrap_or_else(|error| no_answer(error.to_string()))),
+        Ok(reply) if reply.status.is_success() => {
+            serde_json::from_slice(&reply.body).map_err(|error| no_answer(error.to_string()))
+        }
+        Ok(reply) => Err(serde_json::from_slice(&reply.body)
+            .unwrap_or_else(|error| no_answer(error.to_string()))),
         Err(error) => Err(error),
     };
     queued.reply(answer);
@@ -131,14 +192,21 @@ async fn relay(uplink: &Uplink, queued: QueuedCall) {
 impl QueuedCall {
     fn reply(self, answer: Result<FactsStored, ErrorView>) {
         if self.answer.send(answer).is_err() {
-            tracing::debug!(attempt = self.call.attempt, "its supervisor no longer waits for the answer");
+            tracing::debug!(
+                attempt = self.call.attempt,
+                "its supervisor no longer waits for the answer"
+            );
         }
     }
 }
 
 /// The error after which a supervisor repeats its call.
 fn no_answer(message: String) -> ErrorView {
-    ErrorView { code: codes::CLOSING.to_owned(), message, hint: None }
+    ErrorView {
+        code: codes::CLOSING.to_owned(),
+        message,
+        hint: None,
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +224,11 @@ mod tests {
     use tokio::time::Instant;
 
     fn call_of(attempt: &str) -> SupervisorCall {
-        SupervisorCall { attempt: attempt.to_owned(), token: "token".to_owned(), arguments: serde_json::json!({"facts": []}) }
+        SupervisorCall {
+            attempt: attempt.to_owned(),
+            token: "token".to_owned(),
+            arguments: serde_json::json!({"facts": []}),
+        }
     }
 
     /// A hub that hands its calls over, each with where to send the reply, and a runner that delivers facts to it.
@@ -179,20 +251,45 @@ mod tests {
                 }
             };
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            let address = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a URL");
-            let uplink = Arc::new(Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned()));
-            uplink.begin_session(Session { id: "one".to_owned(), lease: Lease::from_ms(60_000) }, Instant::now());
+            let address = format!("http://{}", listener.local_addr().expect("an address"))
+                .parse()
+                .expect("a URL");
+            let uplink = Arc::new(Uplink::new(
+                vec![address],
+                &Trust::Installed,
+                "token",
+                "home".to_owned(),
+            ));
+            uplink.begin_session(
+                Session {
+                    id: "one".to_owned(),
+                    lease: Lease::from_ms(60_000),
+                },
+                Instant::now(),
+            );
             let (calls, delivering) = FactCalls::new(uplink);
             let mut serving = JoinSet::new();
-            serving
-                .spawn(async move { axum::serve(listener, Router::new().route(SUPERVISOR_FACTS, axum::routing::post(serve))).await.expect("a hub") });
+            serving.spawn(async move {
+                axum::serve(
+                    listener,
+                    Router::new().route(SUPERVISOR_FACTS, axum::routing::post(serve)),
+                )
+                .await
+                .expect("a hub")
+            });
             serving.spawn(delivering);
-            Self { calls, called, delivered: JoinSet::new(), _serving: serving }
+            Self {
+                calls,
+                called,
+                delivered: JoinSet::new(),
+                _serving: serving,
+            }
         }
 
         fn deliver(&mut self, attempt: &'static str, bytes: usize) {
             let calls = self.calls.clone();
-            self.delivered.spawn(async move { (attempt, calls.deliver(call_of(attempt), bytes).await) });
+            self.delivered
+                .spawn(async move { (attempt, calls.deliver(call_of(attempt), bytes).await) });
         }
 
         /// Delivers facts while a call is under way.
@@ -207,12 +304,25 @@ mod tests {
         /// Returns the attempts of the next call, and where to send its reply.
         async fn called(&mut self) -> (Vec<String>, oneshot::Sender<SupervisorFactsAnswers>) {
             let (call, reply) = self.called.recv().await.expect("a call");
-            (call.calls.into_iter().map(|call| call.attempt).collect(), reply)
+            (
+                call.calls.into_iter().map(|call| call.attempt).collect(),
+                reply,
+            )
         }
 
         async fn next_delivered(&mut self) -> (&'static str, Result<u64, String>) {
-            let (attempt, delivered) = self.delivered.join_next().await.expect("a delivery").expect("a result");
-            (attempt, delivered.map(|stored| stored.cursor).map_err(|error| error.code))
+            let (attempt, delivered) = self
+                .delivered
+                .join_next()
+                .await
+                .expect("a delivery")
+                .expect("a result");
+            (
+                attempt,
+                delivered
+                    .map(|stored| stored.cursor)
+                    .map_err(|error| error.code),
+            )
         }
     }
 
@@ -229,15 +339,43 @@ mod tests {
         for attempt in ["b/1", "c/1", "d/1"] {
             case.deliver_later(attempt, 10).await;
         }
-        reply.send(SupervisorFactsAnswers { answers: vec![stored(1)] }).expect("a waiting call");
+        reply
+            .send(SupervisorFactsAnswers {
+                answers: vec![stored(1)],
+            })
+            .expect("a waiting call");
         assert_eq!(case.next_delivered().await, ("a/1", Ok(1)));
         let (attempts, reply) = case.called().await;
         assert_eq!(attempts, ["b/1", "c/1", "d/1"], "one call for all of them");
-        let refused = ErrorView { code: codes::CONFLICT.to_owned(), message: "its lease has expired".to_owned(), hint: None };
-        reply.send(SupervisorFactsAnswers { answers: vec![stored(2), SupervisorFactsAnswer::Refused(refused), stored(4)] }).expect("a waiting call");
-        let mut answers = [case.next_delivered().await, case.next_delivered().await, case.next_delivered().await];
+        let refused = ErrorView {
+            code: codes::CONFLICT.to_owned(),
+            message: "its lease has expired".to_owned(),
+            hint: None,
+        };
+        reply
+            .send(SupervisorFactsAnswers {
+                answers: vec![
+                    stored(2),
+                    SupervisorFactsAnswer::Refused(refused),
+                    stored(4),
+                ],
+            })
+            .expect("a waiting call");
+        let mut answers = [
+            case.next_delivered().await,
+            case.next_delivered().await,
+            case.next_delivered().await,
+        ];
         answers.sort();
-        assert_eq!(answers, [("b/1", Ok(2)), ("c/1", Err(codes::CONFLICT.to_owned())), ("d/1", Ok(4))], "each has its own answer");
+        assert_eq!(
+            answers,
+            [
+                ("b/1", Ok(2)),
+                ("c/1", Err(codes::CONFLICT.to_owned())),
+                ("d/1", Ok(4))
+            ],
+            "each has its own answer"
+        );
     }
 
     #[tokio::test]
@@ -245,11 +383,20 @@ mod tests {
         let mut case = Case::new().await;
         case.deliver("a/1", 10);
         let (mut reply, mut answered) = (case.called().await.1, 1);
-        for (attempt, bytes) in [("b/1", 10), ("c/1", 10), ("d/1", CALL_BYTES_MAX), ("e/1", 10)] {
+        for (attempt, bytes) in [
+            ("b/1", 10),
+            ("c/1", 10),
+            ("d/1", CALL_BYTES_MAX),
+            ("e/1", 10),
+        ] {
             case.deliver_later(attempt, bytes).await;
         }
         for expected in [["b/1", "c/1"].as_slice(), &["d/1"], &["e/1"]] {
-            reply.send(SupervisorFactsAnswers { answers: vec![stored(1); answered] }).expect("a waiting call");
+            reply
+                .send(SupervisorFactsAnswers {
+                    answers: vec![stored(1); answered],
+                })
+                .expect("a waiting call");
             let (attempts, next) = case.called().await;
             assert_eq!(attempts, expected);
             (reply, answered) = (next, expected.len());
@@ -262,22 +409,53 @@ mod tests {
             let attempt = given[headers::ATTEMPT].to_str().expect("text").to_owned();
             let (run, _) = attempt.split_once('/').expect("an attempt");
             match run {
-                "a" => (StatusCode::OK, Json(serde_json::json!(FactsStored { cursor: 7 }))),
-                _ => (StatusCode::CONFLICT, Json(serde_json::json!(ErrorView { code: codes::CONFLICT.to_owned(), message: attempt, hint: None }))),
+                "a" => (
+                    StatusCode::OK,
+                    Json(serde_json::json!(FactsStored { cursor: 7 })),
+                ),
+                _ => (
+                    StatusCode::CONFLICT,
+                    Json(serde_json::json!(ErrorView {
+                        code: codes::CONFLICT.to_owned(),
+                        message: attempt,
+                        hint: None
+                    })),
+                ),
             }
         };
         // It answers calls that it does not have with a problem of HTTP.
         let unknown = || async { (StatusCode::NOT_FOUND, [(CONTENT_TYPE, PROBLEM)], "{}") };
-        let router = Router::new().route(&format!("{RUNNER_RELAY}{FACTS}"), axum::routing::post(stored)).fallback(unknown);
+        let router = Router::new()
+            .route(
+                &format!("{RUNNER_RELAY}{FACTS}"),
+                axum::routing::post(stored),
+            )
+            .fallback(unknown);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a URL");
-        let uplink = Arc::new(Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned()));
-        uplink.begin_session(Session { id: "one".to_owned(), lease: Lease::from_ms(60_000) }, Instant::now());
+        let address = format!("http://{}", listener.local_addr().expect("an address"))
+            .parse()
+            .expect("a URL");
+        let uplink = Arc::new(Uplink::new(
+            vec![address],
+            &Trust::Installed,
+            "token",
+            "home".to_owned(),
+        ));
+        uplink.begin_session(
+            Session {
+                id: "one".to_owned(),
+                lease: Lease::from_ms(60_000),
+            },
+            Instant::now(),
+        );
         let (calls, delivering) = FactCalls::new(uplink);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, router).await.expect("a hub") });
         tasks.spawn(delivering);
-        let (one, other) = tokio::join!(calls.deliver(call_of("a/1"), 10), calls.deliver(call_of("b/1"), 10));
+        let (one, other) = tokio::join!(
+            calls.deliver(call_of("a/1"), 10),
+            calls.deliver(call_of("b/1"), 10)
+        );
         assert_eq!(one.expect("stored").cursor, 7);
         assert_eq!(other.expect_err("refused").code, codes::CONFLICT);
     }
@@ -287,10 +465,16 @@ mod tests {
         let mut case = Case::new().await;
         case.deliver("a/1", 10);
         let (_, reply) = case.called().await;
-        reply.send(SupervisorFactsAnswers::default()).expect("a waiting call");
+        reply
+            .send(SupervisorFactsAnswers::default())
+            .expect("a waiting call");
         let (attempts, reply) = case.called().await;
         assert_eq!(attempts, ["a/1"]);
-        reply.send(SupervisorFactsAnswers { answers: vec![stored(3)] }).expect("a waiting call");
+        reply
+            .send(SupervisorFactsAnswers {
+                answers: vec![stored(3)],
+            })
+            .expect("a waiting call");
         assert_eq!(case.next_delivered().await, ("a/1", Ok(3)));
     }
 }

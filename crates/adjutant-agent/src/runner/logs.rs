@@ -26,7 +26,11 @@ pub(super) struct LogReads {
 
 impl LogReads {
     pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
-        Self { home, uplink, tasks: JoinSet::new() }
+        Self {
+            home,
+            uplink,
+            tasks: JoinSet::new(),
+        }
     }
 
     /// Begins to read parts, and to send each when it is there.
@@ -41,11 +45,22 @@ impl LogReads {
             self.tasks.spawn(async move {
                 let number = read.number;
                 let part = match next_page(&home, read).await {
-                    Ok(page) => PostLog { number, page: Some(page), problem: String::new() },
-                    Err(problem) => PostLog { number, page: None, problem },
+                    Ok(page) => PostLog {
+                        number,
+                        page: Some(page),
+                        problem: String::new(),
+                    },
+                    Err(problem) => PostLog {
+                        number,
+                        page: None,
+                        problem,
+                    },
                 };
                 // Its reader asks again.
-                if let Err(failure) = uplink.call::<()>("/runner/log", &part, Duration::ZERO).await {
+                if let Err(failure) = uplink
+                    .call::<()>("/runner/log", &part, Duration::ZERO)
+                    .await
+                {
                     tracing::debug!(%failure, "a part of a log cannot be sent");
                 }
             });
@@ -55,10 +70,21 @@ impl LogReads {
 
 /// Reads a page, waiting for output if there is none yet.
 async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
-    let LogRead { number: _, attempt, first, ended, call } = read;
+    let LogRead {
+        number: _,
+        attempt,
+        first,
+        ended,
+        call,
+    } = read;
     let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
     let (_, run_id, attempt) = place(home, &attempt).ok_or("this is not an attempt")?;
-    let log = RunLog { files: RunFiles::in_home(&home.dir, &run_id), first: first.max(1), attempt, ended };
+    let log = RunLog {
+        files: RunFiles::in_home(&home.dir, &run_id),
+        first: first.max(1),
+        attempt,
+        ended,
+    };
     match log.next_page(&call, deadline, std::future::pending()).await {
         Ok(page) => page.ok_or_else(|| "it has no page".to_owned()),
         Err(error) => Err(error.to_string()),

@@ -119,7 +119,9 @@ fn start(options: Options) -> Result<(), String> {
         return Err("http sends the token and the data of all runs in plain text: use https, or accept it with --plain".to_owned());
     }
     if options.join.iter().any(HubAddress::is_plain) && !matches!(options.trust, Trust::Installed) {
-        return Err("only an https address has a certificate: leave out --fingerprint and --ca".to_owned());
+        return Err(
+            "only an https address has a certificate: leave out --fingerprint and --ca".to_owned(),
+        );
     }
     hygiene::background().map_err(|error| error.to_string())?;
     let home = Home::from_env().map_err(|error| error.to_string())?;
@@ -127,11 +129,18 @@ fn start(options: Options) -> Result<(), String> {
     let token = read_token(&options.token_file)?;
     let lock = Lock::try_take(&home.dir, &home.hub_lock()).map_err(|error| error.to_string())?;
     let Some(lock) = lock else {
-        return Err(format!("a hub or another runner uses {}: set ADJ_HOME to another directory", home.dir.display()));
+        return Err(format!(
+            "a hub or another runner uses {}: set ADJ_HOME to another directory",
+            home.dir.display()
+        ));
     };
-    lock.write_pid(rustix::process::getpid()).map_err(|error| error.to_string())?;
+    lock.write_pid(rustix::process::getpid())
+        .map_err(|error| error.to_string())?;
     if home.database().exists() {
-        return Err(format!("{} has the store of a hub: set ADJ_HOME to another directory", home.dir.display()));
+        return Err(format!(
+            "{} has the store of a hub: set ADJ_HOME to another directory",
+            home.dir.display()
+        ));
     }
     let identity = identity(&home)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -154,17 +163,28 @@ fn read_token(path: &Path) -> Result<String, String> {
     let described = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut text = String::new();
     if path == Path::new(STANDARD_INPUT) {
-        std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+        std::io::stdin()
+            .take(TOKEN_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(described)?;
     } else {
         let file = files::open_named(path).map_err(described)?;
         if file.metadata().map_err(described)?.permissions().mode() & 0o077 != 0 {
-            return Err(format!("{} is accessible to other users: chmod 600", path.display()));
+            return Err(format!(
+                "{} is accessible to other users: chmod 600",
+                path.display()
+            ));
         }
-        file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+        file.take(TOKEN_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(described)?;
     }
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{}: must contain the token that adj token new NAME --role runner printed", path.display()));
+        return Err(format!(
+            "{}: must contain the token that adj token new NAME --role runner printed",
+            path.display()
+        ));
     }
     Ok(token.to_owned())
 }
@@ -174,9 +194,13 @@ fn identity(home: &Home) -> Result<Identity, String> {
     let path = home.runner_identity();
     let described = |error: std::io::Error| format!("{}: {error}", path.display());
     match files::read(&home.dir, &path, IDENTITY_BYTES_MAX) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display())),
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let identity = Identity { id: random_hex::<16>() };
+            let identity = Identity {
+                id: random_hex::<16>(),
+            };
             let bytes = serde_json::to_vec(&identity).map_err(|error| error.to_string())?;
             files::write_atomically(&home.dir, &path, &bytes).map_err(described)?;
             Ok(identity)
@@ -186,7 +210,16 @@ fn identity(home: &Home) -> Result<Identity, String> {
 }
 
 async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Result<(), String> {
-    let Options { join, token_file, mut pools, labels, slots, trust, plain: _, idle_exit } = options;
+    let Options {
+        join,
+        token_file,
+        mut pools,
+        labels,
+        slots,
+        trust,
+        plain: _,
+        idle_exit,
+    } = options;
     if pools.is_empty() && labels.is_empty() {
         pools.push(PoolName::DEFAULT.to_owned());
     }
@@ -197,9 +230,15 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
     hidden.extend(token_file.canonicalize());
     hidden.retain(|path| !path.starts_with(&home.dir) && path.exists());
     let storage = Arc::new(Storage::new(home.clone()));
-    let attempts = Attempts::new(home.clone(), Arc::clone(&uplink), Arc::clone(&storage), hidden);
+    let attempts = Attempts::new(
+        home.clone(),
+        Arc::clone(&uplink),
+        Arc::clone(&storage),
+        hidden,
+    );
     let (watched, uploads) = (attempts.watched(), attempts.uploads());
-    let listener = sock::bind(&home.socket()).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let listener = sock::bind(&home.socket())
+        .map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let mut tasks = JoinSet::new();
     let (facts, delivering) = facts::FactCalls::new(Arc::clone(&uplink));
     tasks.spawn(delivering.boxed());
@@ -220,15 +259,38 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         .boxed(),
     );
     let (unsent, not_ended) = (attempts.repositories(), Arc::clone(&watched));
-    tasks.spawn(async move { unsent.send_unsent(|key| not_ended.leases().contains_key(key)).await }.boxed());
+    tasks.spawn(
+        async move {
+            unsent
+                .send_unsent(|key| not_ended.leases().contains_key(key))
+                .await
+        }
+        .boxed(),
+    );
     tasks.spawn(Arc::clone(&storage).end_holds().boxed());
     tasks.spawn(end_with_leases(home.clone(), Arc::clone(&uplink), Arc::clone(&watched)).boxed());
-    let call = JoinRunner { home_id: uplink.home_id().to_owned(), pools, labels, slots, version: VERSION.to_owned(), confirmed: None };
+    let call = JoinRunner {
+        home_id: uplink.home_id().to_owned(),
+        pools,
+        labels,
+        slots,
+        version: VERSION.to_owned(),
+        confirmed: None,
+    };
     let stage = tokio::sync::watch::Sender::new(Stage::Serves);
     let reads = logs::LogReads::new(home.clone(), Arc::clone(&uplink));
-    let removals = removals::Removals::new(home.clone(), Arc::clone(&uplink), attempts.repositories());
+    let removals =
+        removals::Removals::new(home.clone(), Arc::clone(&uplink), attempts.repositories());
     let call = (call, RunnerNote::open(home));
-    let mut working = Box::pin(work(Arc::clone(&uplink), attempts, reads, removals, storage, call, stage.subscribe()));
+    let mut working = Box::pin(work(
+        Arc::clone(&uplink),
+        attempts,
+        reads,
+        removals,
+        storage,
+        call,
+        stage.subscribe(),
+    ));
     let ending = async {
         tokio::select! {
             _ = terminate.recv() => print(
@@ -244,13 +306,20 @@ async fn run(home: &Home, options: Options, token: &str, home_id: String) -> Res
         stage.send_replace(Stage::Drains);
         let all_ended = async {
             none_left(&watched).await;
-            if tokio::time::timeout(LOGS_WAIT_MAX, uploads.none_left()).await.is_err() {
-                tracing::warn!("logs are left that the hub does not have; the next start of this runner sends them");
+            if tokio::time::timeout(LOGS_WAIT_MAX, uploads.none_left())
+                .await
+                .is_err()
+            {
+                tracing::warn!(
+                    "logs are left that the hub does not have; the next start of this runner sends them"
+                );
             }
             // From now on, the work ends when the hub agrees.
             stage.send_replace(Stage::Leaves);
             idle_for(&watched, Some(LEAVE_MAX)).await;
-            tracing::warn!("the hub cannot be reached; an attempt that it has just ordered is lost after its lease");
+            tracing::warn!(
+                "the hub cannot be reached; an attempt that it has just ordered is lost after its lease"
+            );
         };
         tokio::select! {
             () = all_ended => {}
@@ -284,7 +353,9 @@ async fn none_left(watched: &Watched) {
 
 /// Waits until no attempt was watched for a time. `None`: forever.
 async fn idle_for(watched: &Watched, time: Option<Duration>) {
-    let Some(time) = time else { return std::future::pending().await };
+    let Some(time) = time else {
+        return std::future::pending().await;
+    };
     loop {
         none_left(watched).await;
         let changed = watched.changed.notified();
@@ -316,9 +387,20 @@ async fn work(
     loop {
         call.confirmed = note.last();
         let joined = join(&uplink, &call, has_joined).await?;
-        let RunnerJoined { session, name, lease_ms, pools, removed, attempts: named } = joined.reply;
+        let RunnerJoined {
+            session,
+            name,
+            lease_ms,
+            pools,
+            removed,
+            attempts: named,
+        } = joined.reply;
         // A hub of an earlier version does not name them.
-        let pools = if pools.is_empty() { &call.pools } else { &pools };
+        let pools = if pools.is_empty() {
+            &call.pools
+        } else {
+            &pools
+        };
         if !std::mem::replace(&mut has_joined, true) {
             print(&format!(
                 "runner {name} of {} for pool {} ({} slots); Ctrl-C ends it, and its attempts continue for the lease",
@@ -342,11 +424,27 @@ async fn work(
             let is_idle = watched.leases().is_empty();
             let wait = lease.wait_max();
             // Failures are reported only after the hub knows the hold.
-            let is_unknown = hold.as_ref().is_some_and(|hold| storage.is_unknown_to_hub(hold));
-            let wait_ms = if is_unknown { 0 } else { u64::try_from(wait.as_millis()).unwrap_or(0) };
-            let (drains, leaves) = (now != Stage::Serves || hold.is_some(), now == Stage::Leaves && is_idle);
+            let is_unknown = hold
+                .as_ref()
+                .is_some_and(|hold| storage.is_unknown_to_hub(hold));
+            let wait_ms = if is_unknown {
+                0
+            } else {
+                u64::try_from(wait.as_millis()).unwrap_or(0)
+            };
+            let (drains, leaves) = (
+                now != Stage::Serves || hold.is_some(),
+                now == Stage::Leaves && is_idle,
+            );
             let unwritable = hold.as_ref().map(|hold| hold.why.clone());
-            let call = GetRunnerWork { taken: taken.clone(), drains, leaves, load: pressure::load().into(), unwritable, wait_ms };
+            let call = GetRunnerWork {
+                taken: taken.clone(),
+                drains,
+                leaves,
+                load: pressure::load().into(),
+                unwritable,
+                wait_ms,
+            };
             let answer = tokio::select! {
                 answer = uplink.call::<RunnerWork>("/runner/work", &call, wait) => answer,
                 // The next call says so. Orders of an unread reply are sent again.
@@ -356,7 +454,14 @@ async fn work(
             };
             match answer {
                 Ok(RunnerWork { left: true, .. }) => return Ok(()),
-                Ok(RunnerWork { orders, reads: wanted, removed, left: false, fingerprint, confirmed }) => {
+                Ok(RunnerWork {
+                    orders,
+                    reads: wanted,
+                    removed,
+                    left: false,
+                    fingerprint,
+                    confirmed,
+                }) => {
                     uplink.check_fingerprint(fingerprint.as_deref());
                     note.keep(confirmed);
                     refused_pause = PAUSE;
@@ -374,7 +479,8 @@ async fn work(
                 // The hub has revoked it because this runner has left; the reply is lost.
                 Err(CallFailure::TokenRefused(_)) if leaves => return Ok(()),
                 Err(failure) => {
-                    if let Some(times) = failures.note(&failure.to_string(), Instant::now().into()) {
+                    if let Some(times) = failures.note(&failure.to_string(), Instant::now().into())
+                    {
                         tracing::warn!(%failure, times, "the hub cannot be asked for attempts");
                     }
                     // Only a person can change that a token is refused, so it is not worth many calls.
@@ -399,15 +505,27 @@ async fn join(uplink: &Uplink, call: &JoinRunner, has_joined: bool) -> Result<Jo
     let (mut pause, mut failures) = (PAUSE, RepeatedFailures::default());
     loop {
         let sent = Instant::now();
-        let problem = match uplink.call_without_session::<RunnerJoined>("/runner/join", call).await {
+        let problem = match uplink
+            .call_without_session::<RunnerJoined>("/runner/join", call)
+            .await
+        {
             Ok(reply) => return Ok(Joined { reply, sent }),
             Err(CallFailure::TokenRefused(why)) if !has_joined => {
-                return Err(format!("the hub refuses the token ({why}): make one there with adj token new NAME --role runner"));
+                return Err(format!(
+                    "the hub refuses the token ({why}): make one there with adj token new NAME --role runner"
+                ));
             }
-            Err(CallFailure::Refused(error)) if !has_joined && error.code == crate::view::codes::INVALID => return Err(error.message),
+            Err(CallFailure::Refused(error))
+                if !has_joined && error.code == crate::view::codes::INVALID =>
+            {
+                return Err(error.message);
+            }
             Err(failure) => failure,
         };
-        let problem = format!("the hub at {} cannot be joined yet: {problem}", uplink.address());
+        let problem = format!(
+            "the hub at {} cannot be joined yet: {problem}",
+            uplink.address()
+        );
         if let Some(times) = failures.note(&problem, sent.into()) {
             tracing::warn!(times, "{problem}");
         }
@@ -425,12 +543,20 @@ async fn end_with_leases(home: Home, uplink: Arc<Uplink>, watched: Arc<Watched>)
         changed.as_mut().enable();
         let (contact, now) = (uplink.contact(), Instant::now());
         let leases = watched.leases().clone();
-        for key in leases.iter().filter(|(_, lease)| contact + kill_after(**lease) <= now).map(|(key, _)| key) {
+        for key in leases
+            .iter()
+            .filter(|(_, lease)| contact + kill_after(**lease) <= now)
+            .map(|(key, _)| key)
+        {
             if let Some((dir, run_id, attempt)) = place(&home, key) {
                 kill(&dir, &run_id, attempt).await;
             }
         }
-        let later = leases.values().map(|lease| contact + kill_after(*lease)).filter(|at| *at > now).min();
+        let later = leases
+            .values()
+            .map(|lease| contact + kill_after(*lease))
+            .filter(|at| *at > now)
+            .min();
         // Each contact renews the leases, so those that have passed are checked again after the next contact.
         let next = later.or_else(|| leases.values().map(|lease| now + lease.grace_max()).min());
         tokio::select! {

@@ -27,17 +27,27 @@ impl RunnerNote {
             tracing::warn!(%error, "what the hub has confirmed cannot be read");
         }
         let last = read.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        Self { base, path, last: Mutex::new(last.filter(|text| !text.is_empty())) }
+        Self {
+            base,
+            path,
+            last: Mutex::new(last.filter(|text| !text.is_empty())),
+        }
     }
 
     /// Returns what was said last.
     pub(super) fn last(&self) -> Option<String> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Keeps what a hub says.
     pub(super) fn keep(&self, statement: Option<String>) {
-        let Some(statement) = statement.filter(|statement| statement.len() <= STATEMENT_BYTES_MAX) else { return };
+        let Some(statement) = statement.filter(|statement| statement.len() <= STATEMENT_BYTES_MAX)
+        else {
+            return;
+        };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref() == Some(&statement) {
             return;

@@ -44,7 +44,13 @@ pub(super) struct Storage {
 
 impl Storage {
     pub fn new(home: Home) -> Self {
-        Self { home, hold: watch::Sender::new(None), announced: watch::Sender::new(0), pauses: Mutex::default(), attempt_ended: Notify::new() }
+        Self {
+            home,
+            hold: watch::Sender::new(None),
+            announced: watch::Sender::new(0),
+            pauses: Mutex::default(),
+            attempt_ended: Notify::new(),
+        }
     }
 
     pub fn holds(&self) -> watch::Receiver<Option<Hold>> {
@@ -58,7 +64,9 @@ impl Storage {
 
     /// Records that the hub knows a hold.
     pub fn set_announced(&self, hold: &Hold) {
-        self.announced.send_if_modified(|known| std::mem::replace(known, hold.number.max(*known)) < hold.number);
+        self.announced.send_if_modified(|known| {
+            std::mem::replace(known, hold.number.max(*known)) < hold.number
+        });
     }
 
     /// Begins a hold unless there is one. Returns when the hub knows it.
@@ -68,14 +76,20 @@ impl Storage {
             let is_new = hold.is_none();
             let known = hold.get_or_insert_with(|| {
                 let number = self.pauses().begin(Instant::now());
-                Hold { number, why: why.to_owned() }
+                Hold {
+                    number,
+                    why: why.to_owned(),
+                }
             });
             number = known.number;
             is_new
         });
         let mut announced = self.announced.subscribe();
         if *announced.borrow() < number {
-            tracing::warn!(why, "this runner takes no attempts until its home can be written");
+            tracing::warn!(
+                why,
+                "this runner takes no attempts until its home can be written"
+            );
         }
         if announced.wait_for(|known| *known >= number).await.is_err() {
             tracing::debug!("the runner ends");
@@ -94,7 +108,10 @@ impl Storage {
 
     /// Returns why the home cannot be written now.
     pub async fn problem(&self) -> Option<String> {
-        self.check().await.err().map(|error| format!("{} cannot be written: {error}", self.home.dir.display()))
+        self.check()
+            .await
+            .err()
+            .map(|error| format!("{} cannot be written: {error}", self.home.dir.display()))
     }
 
     /// Tries to write a file.
@@ -151,8 +168,14 @@ impl Pauses {
     /// Begins a hold. Returns its number.
     fn begin(&mut self, now: Instant) -> u64 {
         // A hold soon after the one before: attempts need more room than a check.
-        let is_repeated = self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < HOLD_PAUSE_MAX);
-        self.before_check = if is_repeated { (self.before_check * 2).min(HOLD_PAUSE_MAX) } else { PAUSE_MIN };
+        let is_repeated = self
+            .ended_at
+            .is_some_and(|at| now.saturating_duration_since(at) < HOLD_PAUSE_MAX);
+        self.before_check = if is_repeated {
+            (self.before_check * 2).min(HOLD_PAUSE_MAX)
+        } else {
+            PAUSE_MIN
+        };
         self.holds += 1;
         self.holds
     }
@@ -185,10 +208,17 @@ mod tests {
     #[tokio::test]
     async fn hold_returns_when_the_hub_knows_it() {
         let dir = tempfile::tempdir().expect("a directory");
-        let storage = Storage::new(Home { dir: dir.path().to_owned() });
+        let storage = Storage::new(Home {
+            dir: dir.path().to_owned(),
+        });
         let mut holds = storage.holds();
         let announcing = async {
-            let hold = holds.wait_for(Option::is_some).await.expect("it lasts").clone().expect("a hold");
+            let hold = holds
+                .wait_for(Option::is_some)
+                .await
+                .expect("it lasts")
+                .clone()
+                .expect("a hold");
             assert!(storage.is_unknown_to_hub(&hold));
             storage.set_announced(&hold);
             hold

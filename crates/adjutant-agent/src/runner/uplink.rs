@@ -1,6 +1,9 @@
 //! The calls of a runner to the hub, in a session that the hub may end at any time.
 
-use crate::link::{ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, headers};
+use crate::link::{
+    ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION,
+    headers,
+};
 use crate::remote::{Connections, HubAddress, Outgoing, Reply, Trust};
 use crate::trace::RepeatedFailures;
 use crate::view::{ErrorView, codes};
@@ -98,14 +101,21 @@ impl Uplink {
     pub fn new(addresses: Vec<HubAddress>, trust: &Trust, token: &str, home_id: String) -> Self {
         let (session, _) = watch::channel(None);
         Self {
-            hubs: addresses.into_iter().map(|address| Connections::shared(address, trust.clone())).collect(),
+            hubs: addresses
+                .into_iter()
+                .map(|address| Connections::shared(address, trust.clone()))
+                .collect(),
             current: AtomicUsize::new(0),
             bearer: format!("Bearer {token}"),
             home_id,
             session,
             has_joined: AtomicBool::new(false),
             contact: Mutex::new(Instant::now()),
-            fingerprints: if let Trust::Fingerprints(fingerprints) = trust { fingerprints.clone() } else { Vec::new() },
+            fingerprints: if let Trust::Fingerprints(fingerprints) = trust {
+                fingerprints.clone()
+            } else {
+                Vec::new()
+            },
             announced: Mutex::default(),
             tried: Mutex::default(),
         }
@@ -113,9 +123,20 @@ impl Uplink {
 
     /// Reports once that the hub has a new key, which this runner will refuse when it connects again.
     pub fn check_fingerprint(&self, current: Option<&str>) {
-        let is_trusted = |current: &str| self.fingerprints.is_empty() || self.fingerprints.iter().any(|trusted| trusted.as_str() == current);
-        let Some(other) = current.filter(|current| !is_trusted(current)) else { return };
-        let mut announced = self.announced.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_trusted = |current: &str| {
+            self.fingerprints.is_empty()
+                || self
+                    .fingerprints
+                    .iter()
+                    .any(|trusted| trusted.as_str() == current)
+        };
+        let Some(other) = current.filter(|current| !is_trusted(current)) else {
+            return;
+        };
+        let mut announced = self
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if announced.as_deref() != Some(other) {
             tracing::warn!(
                 fingerprint = other,
@@ -135,9 +156,23 @@ impl Uplink {
 
     /// Calls the next hub from now on, unless another call has changed it already.
     fn try_next(&self, failed: usize) {
-        if self.current.compare_exchange(failed, failed.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() && self.hubs.len() > 1 {
+        if self
+            .current
+            .compare_exchange(
+                failed,
+                failed.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+            && self.hubs.len() > 1
+        {
             let address = self.address().to_string();
-            let noted = self.tried.lock().unwrap_or_else(PoisonError::into_inner).note(&address, std::time::Instant::now());
+            let noted = self
+                .tried
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .note(&address, std::time::Instant::now());
             if let Some(times) = noted {
                 tracing::info!(times, "the hub at {address} is tried");
             }
@@ -160,7 +195,10 @@ impl Uplink {
 
     pub fn begin_session(&self, session: Session, sent: Instant) {
         self.note_contact(sent);
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.tried
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         self.has_joined.store(true, Ordering::Relaxed);
         self.session.send_replace(Some(session));
     }
@@ -171,13 +209,17 @@ impl Uplink {
     }
 
     fn end_session(&self, ended: &str) {
-        self.session.send_if_modified(|session| session.take_if(|session| session.id == ended).is_some());
+        self.session
+            .send_if_modified(|session| session.take_if(|session| session.id == ended).is_some());
     }
 
     /// Waits until there is a session.
     async fn session(&self) -> Session {
         let mut session = self.session.subscribe();
-        let found = session.wait_for(Option::is_some).await.map(|found| (*found).clone());
+        let found = session
+            .wait_for(Option::is_some)
+            .await
+            .map(|found| (*found).clone());
         match found {
             Ok(Some(session)) => session,
             // The sender is a field of `self`.
@@ -188,23 +230,40 @@ impl Uplink {
     /// Waits until a session has ended.
     async fn end_of(&self, session: &Session) {
         let mut current = self.session.subscribe();
-        if current.wait_for(|current| current.as_ref() != Some(session)).await.is_err() {
+        if current
+            .wait_for(|current| current.as_ref() != Some(session))
+            .await
+            .is_err()
+        {
             // The sender is a field of `self`.
             std::future::pending::<()>().await;
         }
     }
 
     /// Makes a call outside of a session.
-    pub async fn call_without_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
-        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+    pub async fn call_without_session<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        call: &impl Serialize,
+    ) -> Result<T, CallFailure> {
+        let body =
+            serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
         let reply = self.post(path, &[], body.into(), REPLY_MAX).await?;
         parse(&reply)
     }
 
     /// Makes a call in the current session, which may wait for `wait` at the hub.
-    pub async fn call<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize, wait: Duration) -> Result<T, CallFailure> {
-        let Some(session) = self.session.borrow().clone() else { return Err(CallFailure::MustJoin) };
-        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        call: &impl Serialize,
+        wait: Duration,
+    ) -> Result<T, CallFailure> {
+        let Some(session) = self.session.borrow().clone() else {
+            return Err(CallFailure::MustJoin);
+        };
+        let body =
+            serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
         let sent = Instant::now();
         let reply = self.post_in(&session, path, &[], body.into(), wait).await?;
         self.note_contact(sent);
@@ -212,25 +271,41 @@ impl Uplink {
     }
 
     /// Makes a call once there is a session.
-    pub async fn call_in_session<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, CallFailure> {
+    pub async fn call_in_session<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        call: &impl Serialize,
+    ) -> Result<T, CallFailure> {
         self.session().await;
         self.call(path, call, Duration::ZERO).await
     }
 
     /// Makes a call with bytes behind a line of JSON, once.
-    pub async fn call_with_bytes<T: DeserializeOwned>(&self, path: &str, line: &impl Serialize, bytes: &[u8]) -> Result<T, CallFailure> {
+    pub async fn call_with_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        line: &impl Serialize,
+        bytes: &[u8],
+    ) -> Result<T, CallFailure> {
         let session = self.session().await;
-        let mut body = serde_json::to_vec(line).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        let mut body =
+            serde_json::to_vec(line).map_err(|error| CallFailure::NoReply(error.to_string()))?;
         body.push(b'\n');
         body.extend_from_slice(bytes);
         let sent = Instant::now();
-        let reply = self.post_in(&session, path, &[], body.into(), BYTES_MAX).await?;
+        let reply = self
+            .post_in(&session, path, &[], body.into(), BYTES_MAX)
+            .await?;
         self.note_contact(sent);
         parse(&reply)
     }
 
     /// Makes a call and repeats it until the hub has answered.
-    pub async fn call_until_answered<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T, ErrorView> {
+    pub async fn call_until_answered<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        call: &impl Serialize,
+    ) -> Result<T, ErrorView> {
         loop {
             match self.call_in_session(path, call).await {
                 Ok(reply) => return Ok(reply),
@@ -261,22 +336,52 @@ impl Uplink {
                 }
             }
         };
-        tokio::time::timeout(relayed.wait + RELAY_MAX, tries).await.map_err(|_| ErrorView {
-            code: codes::CLOSING.to_owned(),
-            message: format!("the hub at {} cannot be reached", self.address()),
-            hint: None,
-        })
+        tokio::time::timeout(relayed.wait + RELAY_MAX, tries)
+            .await
+            .map_err(|_| ErrorView {
+                code: codes::CLOSING.to_owned(),
+                message: format!("the hub at {} cannot be reached", self.address()),
+                hint: None,
+            })
     }
 
-    async fn relay_in(&self, session: &Session, relayed: &Relayed<'_>) -> Result<Reply, CallFailure> {
-        let Relayed { path, attempt, token, key, body, wait } = relayed;
+    async fn relay_in(
+        &self,
+        session: &Session,
+        relayed: &Relayed<'_>,
+    ) -> Result<Reply, CallFailure> {
+        let Relayed {
+            path,
+            attempt,
+            token,
+            key,
+            body,
+            wait,
+        } = relayed;
         let mut own = vec![(headers::ATTEMPT, *attempt), (ATTEMPT_TOKEN, *token)];
         own.extend(key.map(|key| (headers::KEY, key)));
-        self.post_in(session, &format!("{RUNNER_RELAY}{path}"), &own, body.clone(), *wait).await
+        self.post_in(
+            session,
+            &format!("{RUNNER_RELAY}{path}"),
+            &own,
+            body.clone(),
+            *wait,
+        )
+        .await
     }
 
-    async fn post_in(&self, session: &Session, path: &str, own: &[(&str, &str)], body: Bytes, wait: Duration) -> Result<Reply, CallFailure> {
-        let mut all = vec![(RUNNER_SESSION, session.id.as_str()), (RUNNER_HOME, self.home_id.as_str())];
+    async fn post_in(
+        &self,
+        session: &Session,
+        path: &str,
+        own: &[(&str, &str)],
+        body: Bytes,
+        wait: Duration,
+    ) -> Result<Reply, CallFailure> {
+        let mut all = vec![
+            (RUNNER_SESSION, session.id.as_str()),
+            (RUNNER_HOME, self.home_id.as_str()),
+        ];
         all.extend(own);
         // A lost reply must leave time for another try.
         let limit = wait + REPLY_MAX.min(session.lease.wait_max().max(Duration::from_secs(1)));
@@ -285,25 +390,62 @@ impl Uplink {
     }
 
     /// Fetches a bundle into a file, once.
-    pub async fn fetch_bundle(&self, path: &str, call: &impl Serialize, to: &File) -> Result<(), CallFailure> {
-        let body = serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
-        let reply = self.carry(path, &[], Outgoing::Whole(body.into()), Some(to)).await?;
-        if reply.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE) && reply.status.is_success() {
+    pub async fn fetch_bundle(
+        &self,
+        path: &str,
+        call: &impl Serialize,
+        to: &File,
+    ) -> Result<(), CallFailure> {
+        let body =
+            serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        let reply = self
+            .carry(path, &[], Outgoing::Whole(body.into()), Some(to))
+            .await?;
+        if reply
+            .headers
+            .get("content-type")
+            .is_some_and(|kind| kind == BUNDLE_TYPE)
+            && reply.status.is_success()
+        {
             return Ok(());
         }
-        Err(parse::<serde_json::Value>(&reply).err().unwrap_or_else(|| CallFailure::NoReply("the reply is not a bundle".to_owned())))
+        Err(parse::<serde_json::Value>(&reply)
+            .err()
+            .unwrap_or_else(|| CallFailure::NoReply("the reply is not a bundle".to_owned())))
     }
 
     /// Sends a bundle with the work of an attempt, once. The file is read from its current position.
-    pub async fn send_bundle(&self, path: &str, attempt: &str, bundle: File) -> Result<(), CallFailure> {
-        let reply = self.carry(path, &[(headers::ATTEMPT, attempt)], Outgoing::File(bundle), None).await?;
+    pub async fn send_bundle(
+        &self,
+        path: &str,
+        attempt: &str,
+        bundle: File,
+    ) -> Result<(), CallFailure> {
+        let reply = self
+            .carry(
+                path,
+                &[(headers::ATTEMPT, attempt)],
+                Outgoing::File(bundle),
+                None,
+            )
+            .await?;
         parse(&reply)
     }
 
     /// Makes a call with a large body or reply in the current session.
-    async fn carry(&self, path: &str, own: &[(&str, &str)], body: Outgoing, to: Option<&File>) -> Result<Reply, CallFailure> {
+    async fn carry(
+        &self,
+        path: &str,
+        own: &[(&str, &str)],
+        body: Outgoing,
+        to: Option<&File>,
+    ) -> Result<Reply, CallFailure> {
         let session = self.session().await;
-        let mut all = vec![("authorization", self.bearer.as_str()), (RUNNER_SESSION, session.id.as_str()), (RUNNER_HOME, self.home_id.as_str())];
+        let mut all = vec![
+            ("authorization", self.bearer.as_str()),
+            (RUNNER_SESSION, session.id.as_str()),
+            (RUNNER_HOME, self.home_id.as_str()),
+        ];
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
         let replied = tokio::select! {
@@ -324,16 +466,31 @@ impl Uplink {
         Ok(reply)
     }
 
-    async fn post(&self, path: &str, own: &[(&str, &str)], body: Bytes, limit: Duration) -> Result<Reply, CallFailure> {
+    async fn post(
+        &self,
+        path: &str,
+        own: &[(&str, &str)],
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Reply, CallFailure> {
         let mut all = vec![("authorization", self.bearer.as_str())];
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
-        self.checked_reply(current, self.hub(current).post(path, &all, body, limit).await)
+        self.checked_reply(
+            current,
+            self.hub(current).post(path, &all, body, limit).await,
+        )
     }
 
     /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub, unless this one is only busy.
-    fn checked_reply(&self, current: usize, replied: Result<Reply, String>) -> Result<Reply, CallFailure> {
-        let is_busy = replied.as_ref().is_ok_and(|reply| reply.status == StatusCode::TOO_MANY_REQUESTS);
+    fn checked_reply(
+        &self,
+        current: usize,
+        replied: Result<Reply, String>,
+    ) -> Result<Reply, CallFailure> {
+        let is_busy = replied
+            .as_ref()
+            .is_ok_and(|reply| reply.status == StatusCode::TOO_MANY_REQUESTS);
         let checked = replied.map_err(CallFailure::NoReply).and_then(checked);
         if matches!(checked, Err(CallFailure::NoReply(_))) && !is_busy {
             self.try_next(current);
@@ -344,28 +501,52 @@ impl Uplink {
 
 /// Returns a reply that is not a problem of HTTP itself.
 fn checked(reply: Reply) -> Result<Reply, CallFailure> {
-    let is_problem = reply.headers.get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
+    let is_problem = reply
+        .headers
+        .get("content-type")
+        .is_some_and(|kind| kind.as_bytes().starts_with(PROBLEM.as_bytes()));
     if !is_problem {
         return Ok(reply);
     }
     let detail = serde_json::from_slice::<serde_json::Value>(&reply.body).ok();
-    let detail = detail.as_ref().and_then(|detail| detail["detail"].as_str()).unwrap_or_default();
+    let detail = detail
+        .as_ref()
+        .and_then(|detail| detail["detail"].as_str())
+        .unwrap_or_default();
     let text = format!("{}: {detail}", reply.status);
     let is_of_token = matches!(reply.status.as_u16(), 401 | 403 | 404);
-    Err(if is_of_token { CallFailure::TokenRefused(text) } else { CallFailure::NoReply(text) })
+    Err(if is_of_token {
+        CallFailure::TokenRefused(text)
+    } else {
+        CallFailure::NoReply(text)
+    })
 }
 
 /// Returns whether the same call can succeed later.
 pub(super) fn is_passing(error: &ErrorView) -> bool {
-    matches!(error.code.as_str(), codes::STORAGE | codes::STORAGE_FULL | codes::UNREACHABLE | codes::CLOSING | codes::INTERNAL)
+    matches!(
+        error.code.as_str(),
+        codes::STORAGE
+            | codes::STORAGE_FULL
+            | codes::UNREACHABLE
+            | codes::CLOSING
+            | codes::INTERNAL
+    )
 }
 
 fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {
-    let invalid = |error: serde_json::Error| CallFailure::NoReply(format!("a reply that is not understood ({}): {error}", reply.status));
+    let invalid = |error: serde_json::Error| {
+        CallFailure::NoReply(format!(
+            "a reply that is not understood ({}): {error}",
+            reply.status
+        ))
+    };
     if reply.status.is_success() {
         return serde_json::from_slice(&reply.body).map_err(invalid);
     }
-    Err(CallFailure::Refused(serde_json::from_slice(&reply.body).map_err(invalid)?))
+    Err(CallFailure::Refused(
+        serde_json::from_slice(&reply.body).map_err(invalid)?,
+    ))
 }
 
 #[cfg(test)]
@@ -380,11 +561,21 @@ mod tests {
     async fn transfer_ends_with_its_session() {
         // A hub whose machine has vanished accepts nothing and closes nothing.
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = format!("http://{}", silent.local_addr().expect("an address")).parse().expect("a URL");
+        let address = format!("http://{}", silent.local_addr().expect("an address"))
+            .parse()
+            .expect("a URL");
         let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
-        let session = |id: &str| Session { id: id.to_owned(), lease: Lease::from_ms(60_000) };
+        let session = |id: &str| Session {
+            id: id.to_owned(),
+            lease: Lease::from_ms(60_000),
+        };
         uplink.begin_session(session("one"), Instant::now());
-        let transfer = uplink.carry("/runner/snapshots", &[], Outgoing::Whole(Bytes::new()), None);
+        let transfer = uplink.carry(
+            "/runner/snapshots",
+            &[],
+            Outgoing::Whole(Bytes::new()),
+            None,
+        );
         tokio::pin!(transfer);
         let open = tokio::select! {
             ended = &mut transfer => panic!("{ended:?}"),
@@ -403,32 +594,68 @@ mod tests {
             async move {
                 match next {
                     None => (axum::http::StatusCode::OK, Json(serde_json::json!("done"))),
-                    Some(code) => (axum::http::StatusCode::SERVICE_UNAVAILABLE, Json(serde_json::json!({"code": code, "message": "later"}))),
+                    Some(code) => (
+                        axum::http::StatusCode::SERVICE_UNAVAILABLE,
+                        Json(serde_json::json!({"code": code, "message": "later"})),
+                    ),
                 }
             }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = format!("http://{}", listener.local_addr().expect("an address")).parse().expect("a URL");
+        let address = format!("http://{}", listener.local_addr().expect("an address"))
+            .parse()
+            .expect("a URL");
         let mut serving = JoinSet::new();
-        serving.spawn(async move { axum::serve(listener, Router::new().route("/call", axum::routing::post(reply))).await.expect("a hub") });
+        serving.spawn(async move {
+            axum::serve(
+                listener,
+                Router::new().route("/call", axum::routing::post(reply)),
+            )
+            .await
+            .expect("a hub")
+        });
         let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
-        uplink.begin_session(Session { id: "one".to_owned(), lease: Lease::from_ms(60_000) }, Instant::now());
+        uplink.begin_session(
+            Session {
+                id: "one".to_owned(),
+                lease: Lease::from_ms(60_000),
+            },
+            Instant::now(),
+        );
         (uplink, serving)
     }
 
     #[tokio::test]
     async fn call_is_repeated_while_the_hub_cannot_reach_its_store() {
-        let passing = [codes::STORAGE, codes::STORAGE_FULL, codes::UNREACHABLE, codes::CLOSING, codes::INTERNAL];
+        let passing = [
+            codes::STORAGE,
+            codes::STORAGE_FULL,
+            codes::UNREACHABLE,
+            codes::CLOSING,
+            codes::INTERNAL,
+        ];
         let (uplink, _serving) = hub_with_errors(&passing).await;
-        let called: String = uplink.call_until_answered("/call", &()).await.expect("answered in the end");
+        let called: String = uplink
+            .call_until_answered("/call", &())
+            .await
+            .expect("answered in the end");
         assert_eq!(called, "done");
     }
 
     #[tokio::test]
     async fn refused_call_is_not_repeated() {
-        for code in [codes::CONFLICT, codes::NOT_FOUND, codes::NOT_ALLOWED, codes::INVALID, codes::LIMIT] {
+        for code in [
+            codes::CONFLICT,
+            codes::NOT_FOUND,
+            codes::NOT_ALLOWED,
+            codes::INVALID,
+            codes::LIMIT,
+        ] {
             let (uplink, _serving) = hub_with_errors(&[code]).await;
-            let refused = uplink.call_until_answered::<String>("/call", &()).await.expect_err("refused");
+            let refused = uplink
+                .call_until_answered::<String>("/call", &())
+                .await
+                .expect_err("refused");
             assert_eq!(refused.code, code);
         }
     }

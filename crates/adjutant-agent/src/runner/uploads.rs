@@ -40,7 +40,14 @@ pub(super) struct Uploads {
 impl Uploads {
     pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
         let (sending, ended, tasks) = Default::default();
-        Self { home, uplink, sending, ended, places: Semaphore::new(SENT_AT_A_TIME), tasks }
+        Self {
+            home,
+            uplink,
+            sending,
+            ended,
+            places: Semaphore::new(SENT_AT_A_TIME),
+            tasks,
+        }
     }
 
     fn sending(&self) -> MutexGuard<'_, BTreeSet<Key>> {
@@ -49,12 +56,18 @@ impl Uploads {
 
     /// Begins to send the logs of an attempt that has ended, unless the hub has them.
     pub fn begin(self: &Arc<Self>, key: &str) {
-        let Some((dir, run_id, attempt)) = place(&self.home, key) else { return };
+        let Some((dir, run_id, attempt)) = place(&self.home, key) else {
+            return;
+        };
         if is_recorded(&dir) || !self.sending().insert(key.to_owned()) {
             return;
         }
         let (uploads, key) = (Arc::clone(self), key.to_owned());
-        let logs = AttemptLogs { home: self.home.dir.clone(), run_id, attempt };
+        let logs = AttemptLogs {
+            home: self.home.dir.clone(),
+            run_id,
+            attempt,
+        };
         let task = async move {
             uploads.send(&key, logs, &dir).await;
             uploads.sending().remove(&key);
@@ -70,7 +83,10 @@ impl Uploads {
         self.begin(key);
         let sent = self.until(|sending| !sending.contains(key));
         if tokio::time::timeout(WAIT_MAX, sent).await.is_err() {
-            tracing::info!(attempt = key, "the attempt ends before the hub has its logs");
+            tracing::info!(
+                attempt = key,
+                "the attempt ends before the hub has its logs"
+            );
         }
     }
 
@@ -93,13 +109,21 @@ impl Uploads {
 
     /// As [`Self::begin_and_wait`], if the supervisor of the attempt has finished its logs.
     pub async fn begin_if_finished(self: &Arc<Self>, key: &str) {
-        let Some((_, run_id, attempt)) = place(&self.home, key) else { return };
-        let logs = AttemptLogs { home: self.home.dir.clone(), run_id, attempt };
+        let Some((_, run_id, attempt)) = place(&self.home, key) else {
+            return;
+        };
+        let logs = AttemptLogs {
+            home: self.home.dir.clone(),
+            run_id,
+            attempt,
+        };
         match tokio::task::spawn_blocking(move || logs.are_finished()).await {
             Ok(Ok(true)) => self.begin_and_wait(key).await,
             Ok(Ok(false)) => {}
             Ok(Err(error)) => tracing::warn!(attempt = key, %error, "logs cannot be read"),
-            Err(error) => tracing::error!(attempt = key, %error, "a task that reads logs has failed"),
+            Err(error) => {
+                tracing::error!(attempt = key, %error, "a task that reads logs has failed")
+            }
         }
     }
 
@@ -115,12 +139,16 @@ impl Uploads {
     async fn send(&self, key: &str, logs: AttemptLogs, dir: &AttemptDir) {
         let mut pause = PAUSE;
         loop {
-            let Ok(place) = self.places.acquire().await else { return };
+            let Ok(place) = self.places.acquire().await else {
+                return;
+            };
             let sent = self.send_once(key, &logs).await;
             drop(place);
             match sent {
                 Ok(()) => break tracing::info!(attempt = key, "the hub has its logs"),
-                Err(CallFailure::Refused(error)) if matches!(error.code.as_str(), codes::NOT_ALLOWED | codes::NOT_FOUND) => {
+                Err(CallFailure::Refused(error))
+                    if matches!(error.code.as_str(), codes::NOT_ALLOWED | codes::NOT_FOUND) =>
+                {
                     break tracing::info!(attempt = key, %error, "the hub does not want its logs");
                 }
                 // They are sent again when the runner joins.
@@ -137,7 +165,9 @@ impl Uploads {
         match files::create_new(dir.home(), &dir.logs_sent()) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => tracing::warn!(attempt = key, %error, "it cannot be recorded that the hub has its logs"),
+            Err(error) => {
+                tracing::warn!(attempt = key, %error, "it cannot be recorded that the hub has its logs")
+            }
         }
     }
 
@@ -145,14 +175,22 @@ impl Uploads {
     async fn send_once(&self, key: &str, logs: &AttemptLogs) -> Result<(), CallFailure> {
         let reading = logs.clone();
         let listed = blocking(move || reading.list()).await?;
-        let call = PostLogFiles { attempt: key.to_owned(), files: listed.clone() };
+        let call = PostLogFiles {
+            attempt: key.to_owned(),
+            files: listed.clone(),
+        };
         loop {
-            let stored: LogFilesStored = self.uplink.call_with_bytes("/runner/log-files", &call, &[]).await?;
+            let stored: LogFilesStored = self
+                .uplink
+                .call_with_bytes("/runner/log-files", &call, &[])
+                .await?;
             if stored.is_complete {
                 return Ok(());
             }
             if stored.bytes.len() != listed.len() {
-                return Err(CallFailure::NoReply("the hub answers for other files".to_owned()));
+                return Err(CallFailure::NoReply(
+                    "the hub answers for other files".to_owned(),
+                ));
             }
             let mut has_sent = false;
             for (file, mut at) in listed.iter().zip(stored.bytes) {
@@ -162,29 +200,55 @@ impl Uploads {
                 }
             }
             if !has_sent {
-                return Err(CallFailure::NoReply("the hub lacks a file without bytes".to_owned()));
+                return Err(CallFailure::NoReply(
+                    "the hub lacks a file without bytes".to_owned(),
+                ));
             }
         }
     }
 
     /// Sends bytes of a file from a position. Returns the position from which on the hub lacks it.
-    async fn send_part(&self, key: &str, logs: &AttemptLogs, file: &LogFile, at: u64) -> Result<u64, CallFailure> {
+    async fn send_part(
+        &self,
+        key: &str,
+        logs: &AttemptLogs,
+        file: &LogFile,
+        at: u64,
+    ) -> Result<u64, CallFailure> {
         let (reading, wanted) = (logs.clone(), file.clone());
         let bytes = blocking(move || reading.read(&wanted, at, PART_BYTES)).await?;
-        let line = LogBytes { attempt: key.to_owned(), file: file.name, at };
-        let stored: LogBytesStored = self.uplink.call_with_bytes("/runner/log-bytes", &line, &bytes).await?;
+        let line = LogBytes {
+            attempt: key.to_owned(),
+            file: file.name,
+            at,
+        };
+        let stored: LogBytesStored = self
+            .uplink
+            .call_with_bytes("/runner/log-bytes", &line, &bytes)
+            .await?;
         failpoint!("logs.part_sent");
         if stored.bytes > at && stored.bytes <= file.bytes {
             return Ok(stored.bytes);
         }
-        Err(CallFailure::NoReply(format!("the hub has {} bytes of a file with {}", stored.bytes, file.bytes)))
+        Err(CallFailure::NoReply(format!(
+            "the hub has {} bytes of a file with {}",
+            stored.bytes, file.bytes
+        )))
     }
 }
 
-async fn blocking<T: Send + 'static>(read: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, CallFailure> {
-    let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, CallFailure> {
+    let read = tokio::task::spawn_blocking(read)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)));
     read.map_err(|error| {
-        CallFailure::Refused(ErrorView { code: codes::INVALID.to_owned(), message: format!("its logs cannot be read: {error}"), hint: None })
+        CallFailure::Refused(ErrorView {
+            code: codes::INVALID.to_owned(),
+            message: format!("its logs cannot be read: {error}"),
+            hint: None,
+        })
     })
 }
 
@@ -195,7 +259,10 @@ fn is_recorded(dir: &AttemptDir) -> bool {
 
 /// Lists the ended attempts whose logs the hub does not have.
 fn unsent(home: &Home) -> Vec<Key> {
-    let is_unsent =
-        |key: &Key| place(home, key).is_some_and(|(dir, ..)| matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) && !is_recorded(&dir));
+    let is_unsent = |key: &Key| {
+        place(home, key).is_some_and(|(dir, ..)| {
+            matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) && !is_recorded(&dir)
+        })
+    };
     all(home).filter(is_unsent).collect()
 }

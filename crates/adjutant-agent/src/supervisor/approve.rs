@@ -5,7 +5,10 @@ use crate::client::{Client, random_hex};
 use crate::files;
 use crate::harness::step::{ChangedCall, Decision, Permission, Question};
 use crate::text;
-use crate::view::{Ask, AskTogether, ErrorView, OperationView, ReadRequest, RequestApproval, RequestView, WithdrawRequest, Word};
+use crate::view::{
+    Ask, AskTogether, ErrorView, OperationView, ReadRequest, RequestApproval, RequestView,
+    WithdrawRequest, Word,
+};
 use adjutant_core::policy::{Operation, StatedPath};
 use adjutant_core::{DecisionKind, RequestStateKind, limits};
 use sha2::{Digest, Sha256};
@@ -22,25 +25,45 @@ const WAIT_MS: u64 = 10 * 60 * 1000;
 pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
     let edits = &permission.edits;
     let is_edit = || !edits.is_empty() && edits.iter().all(|file| lies_within(cwd, file));
-    (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit()).then_some(Decision::Allow)
+    (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit())
+        .then_some(Decision::Allow)
 }
 
 /// Returns whether a file, which may not exist yet, is in a directory after links are resolved. Files of git do not
 /// count, because hooks and configuration are programs that run later.
 fn lies_within(dir: &Path, file: &Path) -> bool {
-    let Ok(dir) = dir.canonicalize() else { return false };
-    let Some((real, there)) = files::existing_part(file) else { return false };
-    let of_git = |path: &Path| path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
-    let Ok(below) = real.strip_prefix(&dir) else { return false };
+    let Ok(dir) = dir.canonicalize() else {
+        return false;
+    };
+    let Some((real, there)) = files::existing_part(file) else {
+        return false;
+    };
+    let of_git = |path: &Path| {
+        path.components()
+            .any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
+    };
+    let Ok(below) = real.strip_prefix(&dir) else {
+        return false;
+    };
     !of_git(below) && !of_git(file.strip_prefix(there).unwrap_or(file))
 }
 
 /// Returns the requested operation with its links resolved.
 fn resolve_links(operation: Operation, cwd: &Path) -> OperationView {
-    let path = |StatedPath { stated, .. }| StatedPath { real: files::real_path(Path::new(&stated)), stated };
-    let Operation { paths, directory, .. } = operation;
+    let path = |StatedPath { stated, .. }| StatedPath {
+        real: files::real_path(Path::new(&stated)),
+        stated,
+    };
+    let Operation {
+        paths, directory, ..
+    } = operation;
     let (paths, directory) = (paths.into_iter().map(path).collect(), directory.map(path));
-    OperationView::from(Operation { paths, directory, run_directory: files::real_path(cwd), ..operation })
+    OperationView::from(Operation {
+        paths,
+        directory,
+        run_directory: files::real_path(cwd),
+        ..operation
+    })
 }
 
 /// Returns a tool's input as it is shown: whole, or if it is too long its beginning, its end and its hash.
@@ -48,15 +71,34 @@ fn preview(input: String) -> Option<String> {
     if input.len() <= limits::PREVIEW_BYTES_MAX {
         return Some(input).filter(|input| !input.is_empty());
     }
-    let boundary = |from: usize| (from..).find(|at| input.is_char_boundary(*at)).unwrap_or(input.len());
-    let (head, tail) = (boundary(limits::PREVIEW_BYTES_MAX / 2), boundary(input.len() - limits::PREVIEW_BYTES_MAX / 4));
-    let hash: String = Sha256::digest(&input).iter().map(|byte| format!("{byte:02x}")).collect();
+    let boundary = |from: usize| {
+        (from..)
+            .find(|at| input.is_char_boundary(*at))
+            .unwrap_or(input.len())
+    };
+    let (head, tail) = (
+        boundary(limits::PREVIEW_BYTES_MAX / 2),
+        boundary(input.len() - limits::PREVIEW_BYTES_MAX / 4),
+    );
+    let hash: String = Sha256::digest(&input)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let (left_out, all) = (tail - head, input.len());
-    Some(format!("{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}", &input[..head], &input[tail..]))
+    Some(format!(
+        "{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}",
+        &input[..head],
+        &input[tail..]
+    ))
 }
 
 /// Requests an approval and waits for the decision. Everything but an approval is a denial. `None`: it was withdrawn.
-pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: CancellationToken) -> Option<Decision> {
+pub async fn ask(
+    client: Client,
+    permission: Permission,
+    cwd: &Path,
+    withdrawn: CancellationToken,
+) -> Option<Decision> {
     let asked = RequestApproval {
         action: format!("use {}", permission.tool),
         preview: preview(permission.input),
@@ -68,7 +110,11 @@ pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: 
     // Not cancelled by a withdrawal, because the request can be withdrawn only after it was made.
     let request = match client.call_with_key(&asked, &random_hex::<16>()).await {
         Ok(request) => request,
-        Err(error) => return Some(Decision::Deny(format!("the approval could not be requested: {error}"))),
+        Err(error) => {
+            return Some(Decision::Deny(format!(
+                "the approval could not be requested: {error}"
+            )));
+        }
     };
     let message_id = request.message_id.clone();
     let decision = tokio::select! {
@@ -87,13 +133,39 @@ pub async fn ask(client: Client, permission: Permission, cwd: &Path, withdrawn: 
 
 /// Asks an agent's questions and waits until each is answered. `None`: they were withdrawn. `Some(None)`: one of them has
 /// no answer.
-pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: CancellationToken) -> Option<Option<Vec<String>>> {
-    let ask = |Question { text, context, options }| Ask { question: text, context, options, blocking: true, ..Ask::default() };
+pub async fn elicit(
+    client: Client,
+    questions: Vec<Question>,
+    withdrawn: CancellationToken,
+) -> Option<Option<Vec<String>>> {
+    let ask = |Question {
+                   text,
+                   context,
+                   options,
+               }| Ask {
+        question: text,
+        context,
+        options,
+        blocking: true,
+        ..Ask::default()
+    };
     let mut asks: Vec<Ask> = questions.into_iter().map(ask).collect();
     let key = random_hex::<16>();
     let asked = match asks.len() {
-        1 => client.call_with_key(&asks.remove(0), &key).await.map(|request| vec![request]),
-        _ => client.call_with_key(&AskTogether { questions: asks, clarification: None }, &key).await.map(|list| list.requests),
+        1 => client
+            .call_with_key(&asks.remove(0), &key)
+            .await
+            .map(|request| vec![request]),
+        _ => client
+            .call_with_key(
+                &AskTogether {
+                    questions: asks,
+                    clarification: None,
+                },
+                &key,
+            )
+            .await
+            .map(|list| list.requests),
     };
     let requests = match asked {
         Ok(requests) => requests,
@@ -102,7 +174,10 @@ pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: Cancell
             return Some(None);
         }
     };
-    let message_ids: Vec<String> = requests.iter().map(|request| request.message_id.clone()).collect();
+    let message_ids: Vec<String> = requests
+        .iter()
+        .map(|request| request.message_id.clone())
+        .collect();
     let all = async {
         let mut answers = Vec::new();
         for request in requests {
@@ -118,7 +193,10 @@ pub async fn elicit(client: Client, questions: Vec<Question>, withdrawn: Cancell
     if !matches!(answers, Some(Some(_))) {
         for message_id in message_ids {
             // Some of them may be answered already.
-            if let Err(error) = client.call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>()).await {
+            if let Err(error) = client
+                .call_with_key(&WithdrawRequest { message_id }, &random_hex::<16>())
+                .await
+            {
                 tracing::info!(%error, "a question cannot be withdrawn");
             }
         }
@@ -141,8 +219,15 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
 pub async fn report_change(client: Client, changed: ChangedCall) {
     let ChangedCall { tool, allowed, now } = changed;
     let report = Ask {
-        question: format!("{} changed after it was approved: is that all right? If not, cancel the run", text::line(&tool)),
-        context: Some(format!("approved:\n{}\n\nnow:\n{}", text::head(&allowed, CHANGED_BYTES_MAX), text::head(&now, CHANGED_BYTES_MAX))),
+        question: format!(
+            "{} changed after it was approved: is that all right? If not, cancel the run",
+            text::line(&tool)
+        ),
+        context: Some(format!(
+            "approved:\n{}\n\nnow:\n{}",
+            text::head(&allowed, CHANGED_BYTES_MAX),
+            text::head(&now, CHANGED_BYTES_MAX)
+        )),
         blocking: false,
         ..Ask::default()
     };
@@ -152,9 +237,17 @@ pub async fn report_change(client: Client, changed: ChangedCall) {
 }
 
 /// Waits until a request is settled. Also reads an answer that a policy gave at once, which is revocable until then.
-async fn wait_until_settled(client: &Client, mut request: RequestView) -> Result<RequestView, ErrorView> {
+async fn wait_until_settled(
+    client: &Client,
+    mut request: RequestView,
+) -> Result<RequestView, ErrorView> {
     loop {
-        request = client.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: WAIT_MS }).await?;
+        request = client
+            .call(&ReadRequest {
+                message_id: request.message_id.clone(),
+                wait_ms: WAIT_MS,
+            })
+            .await?;
         if request.status != RequestStateKind::Pending {
             return Ok(request);
         }
@@ -171,7 +264,10 @@ async fn wait_for_decision(client: &Client, request: RequestView) -> Decision {
     match request.decision.as_ref().map(Word::known) {
         Some(Some(DecisionKind::Approved)) => Decision::Allow,
         Some(_) => Decision::Deny(words.unwrap_or_else(|| "it was denied".to_owned())),
-        None => Decision::Deny(format!("there is no decision: the request is {}", request.status)),
+        None => Decision::Deny(format!(
+            "there is no decision: the request is {}",
+            request.status
+        )),
     }
 }
 
@@ -193,21 +289,45 @@ mod tests {
         let decides = |files: &[&str], permissions: &str| {
             let edits: Vec<PathBuf> = files.iter().map(|file| dir.join(file)).collect();
             let operation = Box::default();
-            let permission = Permission { id: "1".to_owned(), tool: "edit".to_owned(), input: String::new(), is_own_tool: false, edits, operation };
+            let permission = Permission {
+                id: "1".to_owned(),
+                tool: "edit".to_owned(),
+                input: String::new(),
+                is_own_tool: false,
+                edits,
+                operation,
+            };
             at_once(&permission, permissions, &dir).is_some()
         };
         assert!(decides(&["a.txt"], "edit") && decides(&["src/new/deep/b.txt", "a.txt"], "edit"));
-        for outside in
-            ["link/.bashrc", "link/new/x", "dangling", ".git/hooks/pre-commit", ".git/config", "git-link/config", "src/.git/config", "/etc/passwd"]
-        {
-            assert!(!decides(&[outside], "edit") && !decides(&["a.txt", outside], "edit"), "{outside}");
+        for outside in [
+            "link/.bashrc",
+            "link/new/x",
+            "dangling",
+            ".git/hooks/pre-commit",
+            ".git/config",
+            "git-link/config",
+            "src/.git/config",
+            "/etc/passwd",
+        ] {
+            assert!(
+                !decides(&[outside], "edit") && !decides(&["a.txt", outside], "edit"),
+                "{outside}"
+            );
             assert!(decides(&[outside], "full"));
         }
         assert!(!decides(&[], "edit") && !decides(&["a.txt"], "read"));
         let real = |file: &str| files::real_path(&dir.join(file));
         let top = dir.canonicalize().expect("a directory");
-        assert_eq!(real("src/new/b"), Some(top.join("src/new/b").display().to_string()));
-        assert_eq!(real("link/x"), Some(top.with_file_name("x").display().to_string()), "where the link leads");
+        assert_eq!(
+            real("src/new/b"),
+            Some(top.join("src/new/b").display().to_string())
+        );
+        assert_eq!(
+            real("link/x"),
+            Some(top.with_file_name("x").display().to_string()),
+            "where the link leads"
+        );
         assert_eq!((real("dangling"), real("new/../x")), (None, None));
     }
 
@@ -217,7 +337,15 @@ mod tests {
         assert_eq!(preview(String::new()), None);
         let long = format!("begin {} end", "é".repeat(300_000));
         let shown = preview(long).expect("something");
-        assert!(shown.len() <= limits::PREVIEW_BYTES_MAX && shown.starts_with("begin ") && shown.ends_with(" end"));
-        assert!(shown.contains("of 600010 bytes are left out here; sha256 of all: "), "{}", &shown[shown.len() / 2..shown.len() / 2 + 200]);
+        assert!(
+            shown.len() <= limits::PREVIEW_BYTES_MAX
+                && shown.starts_with("begin ")
+                && shown.ends_with(" end")
+        );
+        assert!(
+            shown.contains("of 600010 bytes are left out here; sha256 of all: "),
+            "{}",
+            &shown[shown.len() / 2..shown.len() / 2 + 200]
+        );
     }
 }

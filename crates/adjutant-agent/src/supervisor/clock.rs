@@ -18,7 +18,11 @@ impl ActiveClock {
     #[must_use]
     pub fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
         let duration = |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-        Self { counted: duration(before_ms), since: Some(now), limit: limit_ms.map(duration) }
+        Self {
+            counted: duration(before_ms),
+            since: Some(now),
+            limit: limit_ms.map(duration),
+        }
     }
 
     /// Pauses or resumes the clock.
@@ -30,7 +34,10 @@ impl ActiveClock {
     /// Returns the active time of the run.
     #[must_use]
     pub fn active(&self, now: Instant) -> Duration {
-        self.counted + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        self.counted
+            + self
+                .since
+                .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Returns the active time of the run in milliseconds.
@@ -67,13 +74,19 @@ mod tests {
         clock.set_waiting(true, at(6_000));
         clock.set_waiting(false, at(10_000));
         clock.set_waiting(false, at(10_100));
-        assert_eq!((clock.limit_at(), clock.active_ms(at(10_200))), (Some(at(10_500)), 700));
+        assert_eq!(
+            (clock.limit_at(), clock.active_ms(at(10_200))),
+            (Some(at(10_500)), 700)
+        );
     }
 
     #[test]
     fn limit_used_up_by_earlier_attempts_applies_at_once() {
         let begin = Instant::now();
-        assert_eq!(ActiveClock::start(begin, Some(100), 500).limit_at(), Some(begin));
+        assert_eq!(
+            ActiveClock::start(begin, Some(100), 500).limit_at(),
+            Some(begin)
+        );
         assert_eq!(ActiveClock::start(begin, None, 500).limit_at(), None);
     }
 }

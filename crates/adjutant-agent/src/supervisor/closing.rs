@@ -48,19 +48,29 @@ impl Closer<'_> {
     #[must_use]
     pub fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
         let may_have_acted = stopped || signals > 0 || self.has_connected.load(Ordering::Relaxed);
-        !self.lock.is_removed() && (may_have_acted || !self.order.accept.is_empty() || self.tree.is_some())
+        !self.lock.is_removed()
+            && (may_have_acted || !self.order.accept.is_empty() || self.tree.is_some())
     }
 
     /// Returns whether the agent was to use Adjutant's tools and has never connected to them.
     #[must_use]
     pub fn lacks_tools(&self) -> bool {
-        let serves_tools = self.order.has_tools && self.order.preset.as_ref().is_some_and(|preset| preset.can.tools);
+        let serves_tools = self.order.has_tools
+            && self
+                .order
+                .preset
+                .as_ref()
+                .is_some_and(|preset| preset.can.tools);
         serves_tools && !self.has_connected.load(Ordering::Relaxed)
     }
 
     /// Asks the hub what to inspect, after it has received all facts.
     pub async fn fetch_closing(&self, by_itself: bool) -> Option<Closing> {
-        match self.client.send_json::<Closing>("/link/closing", &GetClosing { by_itself }, None).await {
+        match self
+            .client
+            .send_json::<Closing>("/link/closing", &GetClosing { by_itself }, None)
+            .await
+        {
             Ok(closing) => Some(closing).filter(|closing| *closing != Closing::default()),
             Err(error) => {
                 tracing::warn!(%error, "the hub does not say what to inspect");
@@ -80,7 +90,10 @@ impl Closer<'_> {
     /// Waits for the files of the workspace to be on disk: a workspace that no attempt has synced counts as torn after a
     /// restart of the machine.
     pub async fn wait_for_sync(&self) {
-        if tokio::time::timeout(SYNC_MAX, self.synced.cancelled()).await.is_err() {
+        if tokio::time::timeout(SYNC_MAX, self.synced.cancelled())
+            .await
+            .is_err()
+        {
             tracing::warn!("the files of the workspace are not on disk yet: the disk is slow");
         }
     }
@@ -104,19 +117,37 @@ impl Closer<'_> {
             evidence.files = Some(files);
         }
         if closing.changed
-            && let Some(Changes { files, cut, since_start, commits }) = changes
+            && let Some(Changes {
+                files,
+                cut,
+                since_start,
+                commits,
+            }) = changes
         {
             evidence.commits = commits;
-            (evidence.changed, evidence.changed_cut, evidence.changed_since_start) = (Some(files), cut, since_start);
+            (
+                evidence.changed,
+                evidence.changed_cut,
+                evidence.changed_since_start,
+            ) = (Some(files), cut, since_start);
         }
-        if let Some(AcceptTime(time_left)) = accept.filter(|_| closing.accept && !self.order.accept.is_empty()) {
+        if let Some(AcceptTime(time_left)) =
+            accept.filter(|_| closing.accept && !self.order.accept.is_empty())
+        {
             evidence.acceptance = Some(self.accept(time_left, orders).await);
         }
         evidence
     }
 
-    async fn accept(&self, time_left: Option<Duration>, orders: &mut watch::Receiver<Orders>) -> CommandEvidence {
-        let not_known = |why: String| CommandEvidence { not_known: Some(why), ..CommandEvidence::default() };
+    async fn accept(
+        &self,
+        time_left: Option<Duration>,
+        orders: &mut watch::Receiver<Orders>,
+    ) -> CommandEvidence {
+        let not_known = |why: String| CommandEvidence {
+            not_known: Some(why),
+            ..CommandEvidence::default()
+        };
         let command = &self.order.accept;
         let path = self.order.env.get("PATH").map_or("", String::as_str);
         let Some(program) = side_command::find(&command[0], path, &self.order.cwd) else {
@@ -133,8 +164,13 @@ impl Closer<'_> {
         };
         match side_command::run(self.order, side_command, Some(orders)).await {
             Ok(result) => result.evidence(),
-            Err(StartError::Fence(why)) => not_known(format!("{} was not started, because the fence cannot be enforced: {why}", command[0])),
-            Err(StartError::Worker(error) | StartError::Containment(error)) => not_known(format!("{} could not be started: {error}", command[0])),
+            Err(StartError::Fence(why)) => not_known(format!(
+                "{} was not started, because the fence cannot be enforced: {why}",
+                command[0]
+            )),
+            Err(StartError::Worker(error) | StartError::Containment(error)) => {
+                not_known(format!("{} could not be started: {error}", command[0]))
+            }
         }
     }
 }

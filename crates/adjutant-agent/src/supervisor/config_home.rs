@@ -17,7 +17,10 @@ const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 pub fn make(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> Result<(), Refusal> {
     let failed = |path: &Path, error: io::Error| Refusal {
         code: codes::UNSUPPORTED_PROFILE,
-        message: format!("the profile cannot be applied to the agent: {}: {error}", path.display()),
+        message: format!(
+            "the profile cannot be applied to the agent: {}: {error}",
+            path.display()
+        ),
     };
     let user_home = home.user_home.join(&home.file);
     let read = match unlinked {
@@ -25,15 +28,21 @@ pub fn make(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> Re
         None => files::read_named(&user_home, CONFIGURATION_BYTES_MAX),
     };
     let old = match read {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|error| failed(&user_home, io::Error::other(error)))?,
+        Ok(bytes) => {
+            String::from_utf8(bytes).map_err(|error| failed(&user_home, io::Error::other(error)))?
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(&user_home, error)),
     };
     // The whole error quotes the line, which may contain a key.
-    let new = home.configuration(&old).map_err(|error| failed(&user_home, io::Error::other(error.message())))?;
+    let new = home
+        .configuration(&old)
+        .map_err(|error| failed(&user_home, io::Error::other(error.message())))?;
     link(dir, home, unlinked).map_err(|error| failed(&home.user_home, error))?;
     let own = home.at.join(&home.file);
-    files::create_new(dir.home(), &own).and_then(|mut file| file.write_all(new.as_bytes())).map_err(|error| failed(&own, error))
+    files::create_new(dir.home(), &own)
+        .and_then(|mut file| file.write_all(new.as_bytes()))
+        .map_err(|error| failed(&own, error))
 }
 
 /// Creates the home with links to everything but the configuration.
@@ -41,7 +50,10 @@ fn link(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> io::Re
     for shared in home.dirs.iter().map(|shared| home.user_home.join(shared)) {
         match unlinked {
             Some(base) => files::make_dirs(base, &shared)?,
-            None => DirBuilder::new().recursive(true).mode(0o700).create(shared)?,
+            None => DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(shared)?,
         }
     }
     // The files of a supervisor that was killed.

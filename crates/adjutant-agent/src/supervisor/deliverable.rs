@@ -17,9 +17,18 @@ const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Examines one path. `budget` is the number of bytes that may still be hashed.
 pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
-    let made = |seen: &str| FileEvidence { path: named.to_owned(), seen: seen.to_owned(), ..FileEvidence::default() };
-    let unreadable = |error: &io::Error| FileEvidence { problem: Some(error.to_string()), ..made("unreadable") };
-    let Some(relative) = below(cwd, named) else { return made("outside") };
+    let made = |seen: &str| FileEvidence {
+        path: named.to_owned(),
+        seen: seen.to_owned(),
+        ..FileEvidence::default()
+    };
+    let unreadable = |error: &io::Error| FileEvidence {
+        problem: Some(error.to_string()),
+        ..made("unreadable")
+    };
+    let Some(relative) = below(cwd, named) else {
+        return made("outside");
+    };
     let found = match open_below(cwd, &relative) {
         Ok(found) => found,
         Err(error) => {
@@ -38,9 +47,17 @@ pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence 
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => return made("directory"),
-        _ => return FileEvidence { problem: Some("neither a file nor a directory".to_owned()), ..made("unreadable") },
+        _ => {
+            return FileEvidence {
+                problem: Some("neither a file nor a directory".to_owned()),
+                ..made("unreadable")
+            };
+        }
     }
-    let mut seen = FileEvidence { bytes, ..made("file") };
+    let mut seen = FileEvidence {
+        bytes,
+        ..made("file")
+    };
     if bytes <= HASHED_BYTES_MAX.min(*budget) {
         *budget -= bytes;
         match hash(&found, bytes).await {
@@ -54,19 +71,40 @@ pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence 
 /// Returns a path relative to the directory. `None`: it is outside.
 fn below(cwd: &Path, named: &str) -> Option<PathBuf> {
     let given = Path::new(named);
-    let relative = if given.is_absolute() { given.strip_prefix(cwd).ok()? } else { given };
-    let relative: PathBuf = relative.components().filter(|part| !matches!(part, Component::CurDir)).collect();
-    Some(if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative })
+    let relative = if given.is_absolute() {
+        given.strip_prefix(cwd).ok()?
+    } else {
+        given
+    };
+    let relative: PathBuf = relative
+        .components()
+        .filter(|part| !matches!(part, Component::CurDir))
+        .collect();
+    Some(if relative.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        relative
+    })
 }
 
 /// Opens a file without read access, because opening a FIFO or a device for reading can have effects.
 #[cfg(target_os = "linux")]
 fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, open, openat2};
-    let dir = open(cwd, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = open(
+        cwd,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     loop {
-        match openat2(&dir, relative, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        match openat2(
+            &dir,
+            relative,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        ) {
             // A directory of the path was renamed meanwhile.
             Err(rustix::io::Errno::AGAIN) => {}
             opened => return Ok(opened?),
@@ -81,7 +119,11 @@ fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
     if !real.starts_with(cwd.canonicalize()?) {
         return Err(io::Error::from_raw_os_error(libc::EXDEV));
     }
-    Ok(rustix::fs::open(real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(
+        real,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
 /// Hashes a regular file up to the size that it had when it was examined.
@@ -100,7 +142,11 @@ async fn hash(found: &OwnedFd, bytes: u64) -> io::Result<String> {
         }
         tokio::task::yield_now().await;
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hasher
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 #[cfg(test)]
@@ -124,7 +170,10 @@ mod tests {
         symlink("../secret", cwd.join("escape")).expect("a link");
         let found = seen(&cwd, "out/a.md").await;
         assert_eq!((found.seen.as_str(), found.bytes), ("file", 3));
-        assert_eq!(found.sha256.as_deref(), Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+        assert_eq!(
+            found.sha256.as_deref(),
+            Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        );
         let absolute = cwd.join("out/a.md").display().to_string();
         for (named, expected) in [
             (absolute.as_str(), "file"),
@@ -141,15 +190,27 @@ mod tests {
         ] {
             assert_eq!(seen(&cwd, named).await.seen, expected, "{named}");
         }
-        rustix::fs::mknodat(rustix::fs::CWD, cwd.join("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            cwd.join("pipe"),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .expect("a FIFO");
         assert_eq!(seen(&cwd, "pipe").await.seen, "unreadable");
     }
 
     #[tokio::test]
     async fn oversized_file_is_not_hashed() {
         let dir = tempfile::tempdir().expect("a directory");
-        File::create(dir.path().join("large")).and_then(|file| file.set_len(HASHED_BYTES_MAX + 1)).expect("a sparse file");
+        File::create(dir.path().join("large"))
+            .and_then(|file| file.set_len(HASHED_BYTES_MAX + 1))
+            .expect("a sparse file");
         let found = seen(dir.path(), "large").await;
-        assert_eq!((found.seen.as_str(), found.bytes, found.sha256), ("file", HASHED_BYTES_MAX + 1, None));
+        assert_eq!(
+            (found.seen.as_str(), found.bytes, found.sha256),
+            ("file", HASHED_BYTES_MAX + 1, None)
+        );
     }
 }

@@ -46,12 +46,24 @@ impl Ending {
     pub fn of(order: &Order) -> Self {
         let preset = order.preset.as_ref();
         Self {
-            patterns: preset.map(|preset| preset.failures.clone()).unwrap_or_default(),
+            patterns: preset
+                .map(|preset| preset.failures.clone())
+                .unwrap_or_default(),
             zone: clock::zone(order.env.get("TZ").map(String::as_str)),
             has_gate: order.gate.is_some(),
-            speaks: preset.is_some_and(|preset| matches!(preset.driver, Driver::Acp | Driver::Claude | Driver::Codex | Driver::Pi)),
+            speaks: preset.is_some_and(|preset| {
+                matches!(
+                    preset.driver,
+                    Driver::Acp | Driver::Claude | Driver::Codex | Driver::Pi
+                )
+            }),
             // Only the reader uses the rules.
-            stream: preset.map(|preset| Stream { rules: Vec::new(), ..preset.stream.clone() }).unwrap_or_default(),
+            stream: preset
+                .map(|preset| Stream {
+                    rules: Vec::new(),
+                    ..preset.stream.clone()
+                })
+                .unwrap_or_default(),
             text: preset.map(|preset| preset.text.clone()).unwrap_or_default(),
         }
     }
@@ -89,18 +101,47 @@ pub struct ProcessEnd {
 
 /// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error that the dialogue
 /// reported, if the work failed.
-pub fn end_fact(ended: ProcessEnd, output: Option<Output>, failed: Option<String>, ending: &Ending) -> FactKind {
-    let ProcessEnd { exit, swept, left_open, active_ms, by_itself, is_ended_after_report, lacks_tools } = ended;
+pub fn end_fact(
+    ended: ProcessEnd,
+    output: Option<Output>,
+    failed: Option<String>,
+    ending: &Ending,
+) -> FactKind {
+    let ProcessEnd {
+        exit,
+        swept,
+        left_open,
+        active_ms,
+        by_itself,
+        is_ended_after_report,
+        lacks_tools,
+    } = ended;
     // How it reacted to the signal says nothing about its work.
-    let exit = if is_ended_after_report { Some(Exit::Code(0)) } else { exit };
+    let exit = if is_ended_after_report {
+        Some(Exit::Code(0))
+    } else {
+        exit
+    };
     let (exit_code, signal) = match exit {
         Some(Exit::Code(code)) => (Some(code), None),
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let Some(Output { logs: _, bytes: output_bytes, result, ends_within_line, mut summary, stderr_end, left_open: was_cut }) = output else {
+    let Some(Output {
+        logs: _,
+        bytes: output_bytes,
+        result,
+        ends_within_line,
+        mut summary,
+        stderr_end,
+        left_open: was_cut,
+    }) = output
+    else {
         let (result, verdict, usage) = (String::new(), None, None);
-        let gap = Some(GapText { word: ResultGap::Empty.word().to_owned(), messages: Vec::new() });
+        let gap = Some(GapText {
+            word: ResultGap::Empty.word().to_owned(),
+            messages: Vec::new(),
+        });
         return FactKind::Ended {
             exit_code,
             signal,
@@ -122,14 +163,34 @@ pub fn end_fact(ended: ProcessEnd, output: Option<Output>, failed: Option<String
     let result_bytes = result.len() as u64;
     let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
     let has_failed = summary.is_none() && exit.is_some_and(|exit| exit != Exit::Code(0));
-    let error_line = if has_failed { error_line(&stderr_end) } else { String::new() };
-    let has_stated_failure = failed.is_some() || summary.as_ref().is_some_and(|summary| summary.end == Some(End::Failure));
+    let error_line = if has_failed {
+        error_line(&stderr_end)
+    } else {
+        String::new()
+    };
+    let has_stated_failure = failed.is_some()
+        || summary
+            .as_ref()
+            .is_some_and(|summary| summary.end == Some(End::Failure));
     let verdict = match is_ended_after_report && !has_stated_failure {
         // What it has reported counts, although its stream has no end.
-        true => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
-        false => verdict(exit, summary.as_ref(), failed.as_deref(), &result, &stderr_end, ending),
+        true => Some(VerdictText {
+            cause: None,
+            message: String::new(),
+            again_at_ms: None,
+        }),
+        false => verdict(
+            exit,
+            summary.as_ref(),
+            failed.as_deref(),
+            &result,
+            &stderr_end,
+            ending,
+        ),
     };
-    let usage = summary.and_then(|summary| summary.usage).map(|usage| usage_text(&usage, &ending.stream));
+    let usage = summary
+        .and_then(|summary| summary.usage)
+        .map(|usage| usage_text(&usage, &ending.stream));
     let output_left_open = left_open || was_cut;
     FactKind::Ended {
         exit_code,
@@ -151,19 +212,38 @@ pub fn end_fact(ended: ProcessEnd, output: Option<Output>, failed: Option<String
 
 /// Returns the last line of standard error that says something.
 fn error_line(stderr_end: &str) -> String {
-    let line = stderr_end.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = stderr_end
+        .lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     line.chars().take(ERROR_LINE_CHARS_MAX).collect()
 }
 
 /// Returns why the last message is not a result, with the messages before it.
-fn gap(exit: Option<Exit>, result: &str, ends_within_line: bool, summary: Option<&mut Summary>) -> Option<GapText> {
+fn gap(
+    exit: Option<Exit>,
+    result: &str,
+    ends_within_line: bool,
+    summary: Option<&mut Summary>,
+) -> Option<GapText> {
     let (is_cut, messages) = match summary {
         Some(summary) => (summary.is_cut, std::mem::take(&mut summary.messages)),
         // Without a structured stream, only a signal shows that the text is incomplete.
-        None => (ends_within_line && matches!(exit, Some(Exit::Signal(_))), VecDeque::new()),
+        None => (
+            ends_within_line && matches!(exit, Some(Exit::Signal(_))),
+            VecDeque::new(),
+        ),
     };
     let word = result_gap(result, is_cut)?.word().to_owned();
-    Some(GapText { word, messages: messages.into_iter().filter(|message| !result.ends_with(message.as_str())).collect() })
+    Some(GapText {
+        word,
+        messages: messages
+            .into_iter()
+            .filter(|message| !result.ends_with(message.as_str()))
+            .collect(),
+    })
 }
 
 fn verdict(
@@ -176,10 +256,22 @@ fn verdict(
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
         let text = crate::text::tail(text, STDERR_BYTES_MAX);
-        let resets_at =
-            summary.and_then(|summary| summary.limit_reset_at_s).map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
-        let failure = failure::explain(&ending.patterns, otherwise, text, resets_at, clock::now(), &ending.zone);
-        Some(VerdictText { cause: Some(failure.cause.word().to_owned()), message: failure.message, again_at_ms: failure.again_at.map(|at| at.0) })
+        let resets_at = summary
+            .and_then(|summary| summary.limit_reset_at_s)
+            .map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
+        let failure = failure::explain(
+            &ending.patterns,
+            otherwise,
+            text,
+            resets_at,
+            clock::now(),
+            &ending.zone,
+        );
+        Some(VerdictText {
+            cause: Some(failure.cause.word().to_owned()),
+            message: failure.message,
+            again_at_ms: failure.again_at.map(|at| at.0),
+        })
     };
     if let Some(line) = ending.stream.failed_line(result) {
         return failure(Cause::Agent, line);
@@ -187,17 +279,48 @@ fn verdict(
     let Some(summary) = summary else {
         // Without a structured stream, the exit status counts, and standard error may explain it.
         let is_failure = exit != Some(Exit::Code(0)) && !ending.patterns.is_empty();
-        return if is_failure { failure(Cause::Agent, &with_exit(exit, if stderr_end.is_empty() { result } else { stderr_end })) } else { None };
+        return if is_failure {
+            failure(
+                Cause::Agent,
+                &with_exit(
+                    exit,
+                    if stderr_end.is_empty() {
+                        result
+                    } else {
+                        stderr_end
+                    },
+                ),
+            )
+        } else {
+            None
+        };
     };
-    let error = [summary.error.as_str(), stderr_end].into_iter().find(|text| !text.trim().is_empty()).unwrap_or("");
+    let error = [summary.error.as_str(), stderr_end]
+        .into_iter()
+        .find(|text| !text.trim().is_empty())
+        .unwrap_or("");
     match (failed, summary.end) {
         (Some(why), _) => failure(Cause::Agent, why),
         // A turn without text and actions means that the model could not be used.
-        (None, Some(End::Success)) if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() => failure(Cause::NoWord, error),
-        (None, Some(End::Success)) if ending.stream.success_needs_answer && !summary.has_answered => failure(Cause::NoWord, error),
-        (None, Some(End::Success)) => Some(VerdictText { cause: None, message: String::new(), again_at_ms: None }),
+        (None, Some(End::Success))
+            if ending.speaks && !summary.has_acted && summary.result.trim().is_empty() =>
+        {
+            failure(Cause::NoWord, error)
+        }
+        (None, Some(End::Success))
+            if ending.stream.success_needs_answer && !summary.has_answered =>
+        {
+            failure(Cause::NoWord, error)
+        }
+        (None, Some(End::Success)) => Some(VerdictText {
+            cause: None,
+            message: String::new(),
+            again_at_ms: None,
+        }),
         (None, Some(End::Failure)) => failure(Cause::Agent, error),
-        (None, None) if ending.stream.end_is_stated => failure(Cause::NoWord, &with_exit(exit, error)),
+        (None, None) if ending.stream.end_is_stated => {
+            failure(Cause::NoWord, &with_exit(exit, error))
+        }
         (None, None) if exit == Some(Exit::Code(0)) => None,
         (None, None) => failure(Cause::Agent, &with_exit(exit, error)),
     }
@@ -237,14 +360,41 @@ mod tests {
     #[test]
     fn sudden_end_names_exit_code_and_last_words() {
         let of = |end_is_stated, exit, stderr_end: &str| {
-            let stream = Stream { end_is_stated, ..Stream::default() };
-            let ending = Ending { patterns: Vec::new(), zone: TimeZone::UTC, stream, speaks: false, text: PlainText::default(), has_gate: false };
-            let verdict = verdict(Some(exit), Some(&Summary::default()), None, "", stderr_end, &ending).expect("it failed");
+            let stream = Stream {
+                end_is_stated,
+                ..Stream::default()
+            };
+            let ending = Ending {
+                patterns: Vec::new(),
+                zone: TimeZone::UTC,
+                stream,
+                speaks: false,
+                text: PlainText::default(),
+                has_gate: false,
+            };
+            let verdict = verdict(
+                Some(exit),
+                Some(&Summary::default()),
+                None,
+                "",
+                stderr_end,
+                &ending,
+            )
+            .expect("it failed");
             (verdict.cause.unwrap_or_default(), verdict.message)
         };
         let of_cause = |cause: &str, message: &str| (cause.to_owned(), message.to_owned());
-        assert_eq!(of(true, Exit::Code(3), "Traceback\nImportError: acp\n"), of_cause("no_word", "exit code 3: Traceback\nImportError: acp"));
-        assert_eq!(of(true, Exit::Code(0), ""), of_cause("no_word", "exit code 0"));
-        assert_eq!(of(false, Exit::Signal(9), "out of memory"), of_cause("agent_error", "signal 9: out of memory"));
+        assert_eq!(
+            of(true, Exit::Code(3), "Traceback\nImportError: acp\n"),
+            of_cause("no_word", "exit code 3: Traceback\nImportError: acp")
+        );
+        assert_eq!(
+            of(true, Exit::Code(0), ""),
+            of_cause("no_word", "exit code 0")
+        );
+        assert_eq!(
+            of(false, Exit::Signal(9), "out of memory"),
+            of_cause("agent_error", "signal 9: out of memory")
+        );
     }
 }

@@ -69,7 +69,10 @@ pub async fn serve(
     let mcp = mcp(client.clone(), &token);
     let has_connected = Arc::new(AtomicBool::new(false));
     let connected_on_socket = Arc::clone(&has_connected);
-    let own = Place::Attempt { run_id: order.run_id.clone(), attempt: order.attempt };
+    let own = Place::Attempt {
+        run_id: order.run_id.clone(),
+        attempt: order.attempt,
+    };
     let endpoint = Arc::new(EndpointAccess {
         token,
         port,
@@ -79,12 +82,26 @@ pub async fn serve(
         has_connected: Arc::clone(&has_connected),
     });
     // One handler without routes and layers, because almost every call of a run comes this way.
-    let on_socket =
-        Router::new().fallback(relay_for_peer).with_state(Arc::new(SocketEndpoint { access: Arc::clone(&endpoint), client: client.clone() }));
-    let on_loopback = calls(client).merge(mcp).layer(middleware::from_fn_with_state(endpoint, admit_bearer));
+    let on_socket = Router::new()
+        .fallback(relay_for_peer)
+        .with_state(Arc::new(SocketEndpoint {
+            access: Arc::clone(&endpoint),
+            client: client.clone(),
+        }));
+    let on_loopback = calls(client)
+        .merge(mcp)
+        .layer(middleware::from_fn_with_state(endpoint, admit_bearer));
     tasks.spawn(async move {
         let service = on_socket.into_make_service_with_connect_info::<Admission>();
-        if let Err(error) = axum::serve(WorkerListener { socket, has_connected: connected_on_socket }, service).await {
+        if let Err(error) = axum::serve(
+            WorkerListener {
+                socket,
+                has_connected: connected_on_socket,
+            },
+            service,
+        )
+        .await
+        {
             tracing::error!(%error, "the run's socket has failed");
         }
     });
@@ -98,40 +115,75 @@ pub async fn serve(
 }
 
 fn write_access(dir: &AttemptDir, access: &WorkerAccess) -> io::Result<()> {
-    files::write_atomically(dir.home(), &dir.worker_access(), &serde_json::to_vec(access)?)
+    files::write_atomically(
+        dir.home(),
+        &dir.worker_access(),
+        &serde_json::to_vec(access)?,
+    )
 }
 
 /// Creates the router of the calls, without access checks.
 fn calls(client: Client) -> Router {
-    Router::new().route("/api/v1/{name}", post(relay_named)).layer(DefaultBodyLimit::max(CALL_BYTES_MAX)).with_state(client)
+    Router::new()
+        .route("/api/v1/{name}", post(relay_named))
+        .layer(DefaultBodyLimit::max(CALL_BYTES_MAX))
+        .with_state(client)
 }
 
-async fn relay_named(State(client): State<Client>, UrlPath(name): UrlPath<String>, given: HeaderMap, body: Bytes) -> Result<Response, Refusal> {
+async fn relay_named(
+    State(client): State<Client>,
+    UrlPath(name): UrlPath<String>,
+    given: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
     relay(&client, &name, &given, body).await
 }
 
 /// Relays one call to the hub, with a new key if the caller gave none, so that it can be repeated.
-async fn relay(client: &Client, name: &str, given: &HeaderMap, body: Bytes) -> Result<Response, Refusal> {
-    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
+async fn relay(
+    client: &Client,
+    name: &str,
+    given: &HeaderMap,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    if !name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+    {
         return Err(Refusal::new(codes::NOT_FOUND, "no such call"));
     }
     if states_operation_of_cli(name, &body) {
-        return Err(Refusal::new(codes::NOT_ALLOWED, "only the supervisor states what the agent's CLI asks for"));
+        return Err(Refusal::new(
+            codes::NOT_ALLOWED,
+            "only the supervisor states what the agent's CLI asks for",
+        ));
     }
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
         Some(Err(_)) => return Err(Refusal::new(codes::INVALID, "the key is not visible ASCII")),
         None => fresh_key(),
     };
-    let reply = client.send(&format!("/api/v1/{name}"), body, Some(&key)).await.map_err(Refusal)?;
-    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], reply).into_response())
+    let reply = client
+        .send(&format!("/api/v1/{name}"), body, Some(&key))
+        .await
+        .map_err(Refusal)?;
+    Ok((
+        [(CONTENT_TYPE, HeaderValue::from_static("application/json"))],
+        reply,
+    )
+        .into_response())
 }
 
 /// Returns whether a call asks for approval of an operation of the agent's CLI. Policies and grants decide about operations, so a
 /// run may state only those of its own requests. A body that is no such call is refused by the hub.
 fn states_operation_of_cli(name: &str, body: &[u8]) -> bool {
-    let stated = || serde_json::from_slice::<RequestApproval>(body).ok()?.operation;
-    name == <RequestApproval as Call>::NAME && stated().is_some_and(|operation| operation.tool != REQUEST_APPROVAL)
+    let stated = || {
+        serde_json::from_slice::<RequestApproval>(body)
+            .ok()?
+            .operation
+    };
+    name == <RequestApproval as Call>::NAME
+        && stated().is_some_and(|operation| operation.tool != REQUEST_APPROVAL)
 }
 
 /// What the endpoint requires of a caller.
@@ -150,20 +202,36 @@ impl EndpointAccess {
     /// Checks the bearer token. `None`: the request has none.
     fn bearer(&self, headers: &HeaderMap) -> Option<bool> {
         let shown = headers.get("authorization")?.as_bytes();
-        Some(shown.strip_prefix(b"Bearer ").is_some_and(|token| is_equal(token, self.token.as_bytes())))
+        Some(
+            shown
+                .strip_prefix(b"Bearer ")
+                .is_some_and(|token| is_equal(token, self.token.as_bytes())),
+        )
     }
 
     /// Returns the refusal of a request on loopback. `None`: it is accepted.
     fn refusal(&self, headers: &HeaderMap) -> Option<Response> {
-        let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let header = |name| {
+            headers
+                .get(name)
+                .map(|value| value.to_str().unwrap_or_default())
+        };
         if !header("host").is_some_and(|host| is_own_name(host, self.port)) {
             return Some((StatusCode::FORBIDDEN, "wrong host").into_response());
         }
-        let is_own_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(|authority| is_own_name(authority, self.port));
+        let is_own_origin = |origin: &str| {
+            origin
+                .strip_prefix("http://")
+                .is_some_and(|authority| is_own_name(authority, self.port))
+        };
         if header("origin").is_some_and(|origin| !is_own_origin(origin)) {
             return Some((StatusCode::FORBIDDEN, "wrong origin").into_response());
         }
-        let needed = (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")], "the run's bearer token is needed");
+        let needed = (
+            StatusCode::UNAUTHORIZED,
+            [("www-authenticate", "Bearer")],
+            "the run's bearer token is needed",
+        );
         (self.bearer(headers) != Some(true)).then(|| needed.into_response())
     }
 }
@@ -182,19 +250,37 @@ async fn relay_for_peer(
     request: Request,
 ) -> Result<Response, Refusal> {
     if !endpoint.access.has_tools {
-        return Err(Refusal::new(codes::NOT_ALLOWED, "this agent has identity = \"none\", so its run has no tools"));
+        return Err(Refusal::new(
+            codes::NOT_ALLOWED,
+            "this agent has identity = \"none\", so its run has no tools",
+        ));
     }
     if admission == Admission::Foreign {
-        return Err(Refusal::new(codes::NOT_ALLOWED, "this socket belongs to a run, and the caller is not part of it"));
+        return Err(Refusal::new(
+            codes::NOT_ALLOWED,
+            "this socket belongs to a run, and the caller is not part of it",
+        ));
     }
     if endpoint.access.bearer(request.headers()) == Some(false) {
-        return Err(Refusal::new(codes::NOT_ALLOWED, "the token belongs to another run"));
+        return Err(Refusal::new(
+            codes::NOT_ALLOWED,
+            "the token belongs to another run",
+        ));
     }
     let (parts, body) = request.into_parts();
-    let name = parts.uri.path().strip_prefix("/api/v1/").filter(|_| parts.method == Method::POST);
+    let name = parts
+        .uri
+        .path()
+        .strip_prefix("/api/v1/")
+        .filter(|_| parts.method == Method::POST);
     let name = name.ok_or_else(|| Refusal::new(codes::NOT_FOUND, "no such call"))?;
     let body = axum::body::to_bytes(body, CALL_BYTES_MAX).await;
-    let body = body.map_err(|_| Refusal::new(codes::INVALID, "the body of the call cannot be read, or is too long"))?;
+    let body = body.map_err(|_| {
+        Refusal::new(
+            codes::INVALID,
+            "the body of the call cannot be read, or is too long",
+        )
+    })?;
     relay(&endpoint.client, name, &parts.headers, body).await
 }
 
@@ -225,20 +311,31 @@ struct LoopbackPeer {
 impl LoopbackPeer {
     /// Refuses a process of another run that has found the token. A process outside of all runs may be the agent's own in a container.
     async fn require_no_other_run(&self, endpoint: &EndpointAccess) -> Result<(), String> {
-        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let place = match known.filter(TcpPeer::is_unchanged) {
             Some(known) => known.place,
             None => {
                 let ((own, peer), home) = (self.ends, endpoint.home.clone());
-                let found = tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await;
+                let found =
+                    tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await;
                 let found = found.map_err(io::Error::other).flatten();
-                let found = found.map_err(|error| format!("cannot tell which run the caller belongs to: {error}"))?;
+                let found = found.map_err(|error| {
+                    format!("cannot tell which run the caller belongs to: {error}")
+                })?;
                 let place = found.place.clone();
                 *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 place
             }
         };
-        if place == endpoint.own || place == Place::Outside { Ok(()) } else { Err("the token belongs to another run".to_owned()) }
+        if place == endpoint.own || place == Place::Outside {
+            Ok(())
+        } else {
+            Err("the token belongs to another run".to_owned())
+        }
     }
 }
 
@@ -256,12 +353,21 @@ impl Listener for LoopbackListener {
         }
         // An address that is not known is that of no socket, so the call is refused.
         let own = stream.local_addr().unwrap_or(peer);
-        (stream, LoopbackPeer { ends: (own, peer), found: Arc::default() })
+        (
+            stream,
+            LoopbackPeer {
+                ends: (own, peer),
+                found: Arc::default(),
+            },
+        )
     }
 
     fn local_addr(&self) -> io::Result<LoopbackPeer> {
         let own = TcpListener::local_addr(&self.0)?;
-        Ok(LoopbackPeer { ends: (own, own), found: Arc::default() })
+        Ok(LoopbackPeer {
+            ends: (own, own),
+            found: Arc::default(),
+        })
     }
 }
 
@@ -326,7 +432,11 @@ struct Refusal(ErrorView);
 
 impl Refusal {
     fn new(code: &str, message: &str) -> Self {
-        Self(ErrorView { code: code.to_owned(), message: message.to_owned(), hint: None })
+        Self(ErrorView {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            hint: None,
+        })
     }
 }
 

@@ -4,7 +4,9 @@
 use crate::client::{Client, random_hex};
 use crate::gate::{Gate, GateEvent, ModelUse, OpenRequest};
 use crate::harness::GateAccess;
-use crate::link::{AskBudget, BudgetLeft, FactKind, GateRequest, ModelUsage, Order, QuotaWindowText};
+use crate::link::{
+    AskBudget, BudgetLeft, FactKind, GateRequest, ModelUsage, Order, QuotaWindowText,
+};
 use crate::view::codes;
 use adjutant_core::Time;
 use adjutant_core::rate_limit::QuotaWindow;
@@ -48,15 +50,35 @@ pub struct AttemptGate {
 ///
 /// # Errors
 /// There is no port, or the order's address or key cannot be used.
-pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io::Result<Option<AttemptGate>> {
-    let Some(ordered) = &order.gate else { return Ok(None) };
-    let base_url =
-        ordered.base_url.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the base URL of the model's API is not valid"))?;
-    let (gate, listener, events) = Gate::open(&base_url, &ordered.key.0, format!("adj-{}", random_hex::<24>())).await?;
+pub async fn open(
+    order: &Order,
+    client: &Client,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<Option<AttemptGate>> {
+    let Some(ordered) = &order.gate else {
+        return Ok(None);
+    };
+    let base_url = ordered.base_url.parse().map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the base URL of the model's API is not valid",
+        )
+    })?;
+    let (gate, listener, events) = Gate::open(
+        &base_url,
+        &ordered.key.0,
+        format!("adj-{}", random_hex::<24>()),
+    )
+    .await?;
     let gate = Arc::new(gate);
     let (reported, reports) = mpsc::channel(REPORTS_AHEAD_MAX);
     tasks.spawn(listener.serve());
-    tasks.spawn(handle_events(client.clone(), Arc::clone(&gate), events, reported));
+    tasks.spawn(handle_events(
+        client.clone(),
+        Arc::clone(&gate),
+        events,
+        reported,
+    ));
     Ok(Some(AttemptGate {
         gate,
         reports,
@@ -70,7 +92,10 @@ pub async fn open(order: &Order, client: &Client, tasks: &mut JoinSet<()>) -> io
 impl AttemptGate {
     /// Returns the agent's access to its model.
     pub fn access(&self) -> GateAccess<'_> {
-        GateAccess { url: &self.gate.url, token: &self.gate.token }
+        GateAccess {
+            url: &self.gate.url,
+            token: &self.gate.token,
+        }
     }
 
     /// Waits for the next new report about the quota, and returns it as a fact. Cancel safe.
@@ -78,16 +103,28 @@ impl AttemptGate {
         loop {
             match self.reports.recv().await? {
                 // Each refused response repeats the same time, within a second.
-                Report::Limit(until) if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) => {
+                Report::Limit(until)
+                    if self.limit.is_none_or(|known| until.ms_since(known) > 1_000) =>
+                {
                     self.limit = Some(until);
                     return Some(FactKind::UsageLimitReported { until_ms: until.0 });
                 }
                 Report::Windows(windows) if QuotaWindow::has_change(&self.windows, &windows) => {
                     let text = |window: &QuotaWindow| {
-                        let QuotaWindow { minutes, used_percent, resets_at } = *window;
-                        QuotaWindowText { minutes, used_percent, resets_at_ms: resets_at.0 }
+                        let QuotaWindow {
+                            minutes,
+                            used_percent,
+                            resets_at,
+                        } = *window;
+                        QuotaWindowText {
+                            minutes,
+                            used_percent,
+                            resets_at_ms: resets_at.0,
+                        }
                     };
-                    let fact = FactKind::QuotaWindows { windows: windows.iter().map(text).collect() };
+                    let fact = FactKind::QuotaWindows {
+                        windows: windows.iter().map(text).collect(),
+                    };
                     self.windows = windows;
                     return Some(fact);
                 }
@@ -104,7 +141,11 @@ impl AttemptGate {
     /// Returns the fact that the agent does not use its gate, once: it has used its model according to its stream, and no
     /// model has answered through the gate. `is_of_session`: the stream counts what the whole session has used.
     pub fn bypass_fact(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
-        let before = if is_of_session { *self.used_before.get_or_insert(tokens) } else { 0 };
+        let before = if is_of_session {
+            *self.used_before.get_or_insert(tokens)
+        } else {
+            0
+        };
         if tokens <= before || self.is_ignored_stated || self.gate.has_been_used() {
             return None;
         }
@@ -127,7 +168,12 @@ impl AttemptGate {
 
 fn model_usage(gate: &Gate) -> Vec<ModelUsage> {
     let of = |used: ModelUse| {
-        let ModelUse { model, requests, unknown_requests, tokens } = used;
+        let ModelUse {
+            model,
+            requests,
+            unknown_requests,
+            tokens,
+        } = used;
         ModelUsage {
             model,
             requests,
@@ -142,7 +188,12 @@ fn model_usage(gate: &Gate) -> Vec<ModelUsage> {
 }
 
 /// Handles the questions and reports of the gate until it is dropped.
-async fn handle_events(client: Client, gate: Arc<Gate>, mut events: mpsc::Receiver<GateEvent>, reports: mpsc::Sender<Report>) {
+async fn handle_events(
+    client: Client,
+    gate: Arc<Gate>,
+    mut events: mpsc::Receiver<GateEvent>,
+    reports: mpsc::Sender<Report>,
+) {
     let report = |report| {
         if let Err(error) = reports.try_send(report) {
             tracing::debug!(%error, "a report about the quota waits for the next response that states it");
@@ -200,14 +251,23 @@ async fn state(client: Client, gate: Arc<Gate>, is_stating: Arc<AtomicBool>) {
 }
 
 /// Asks whether a request may begin, until a hub has answered or the agent has cancelled it.
-async fn ask(client: Client, gate: Arc<Gate>, no: u64, mut reply: oneshot::Sender<Result<(), String>>) {
+async fn ask(
+    client: Client,
+    gate: Arc<Gate>,
+    no: u64,
+    mut reply: oneshot::Sender<Result<(), String>>,
+) {
     let answered = async {
         loop {
             match call(&client, &gate, Some(no)).await {
                 Ok(left) if left.may_begin => return Ok(()),
                 // The hub has waited for one of the requests under way.
                 Ok(left) if left.waits => {}
-                Ok(left) => return Err(left.refusal.unwrap_or_else(|| "its budget is used up".to_owned())),
+                Ok(left) => {
+                    return Err(left
+                        .refusal
+                        .unwrap_or_else(|| "its budget is used up".to_owned()));
+                }
                 Err(error) if !is_transient(&error.code) => return Err(error.message),
                 Err(error) => {
                     tracing::warn!(%error, "a request to the model waits for the hub");
@@ -227,14 +287,44 @@ async fn ask(client: Client, gate: Arc<Gate>, no: u64, mut reply: oneshot::Sende
 
 /// Returns whether the hub may answer the same question later. Meanwhile the request waits: an error would end the turn.
 fn is_transient(code: &str) -> bool {
-    [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE, codes::STORAGE_FULL, codes::INTERNAL].contains(&code)
+    [
+        codes::UNREACHABLE,
+        codes::CLOSING,
+        codes::STORAGE,
+        codes::STORAGE_FULL,
+        codes::INTERNAL,
+    ]
+    .contains(&code)
 }
 
-async fn call(client: &Client, gate: &Gate, begins_no: Option<u64>) -> Result<BudgetLeft, crate::view::ErrorView> {
+async fn call(
+    client: &Client,
+    gate: &Gate,
+    begins_no: Option<u64>,
+) -> Result<BudgetLeft, crate::view::ErrorView> {
     // In this order: a request that has ended is in the usage.
     let (next_no, open) = gate.open_requests();
-    let requests = open.into_iter().map(|OpenRequest { no, tokens, has_begun }| GateRequest { no, tokens, has_begun }).collect();
-    let ask = AskBudget { used: model_usage(gate), begins: begins_no.is_some(), begins_no, requests, next_no };
+    let requests = open
+        .into_iter()
+        .map(
+            |OpenRequest {
+                 no,
+                 tokens,
+                 has_begun,
+             }| GateRequest {
+                no,
+                tokens,
+                has_begun,
+            },
+        )
+        .collect();
+    let ask = AskBudget {
+        used: model_usage(gate),
+        begins: begins_no.is_some(),
+        begins_no,
+        requests,
+        next_no,
+    };
     client.send_json("/link/budget", &ask, None).await
 }
 
@@ -244,7 +334,13 @@ mod tests {
 
     #[test]
     fn only_failures_of_the_hub_are_transient() {
-        for code in [codes::UNREACHABLE, codes::STORAGE, codes::STORAGE_FULL, codes::INTERNAL, codes::CLOSING] {
+        for code in [
+            codes::UNREACHABLE,
+            codes::STORAGE,
+            codes::STORAGE_FULL,
+            codes::INTERNAL,
+            codes::CLOSING,
+        ] {
             assert!(is_transient(code), "{code}");
         }
         // A hub without the question must not open the gate.

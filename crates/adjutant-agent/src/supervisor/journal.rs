@@ -66,15 +66,36 @@ pub struct Uploader {
 ///
 /// # Errors
 /// The file cannot be created.
-pub fn open(dir: &AttemptDir, client: Client, recorded: Recorded) -> io::Result<(Journal, Uploader)> {
+pub fn open(
+    dir: &AttemptDir,
+    client: Client,
+    recorded: Recorded,
+) -> io::Result<(Journal, Uploader)> {
     let path = dir.facts();
     // The file of an attempt that never started has no facts.
     let file = files::replace(dir.home(), &path)?;
     let written = file.try_clone()?;
     let (to_hub, facts) = mpsc::unbounded_channel();
     let (sender, taken) = watch::channel(0);
-    let journal = Journal { file, path, bytes: 0, last: 0, recorded, unwritten: VecDeque::new(), to_hub, taken };
-    Ok((journal, Uploader { file: written, client, facts, taken: sender }))
+    let journal = Journal {
+        file,
+        path,
+        bytes: 0,
+        last: 0,
+        recorded,
+        unwritten: VecDeque::new(),
+        to_hub,
+        taken,
+    };
+    Ok((
+        journal,
+        Uploader {
+            file: written,
+            client,
+            facts,
+            taken: sender,
+        },
+    ))
 }
 
 impl Journal {
@@ -87,7 +108,11 @@ impl Journal {
     pub fn state_at(&mut self, at: Time, what: FactKind) {
         self.last += 1;
         self.recorded.0.store(self.last, Ordering::Release);
-        let fact = Fact { n: self.last, at_ms: at.0, what };
+        let fact = Fact {
+            n: self.last,
+            at_ms: at.0,
+            what,
+        };
         self.unwritten.push_back(fact.clone());
         if let Err(error) = self.write() {
             // The hub receives the fact although the disk is full, because both number facts alike.
@@ -132,7 +157,10 @@ impl Journal {
             bytes.push(b'\n');
             sync |= !matches!(fact.what, FactKind::Output { .. });
         }
-        let written = self.file.write_all(&bytes).and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
+        let written = self
+            .file
+            .write_all(&bytes)
+            .and_then(|()| if sync { self.file.sync_data() } else { Ok(()) });
         match written {
             Ok(()) => {
                 self.bytes += bytes.len() as u64;
@@ -183,7 +211,11 @@ impl Uploader {
 
     async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, String> {
         let facts = waiting.iter().take(FACTS_MAX).cloned().collect();
-        let taken: FactsStored = self.client.send_json("/link/facts", &PostFacts { facts }, None).await.map_err(|error| error.to_string())?;
+        let taken: FactsStored = self
+            .client
+            .send_json("/link/facts", &PostFacts { facts }, None)
+            .await
+            .map_err(|error| error.to_string())?;
         Ok(taken.cursor)
     }
 

@@ -49,14 +49,26 @@ struct LogFile {
 }
 
 impl LogFiles {
-    #[expect(deprecated, reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks for")]
+    #[expect(
+        deprecated,
+        reason = "the descriptor is owned and stays open for as long as the watch, which is what the replacement asks for"
+    )]
     /// # Errors
     /// The kernel watches no more directories.
     pub fn new(base: PathBuf, pattern: &str, session: Option<&str>) -> io::Result<Self> {
-        let events = AsyncFd::new(inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?)?;
+        let events = AsyncFd::new(inotify::init(
+            inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK,
+        )?)?;
         let since = (!pattern.contains(SESSION)).then(|| clock::now().plus_ms(-CLOCK_STEP_MS));
         let pattern = pattern.split('/').map(str::to_owned).collect();
-        let mut files = Self { base, pattern, session: None, since, events, files: Vec::new() };
+        let mut files = Self {
+            base,
+            pattern,
+            session: None,
+            since,
+            events,
+            files: Vec::new(),
+        };
         match session {
             Some(session) => files.set_session(session),
             None => files.find(),
@@ -71,7 +83,9 @@ impl LogFiles {
     /// Sets the session. Its files are searched for from now on.
     pub fn set_session(&mut self, session: &str) {
         // It becomes part of a path.
-        let is_name = session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        let is_name = session
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if is_name && !session.is_empty() && self.session.as_deref() != Some(session) {
             self.session = Some(session.to_owned());
             self.find();
@@ -84,7 +98,9 @@ impl LogFiles {
 
     /// Waits for a change in a watched directory or file.
     pub async fn changed(&self) {
-        let Ok(mut ready) = self.events.readable().await else { return std::future::pending().await };
+        let Ok(mut ready) = self.events.readable().await else {
+            return std::future::pending().await;
+        };
         let mut space = [MaybeUninit::uninit(); EVENTS_BYTES];
         let mut events = inotify::Reader::new(self.events.get_ref(), &mut space);
         while events.next().is_ok() {}
@@ -94,7 +110,10 @@ impl LogFiles {
     /// Reads the appended text, and passes on complete lines.
     pub fn read(&mut self, buffer: &mut [u8], each: &mut dyn FnMut(&str)) {
         self.find();
-        for LogFile { path, file, lines, .. } in &mut self.files {
+        for LogFile {
+            path, file, lines, ..
+        } in &mut self.files
+        {
             for _ in 0..READS_MAX {
                 match file.read(buffer) {
                     Ok(0) => break,
@@ -121,16 +140,27 @@ impl LogFiles {
             return;
         }
         let mut dirs = vec![self.base.clone()];
-        let Some((name, above)) = self.pattern.split_last() else { return };
+        let Some((name, above)) = self.pattern.split_last() else {
+            return;
+        };
         for (n, component) in above.iter().enumerate() {
-            let Some(wanted) = self.name_of(component) else { return };
+            let Some(wanted) = self.name_of(component) else {
+                return;
+            };
             // A directory with the files of many sessions is not watched.
-            let next = above.get(n + 1).or(Some(name)).and_then(|next| self.name_of(next)).filter(|next| !next.contains('*'));
+            let next = above
+                .get(n + 1)
+                .or(Some(name))
+                .and_then(|next| self.name_of(next))
+                .filter(|next| !next.contains('*'));
             let mut found = Vec::new();
             for dir in &dirs {
                 if wanted.contains('*') {
                     let children = entries(dir, &wanted).map(|child| dir.join(child));
-                    found.extend(children.filter(|child| next.as_ref().is_none_or(|next| child.join(next).symlink_metadata().is_ok())));
+                    found.extend(children.filter(|child| {
+                        next.as_ref()
+                            .is_none_or(|next| child.join(next).symlink_metadata().is_ok())
+                    }));
                 } else {
                     self.watch(dir);
                     found.push(dir.join(&wanted));
@@ -138,7 +168,9 @@ impl LogFiles {
             }
             dirs = found;
         }
-        let Some(wanted) = self.name_of(name) else { return };
+        let Some(wanted) = self.name_of(name) else {
+            return;
+        };
         for dir in &dirs {
             self.watch(dir);
             for name in entries(dir, &wanted) {
@@ -146,11 +178,18 @@ impl LogFiles {
                 if self.files.len() < FILES_MAX
                     && let Ok(file) = files::open(&self.base, &path)
                     && let Ok(meta) = file.metadata()
-                    && self.since.is_none_or(|since| meta.mtime().saturating_mul(1000) + meta.mtime_nsec() / 1_000_000 >= since.0)
+                    && self.since.is_none_or(|since| {
+                        meta.mtime().saturating_mul(1000) + meta.mtime_nsec() / 1_000_000 >= since.0
+                    })
                     && let id = (meta.dev(), meta.ino())
                     && self.files.iter().all(|known| known.id != id)
                 {
-                    self.files.push(LogFile { path, id, file, lines: Lines::default() });
+                    self.files.push(LogFile {
+                        path,
+                        id,
+                        file,
+                        lines: Lines::default(),
+                    });
                 }
             }
         }
@@ -172,14 +211,21 @@ impl LogFiles {
             | inotify::WatchFlags::DONT_FOLLOW;
         match inotify::add_watch(self.events.get_ref(), dir, flags) {
             Ok(_) | Err(rustix::io::Errno::NOENT) => {}
-            Err(error) => tracing::debug!(%error, dir = %dir.display(), "a directory of logs cannot be watched"),
+            Err(error) => {
+                tracing::debug!(%error, dir = %dir.display(), "a directory of logs cannot be watched")
+            }
         }
     }
 }
 
 /// Lists the entries of a directory that match a name, which may begin with `*`.
 fn entries(dir: &Path, wanted: &str) -> impl Iterator<Item = String> {
-    let names = fs::read_dir(dir).into_iter().flatten().take(ENTRIES_MAX).flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .take(ENTRIES_MAX)
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(move |name| match wanted.strip_prefix('*') {
         Some(end) => name.ends_with(end),
         None => name == wanted,
@@ -193,15 +239,21 @@ mod tests {
 
     fn lines(files: &mut LogFiles) -> Vec<String> {
         let (mut buffer, mut lines) = ([0; 8], Vec::new());
-        files.read(&mut buffer, &mut |line| lines.push(line.trim_end().to_owned()));
+        files.read(&mut buffer, &mut |line| {
+            lines.push(line.trim_end().to_owned())
+        });
         lines
     }
 
     #[tokio::test]
     async fn lines_of_the_sessions_file_are_read_as_they_appear() {
         let base = tempfile::tempdir().expect("a directory");
-        let mut files = LogFiles::new(base.path().to_owned(), "*/{session}/logs/*.log", None).expect("files can be watched");
-        let (own, other) = (base.path().join("wd_a/session_1"), base.path().join("wd_b/session_2/logs"));
+        let mut files = LogFiles::new(base.path().to_owned(), "*/{session}/logs/*.log", None)
+            .expect("files can be watched");
+        let (own, other) = (
+            base.path().join("wd_a/session_1"),
+            base.path().join("wd_b/session_2/logs"),
+        );
         fs::create_dir_all(&own).expect("directories");
         fs::create_dir_all(&other).expect("directories");
         fs::write(other.join("x.log"), "of another session\n").expect("a file");
@@ -225,7 +277,8 @@ mod tests {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("session_1.log");
         fs::write(&path, "old\n").expect("a file");
-        let mut files = LogFiles::new(base.path().to_owned(), "{session}.log", Some("session_1")).expect("files can be watched");
+        let mut files = LogFiles::new(base.path().to_owned(), "{session}.log", Some("session_1"))
+            .expect("files can be watched");
         let mut log = File::options().append(true).open(&path).expect("the file");
         log.write_all(b"new\n").expect("it is written");
         files.changed().await;
@@ -242,23 +295,33 @@ mod tests {
         fs::create_dir(&dir).expect("a directory");
         for n in 0..2 * FILES_MAX {
             let file = File::create(dir.join(format!("{n}.log"))).expect("a file");
-            file.set_modified(std::time::UNIX_EPOCH).expect("its time can be set");
+            file.set_modified(std::time::UNIX_EPOCH)
+                .expect("its time can be set");
         }
-        let mut files = LogFiles::new(base.path().to_owned(), "*/*.log", None).expect("files can be watched");
+        let mut files =
+            LogFiles::new(base.path().to_owned(), "*/*.log", None).expect("files can be watched");
         assert!(files.files.is_empty());
         fs::write(dir.join("own.log"), "own\n").expect("a file");
         files.set_session("s_1");
-        assert_eq!((lines(&mut files), files.session()), (vec!["own".to_owned()], Some("s_1")));
+        assert_eq!(
+            (lines(&mut files), files.session()),
+            (vec!["own".to_owned()], Some("s_1"))
+        );
     }
 
     #[tokio::test]
     async fn links_and_names_that_leave_the_directory_are_not_followed() {
-        let (base, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (base, outside) = (
+            tempfile::tempdir().expect("a directory"),
+            tempfile::tempdir().expect("a directory"),
+        );
         fs::write(outside.path().join("x.log"), "secret\n").expect("a file");
         std::os::unix::fs::symlink(outside.path(), base.path().join("logs")).expect("a link");
-        std::os::unix::fs::symlink(outside.path().join("x.log"), base.path().join("y.log")).expect("a link");
+        std::os::unix::fs::symlink(outside.path().join("x.log"), base.path().join("y.log"))
+            .expect("a link");
         for pattern in ["logs/*.log", "*.log", "{session}/*.log"] {
-            let mut files = LogFiles::new(base.path().to_owned(), pattern, Some("../logs")).expect("files can be watched");
+            let mut files = LogFiles::new(base.path().to_owned(), pattern, Some("../logs"))
+                .expect("files can be watched");
             assert!(lines(&mut files).is_empty(), "{pattern}");
         }
     }

@@ -28,7 +28,15 @@ impl TimesFile {
     /// It cannot be made.
     pub fn create(home: &Path, path: PathBuf) -> io::Result<Self> {
         let file = files::replace(home, &path)?;
-        Ok(Self { home: home.to_owned(), path, file, records: 0, last: None, spacing_ms: SPACING_MS, failing: false })
+        Ok(Self {
+            home: home.to_owned(),
+            path,
+            file,
+            records: 0,
+            last: None,
+            spacing_ms: SPACING_MS,
+            failing: false,
+        })
     }
 
     /// Records that the output from a position on is written now, unless the last record is recent.
@@ -57,7 +65,8 @@ impl TimesFile {
             self.thin_out()?;
         }
         // A failed write may have written a part.
-        self.file.seek(SeekFrom::Start((self.records * RECORD_BYTES) as u64))?;
+        self.file
+            .seek(SeekFrom::Start((self.records * RECORD_BYTES) as u64))?;
         self.file.write_all(&record.encode())?;
         self.records += 1;
         Ok(())
@@ -67,8 +76,14 @@ impl TimesFile {
     fn thin_out(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
-        (&mut self.file).take((RECORDS_MAX * RECORD_BYTES) as u64).read_to_end(&mut bytes)?;
-        let kept: Vec<u8> = decode(&bytes, STREAM_BYTES_MAX).into_iter().step_by(2).flat_map(Record::encode).collect();
+        (&mut self.file)
+            .take((RECORDS_MAX * RECORD_BYTES) as u64)
+            .read_to_end(&mut bytes)?;
+        let kept: Vec<u8> = decode(&bytes, STREAM_BYTES_MAX)
+            .into_iter()
+            .step_by(2)
+            .flat_map(Record::encode)
+            .collect();
         files::write_atomically(&self.home, &self.path, &kept)?;
         self.file = files::open_writable(&self.home, &self.path)?;
         self.records = kept.len() / RECORD_BYTES;
@@ -92,7 +107,11 @@ mod tests {
             times.record_at(tenth, Time((tenth * 100).cast_signed()));
         }
         let length = std::fs::metadata(&path).expect("is there").len();
-        assert!(length <= (RECORDS_MAX * RECORD_BYTES) as u64 && length > (RECORDS_MAX * RECORD_BYTES / 2) as u64, "{length}");
+        assert!(
+            length <= (RECORDS_MAX * RECORD_BYTES) as u64
+                && length > (RECORDS_MAX * RECORD_BYTES / 2) as u64,
+            "{length}"
+        );
         let read = Times::read(home.path(), &path, STREAM_BYTES_MAX).expect("times");
         for position in [0, seconds, seconds * 5, seconds * 10 - 1] {
             let error_ms = (position * 100).cast_signed() - read.at(position).expect("a time").0;
@@ -109,6 +128,9 @@ mod tests {
             times.record_at(position, Time(time));
         }
         let read = Times::read(home.path(), &path, STREAM_BYTES_MAX).expect("times");
-        assert_eq!((read.at(6), read.at(9)), (Some(Time(10_000)), Some(Time(3_000))));
+        assert_eq!(
+            (read.at(6), read.at(9)),
+            (Some(Time(10_000)), Some(Time(3_000)))
+        );
     }
 }

@@ -47,7 +47,12 @@ impl LogFile {
     /// # Errors
     /// A file cannot be made.
     pub fn create(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
-        Self::create_at(logs::log_path(&order.home, &order.run_id, order.attempt), Output::Text, order, dir)
+        Self::create_at(
+            logs::log_path(&order.home, &order.run_id, order.attempt),
+            Output::Text,
+            order,
+            dir,
+        )
     }
 
     /// Creates the file of an attempt's raw stream, with the layout of a log.
@@ -57,12 +62,26 @@ impl LogFile {
     pub fn create_raw(order: &Order, dir: &AttemptDir) -> io::Result<Self> {
         let dir = logs::raw_dir(dir);
         files::make_dirs(dir.home(), &dir.0)?;
-        Self::create_at(logs::raw_path(&order.home, &order.run_id, order.attempt), Output::Raw, order, &dir)
+        Self::create_at(
+            logs::raw_path(&order.home, &order.run_id, order.attempt),
+            Output::Raw,
+            order,
+            &dir,
+        )
     }
 
-    fn create_at(path: PathBuf, output: Output, order: &Order, dir: &AttemptDir) -> io::Result<Self> {
+    fn create_at(
+        path: PathBuf,
+        output: Output,
+        order: &Order,
+        dir: &AttemptDir,
+    ) -> io::Result<Self> {
         let head_bytes_max = order.log_bytes_max / 2;
-        Map { head_bytes_max, merged: None }.write(dir)?;
+        Map {
+            head_bytes_max,
+            merged: None,
+        }
+        .write(dir)?;
         Ok(Self {
             dir: dir.clone(),
             head: files::replace(dir.home(), &path)?,
@@ -74,7 +93,10 @@ impl LogFile {
             segment_bytes_max: (order.log_bytes_max / 2 / SEGMENTS_MAX).max(4096),
             total_bytes: 0,
             failing: false,
-            times: TimesFile::create(dir.home(), logs::times_path(&order.home, &order.run_id, order.attempt, output))?,
+            times: TimesFile::create(
+                dir.home(),
+                logs::times_path(&order.home, &order.run_id, order.attempt, output),
+            )?,
         })
     }
 
@@ -115,12 +137,21 @@ impl LogFile {
 
     /// Appends the beginning of `text` to the last segment. Returns how much of it was handled.
     fn append_to_segment(&mut self, text: &[u8]) -> usize {
-        let is_full = self.segments.back().is_none_or(|segment| segment.is_cut || segment.bytes >= self.segment_bytes_max);
+        let is_full = self
+            .segments
+            .back()
+            .is_none_or(|segment| segment.is_cut || segment.bytes >= self.segment_bytes_max);
         if is_full {
             let start = self.total_bytes;
             let path = logs::segment_path(&self.dir, start);
             match files::create_new(self.dir.home(), &path) {
-                Ok(file) => self.segments.push_back(Segment { start, bytes: 0, is_cut: false, file, path }),
+                Ok(file) => self.segments.push_back(Segment {
+                    start,
+                    bytes: 0,
+                    is_cut: false,
+                    file,
+                    path,
+                }),
                 Err(error) => {
                     self.keep(|_| Err(error));
                     return text.len();
@@ -130,7 +161,9 @@ impl LogFile {
                 self.drop_oldest();
             }
         }
-        let Some(segment) = self.segments.back_mut() else { return text.len() };
+        let Some(segment) = self.segments.back_mut() else {
+            return text.len();
+        };
         let room = self.segment_bytes_max - segment.bytes;
         let mut fits = cut(text, room);
         if fits == 0 {
@@ -138,7 +171,11 @@ impl LogFile {
             fits = cut(text, 4);
         }
         let bytes = segment.bytes;
-        if self.keep(|log| log.segments.back_mut().map_or(Ok(()), |segment| segment.file.write_all(&text[..fits]))) {
+        if self.keep(|log| {
+            log.segments
+                .back_mut()
+                .map_or(Ok(()), |segment| segment.file.write_all(&text[..fits]))
+        }) {
             if let Some(segment) = self.segments.back_mut() {
                 segment.bytes += fits as u64;
             }
@@ -188,14 +225,23 @@ impl LogFile {
         // A failed write may have written a part and moved the position.
         self.head.set_len(self.head_bytes)?;
         self.head.seek(SeekFrom::Start(self.head_bytes))?;
-        let tail_start = self.segments.front().map_or(self.total_bytes, |segment| segment.start);
+        let tail_start = self
+            .segments
+            .front()
+            .map_or(self.total_bytes, |segment| segment.start);
         let mut end = tail_start;
-        let is_whole = self.segments.iter().all(|segment| segment.start == std::mem::replace(&mut end, segment.start + segment.bytes));
+        let is_whole = self.segments.iter().all(|segment| {
+            segment.start == std::mem::replace(&mut end, segment.start + segment.bytes)
+        });
         if !is_whole || end < self.total_bytes {
             return self.mark_end();
         }
         let omitted_bytes = tail_start - self.head_bytes;
-        let marker = if omitted_bytes > 0 { logs::marker(omitted_bytes) } else { String::new() };
+        let marker = if omitted_bytes > 0 {
+            logs::marker(omitted_bytes)
+        } else {
+            String::new()
+        };
         self.head.write_all(marker.as_bytes())?;
         for segment in &mut self.segments {
             segment.file.seek(SeekFrom::Start(0))?;
@@ -203,8 +249,17 @@ impl LogFile {
             // A retry writes nothing to this file, but must leave its end unchanged.
             segment.file.seek(SeekFrom::Start(segment.bytes))?;
         }
-        let merged = Merged { head_bytes: self.head_bytes, omitted_bytes, marker_bytes: marker.len() as u64, total_bytes: self.total_bytes };
-        Map { head_bytes_max: self.head_bytes_max, merged: Some(merged) }.write(&self.dir)?;
+        let merged = Merged {
+            head_bytes: self.head_bytes,
+            omitted_bytes,
+            marker_bytes: marker.len() as u64,
+            total_bytes: self.total_bytes,
+        };
+        Map {
+            head_bytes_max: self.head_bytes_max,
+            merged: Some(merged),
+        }
+        .write(&self.dir)?;
         while !self.segments.is_empty() {
             self.drop_oldest();
         }
@@ -213,7 +268,10 @@ impl LogFile {
 
     /// Records the length of the stream in an empty segment.
     fn mark_end(&self) -> io::Result<()> {
-        match files::create_new(self.dir.home(), &logs::segment_path(&self.dir, self.total_bytes)) {
+        match files::create_new(
+            self.dir.home(),
+            &logs::segment_path(&self.dir, self.total_bytes),
+        ) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
@@ -313,8 +371,21 @@ mod tests {
 
     impl Case {
         fn read(&self, after: Option<u64>, bytes_max: u64, grep: Option<&str>) -> Part {
-            logs::read(self.home.path(), RUN, 1, Query { output: logs::Output::Text, after, bytes_max, grep, ended: true, times: false, since: None })
-                .expect("reads")
+            logs::read(
+                self.home.path(),
+                RUN,
+                1,
+                Query {
+                    output: logs::Output::Text,
+                    after,
+                    bytes_max,
+                    grep,
+                    ended: true,
+                    times: false,
+                    since: None,
+                },
+            )
+            .expect("reads")
         }
 
         /// The whole stream, page by page, with the number of bytes that are missing.
@@ -336,7 +407,12 @@ mod tests {
         let mut case = case(64 * 1024);
         let text: String = (0..5_000).map(|n| format!("zeile {n} ä€😀\n")).collect();
         let text = &text[..60_000];
-        for piece in text.as_bytes().chunk_by(|_, next| next & 0xc0 == 0x80).collect::<Vec<_>>().chunks(333) {
+        for piece in text
+            .as_bytes()
+            .chunk_by(|_, next| next & 0xc0 == 0x80)
+            .collect::<Vec<_>>()
+            .chunks(333)
+        {
             case.log.append(&piece.concat());
         }
         assert_eq!(case.all(999), (text.to_owned(), 0));
@@ -352,13 +428,21 @@ mod tests {
     fn long_log_keeps_both_ends_and_marks_the_gap() {
         let mut case = case(64 * 1024);
         let text: String = (0..200_000).map(|n| format!("{n} é\n")).collect();
-        for piece in text.as_bytes().chunk_by(|_, next| next & 0xc0 == 0x80).collect::<Vec<_>>().chunks(7_777) {
+        for piece in text
+            .as_bytes()
+            .chunk_by(|_, next| next & 0xc0 == 0x80)
+            .collect::<Vec<_>>()
+            .chunks(7_777)
+        {
             case.log.append(&piece.concat());
         }
         let (running, omitted) = case.all(5_000);
         assert!(running.starts_with("0 é\n1 é\n") && running.ends_with("199999 é\n"));
         assert!(omitted > 1_000_000);
-        let (end, last) = (case.read(None, 20, None), case.read(Some(text.len() as u64), 20, None));
+        let (end, last) = (
+            case.read(None, 20, None),
+            case.read(Some(text.len() as u64), 20, None),
+        );
         assert!(text.ends_with(&end.text) && end.next == text.len() as u64 && end.text.len() <= 20);
         assert_eq!((last.text.as_str(), last.next), ("", text.len() as u64));
 
@@ -372,17 +456,34 @@ mod tests {
             home.path(),
             RUN,
             1,
-            Query { output: logs::Output::Text, after: Some(0), bytes_max: 1 << 20, grep: None, ended: true, times: false, since: None },
+            Query {
+                output: logs::Output::Text,
+                after: Some(0),
+                bytes_max: 1 << 20,
+                grep: None,
+                ended: true,
+                times: false,
+                since: None,
+            },
         )
         .expect("reads");
-        assert_eq!((part.text, part.omitted, part.total), (running, omitted, text.len() as u64));
+        assert_eq!(
+            (part.text, part.omitted, part.total),
+            (running, omitted, text.len() as u64)
+        );
     }
 
     #[test]
     fn bytes_lost_to_a_full_disk_are_marked() {
         for (gaps, text) in [
-            (&[10][..], "abc\n[adj: 10 bytes of output are left out here]\n"),
-            (&[10, 7], "abc\n[adj: 10 bytes of output are left out here]\nabc\n[adj: 7 bytes of output are left out here]\n"),
+            (
+                &[10][..],
+                "abc\n[adj: 10 bytes of output are left out here]\n",
+            ),
+            (
+                &[10, 7],
+                "abc\n[adj: 10 bytes of output are left out here]\nabc\n[adj: 7 bytes of output are left out here]\n",
+            ),
         ] {
             let mut case = case(64 * 1024);
             for gap in gaps {
@@ -395,9 +496,16 @@ mod tests {
             }
             case.log.finish().expect("marks");
             case.log.finish().expect("can be done again");
-            assert_eq!(case.all(1000), (text.to_owned(), gaps.iter().sum()), "{gaps:?}");
+            assert_eq!(
+                case.all(1000),
+                (text.to_owned(), gaps.iter().sum()),
+                "{gaps:?}"
+            );
             let expected = if gaps.len() == 1 { text } else { "abc" };
-            assert_eq!(fs::read_to_string(&case.log.path).expect("is text"), expected);
+            assert_eq!(
+                fs::read_to_string(&case.log.path).expect("is text"),
+                expected
+            );
         }
     }
 
@@ -410,14 +518,28 @@ mod tests {
         case.log.append(b"line 77 without an end");
         let first = case.read(None, 10, Some("77\n"));
         assert_eq!(first.text, "line 77\nline 177\n");
-        assert_eq!(case.read(Some(first.next), 1, Some("77\n")).text, "line 277\n");
+        assert_eq!(
+            case.read(Some(first.next), 1, Some("77\n")).text,
+            "line 277\n"
+        );
         let last = case.read(Some(0), 1000, Some("without"));
-        assert_eq!((last.text.as_str(), last.next), ("line 77 without an end\n", last.total));
+        assert_eq!(
+            (last.text.as_str(), last.next),
+            ("line 77 without an end\n", last.total)
+        );
         let running = logs::read(
             case.home.path(),
             RUN,
             1,
-            Query { output: logs::Output::Text, after: Some(0), bytes_max: 9, grep: Some("without"), ended: false, times: false, since: None },
+            Query {
+                output: logs::Output::Text,
+                after: Some(0),
+                bytes_max: 9,
+                grep: Some("without"),
+                ended: false,
+                times: false,
+                since: None,
+            },
         );
         assert_eq!(running.expect("reads").text, "");
     }

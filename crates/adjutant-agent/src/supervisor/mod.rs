@@ -88,9 +88,14 @@ pub struct WorkerTools {
 /// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
 #[must_use]
 pub fn main(args: &[OsString], tools: WorkerTools) -> ExitCode {
-    let Some(dir) = args.first() else { return ExitCode::FAILURE };
+    let Some(dir) = args.first() else {
+        return ExitCode::FAILURE;
+    };
     let dir = AttemptDir(PathBuf::from(dir));
-    let (lock, lifeline) = (hygiene::inherited(INHERITED), hygiene::inherited(INHERITED + 1));
+    let (lock, lifeline) = (
+        hygiene::inherited(INHERITED),
+        hygiene::inherited(INHERITED + 1),
+    );
     trace::start("info");
     match begin(&dir, lock, lifeline, tools) {
         Ok(code) => code,
@@ -101,7 +106,12 @@ pub fn main(args: &[OsString], tools: WorkerTools) -> ExitCode {
     }
 }
 
-fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>, tools: WorkerTools) -> io::Result<ExitCode> {
+fn begin(
+    dir: &AttemptDir,
+    lock: Option<OwnedFd>,
+    lifeline: Option<OwnedFd>,
+    tools: WorkerTools,
+) -> io::Result<ExitCode> {
     hygiene::background()?;
     trace::limit_log_file(dir.home(), &dir.log(), LOG_BYTES_MAX);
     let Some(lock) = Lock::adopt_or_take(lock, dir.home(), &dir.supervisor_lock())? else {
@@ -120,7 +130,9 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>, too
     if AttemptDir::new(&order.home, &order.run_id, order.attempt).0 != dir.0 {
         return Err(io::Error::other("the order is for another attempt"));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let lock = Arc::new(lock);
     let code = runtime.block_on(supervise(order, dir, lifeline, &lock, tools))?;
     // A task that hangs must not keep the process alive.
@@ -130,7 +142,13 @@ fn begin(dir: &AttemptDir, lock: Option<OwnedFd>, lifeline: Option<OwnedFd>, too
 }
 
 /// Supervises one attempt from its start to its end.
-async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>, lock: &Arc<Lock>, tools: WorkerTools) -> io::Result<ExitCode> {
+async fn supervise(
+    mut order: Order,
+    dir: &AttemptDir,
+    lifeline: Option<OwnedFd>,
+    lock: &Arc<Lock>,
+    tools: WorkerTools,
+) -> io::Result<ExitCode> {
     let above = sync_parent_directories(dir);
     let client = Client::supervisor(&order, Arc::clone(lock));
     let mut tasks = JoinSet::new();
@@ -139,13 +157,24 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     tasks.spawn(uploader.run().boxed());
     let (orders_sender, orders) = watch::channel(Orders::default());
     let lease = order.lease_ms.map(Lease::from_ms);
-    tasks.spawn(orders::follow(client.clone(), orders_sender, recorded, lease, Arc::clone(lock)).boxed());
+    tasks.spawn(
+        orders::follow(
+            client.clone(),
+            orders_sender,
+            recorded,
+            lease,
+            Arc::clone(lock),
+        )
+        .boxed(),
+    );
 
     if let Err(refusal) = workspace::make(&order, dir).await {
         return Ok(record_refusal(journal, refusal, lock).await);
     }
     let (preparation, end) = setup::run(&order, dir, &orders).await;
-    preparation.into_iter().for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
+    preparation
+        .into_iter()
+        .for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
     match end {
         SetupEnd::Ready => {}
         // Nothing ran that counts: the hub settles an attempt that never started.
@@ -153,11 +182,24 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
         SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
     }
     let activity = Arc::new(AgentActivity::default());
-    let Preparation { mut launch, log, lines_of, has_connected, gate } =
-        match prepare(&order, dir, client.with_activity(Arc::clone(&activity)), tools, &mut tasks).await {
-            Ok(prepared) => prepared,
-            Err(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
-        };
+    let Preparation {
+        mut launch,
+        log,
+        lines_of,
+        has_connected,
+        gate,
+    } = match prepare(
+        &order,
+        dir,
+        client.with_activity(Arc::clone(&activity)),
+        tools,
+        &mut tasks,
+    )
+    .await
+    {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
+    };
     let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
     if order.lease_ms.is_some() && !orders::is_confirmed(&orders).await {
         // The hub settles an attempt that never started.
@@ -165,36 +207,66 @@ async fn supervise(mut order: Order, dir: &AttemptDir, lifeline: Option<OwnedFd>
     }
     failpoint!("supervisor.before_marker");
     let marked = match mark_started(dir) {
-        Ok(()) => above.await.map_err(io::Error::other).and_then(|synced| synced),
+        Ok(()) => above
+            .await
+            .map_err(io::Error::other)
+            .and_then(|synced| synced),
         refused => refused,
     };
     match marked {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Ok(ExitCode::from(EXIT_BEGUN_BEFORE));
+        }
         Err(error) => return Ok(record_refusal(journal, not_prepared(dir, &error), lock).await),
     }
     failpoint!("supervisor.after_marker");
     let (delivered_sender, delivered) = mpsc::unbounded_channel();
-    let (mut worker, pump) = match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
-        Ok(started) => started,
-        Err(error) => return Ok(record_refusal(journal, not_started(&order, &launch, &error), lock).await),
-    };
+    let (mut worker, pump) =
+        match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
+            Ok(started) => started,
+            Err(error) => {
+                return Ok(
+                    record_refusal(journal, not_started(&order, &launch, &error), lock).await,
+                );
+            }
+        };
     let dialogue = launch.dialogue.take();
     // The prompt may be large, and the agent has its own copy.
     drop((launch, std::mem::take(&mut order.prompt)));
     failpoint!("supervisor.after_spawn");
     let synced = workspace::sync_in_background(&order, dir);
-    let guard_pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+    let guard_pid =
+        rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     journal.state(FactKind::Started {
         pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
         guard_pid,
         containment: worker.containment.to_owned(),
         fence: worker.fence.take(),
     });
-    problem.into_iter().for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
+    problem
+        .into_iter()
+        .for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
     let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer { order: &order, client: client.clone(), has_connected, tree, synced, lock };
-    let parts = AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate };
+    let closer = Closer {
+        order: &order,
+        client: client.clone(),
+        has_connected,
+        tree,
+        synced,
+        lock,
+    };
+    let parts = AttemptParts {
+        journal,
+        worker,
+        orders,
+        delivered,
+        guard,
+        client,
+        dialogue,
+        activity,
+        gate,
+    };
     let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
     upload_last_fact(&mut journal, lock).await;
     // The disk may have room again, as it had for the last fact.
@@ -217,14 +289,29 @@ struct Preparation {
 
 /// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and creates the log and the
 /// file of the raw stream.
-async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tools: WorkerTools, tasks: &mut JoinSet<()>) -> Result<Preparation, Refusal> {
+async fn prepare(
+    order: &Order,
+    dir: &AttemptDir,
+    client: Client,
+    tools: WorkerTools,
+    tasks: &mut JoinSet<()>,
+) -> Result<Preparation, Refusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let of_hub = client.clone();
-    let (access, has_connected) = endpoint::serve(order, dir, client, tools.router, tasks).await.map_err(failed)?;
-    let gate = gate::open(order, &of_hub, tasks).await.map_err(|error| no_gate(order, &error))?;
+    let (access, has_connected) = endpoint::serve(order, dir, client, tools.router, tasks)
+        .await
+        .map_err(failed)?;
+    let gate = gate::open(order, &of_hub, tasks)
+        .await
+        .map_err(|error| no_gate(order, &error))?;
     let gate_access = gate.as_ref().map(AttemptGate::access);
     let launch = harness::launch(order, dir, &access, gate_access, (tools.own)())?;
-    write_private(dir, &logs::prompt_path(&order.home, &order.run_id, order.attempt), &order.prompt).map_err(failed)?;
+    write_private(
+        dir,
+        &logs::prompt_path(&order.home, &order.run_id, order.attempt),
+        &order.prompt,
+    )
+    .map_err(failed)?;
     for (path, text) in &launch.files {
         write_private(dir, path, text).map_err(failed)?;
     }
@@ -232,16 +319,27 @@ async fn prepare(order: &Order, dir: &AttemptDir, client: Client, tools: WorkerT
         files::make_dirs(dir.home(), temporary).map_err(failed)?;
     }
     if let Some(home) = &launch.attempt_home {
-        config_home::make(dir, home, fence::link_free_base(order, &home.user_home).as_deref())?;
+        config_home::make(
+            dir,
+            home,
+            fence::link_free_base(order, &home.user_home).as_deref(),
+        )?;
     }
     let log = LogFile::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
-        Some(stream) => {
-            Some((Reader::new(stream, order.answer_bytes_max.max(limits::RESULT_BYTES_MAX)), LogFile::create_raw(order, dir).map_err(failed)?))
-        }
+        Some(stream) => Some((
+            Reader::new(stream, order.answer_bytes_max.max(limits::RESULT_BYTES_MAX)),
+            LogFile::create_raw(order, dir).map_err(failed)?,
+        )),
         None => None,
     };
-    Ok(Preparation { launch, log, lines_of, has_connected, gate })
+    Ok(Preparation {
+        launch,
+        log,
+        lines_of,
+        has_connected,
+        gate,
+    })
 }
 
 /// Removes the agent's temporary files. Files that cannot be removed now are removed with the run.
@@ -250,7 +348,9 @@ fn remove_temporary(dir: &AttemptDir) {
         match std::fs::remove_dir_all(temporary) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(%error, "the agent's temporary files cannot be removed yet"),
+            Err(error) => {
+                tracing::warn!(%error, "the agent's temporary files cannot be removed yet")
+            }
         }
     }
 }
@@ -273,16 +373,34 @@ fn mark_started(dir: &AttemptDir) -> io::Result<()> {
 /// both run at the same time.
 fn sync_parent_directories(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
     let dir = dir.clone();
-    tokio::task::spawn_blocking(move || files::sync_dirs(dir.home(), dir.0.parent().unwrap_or(&dir.0)))
+    tokio::task::spawn_blocking(move || {
+        files::sync_dirs(dir.home(), dir.0.parent().unwrap_or(&dir.0))
+    })
 }
 
 fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
-    let code = if files::is_unwritable(error) { codes::STORAGE_FULL } else { codes::STORAGE };
-    Refusal { code, message: format!("the attempt's files in {} cannot be written: {error}", dir.0.display()) }
+    let code = if files::is_unwritable(error) {
+        codes::STORAGE_FULL
+    } else {
+        codes::STORAGE
+    };
+    Refusal {
+        code,
+        message: format!(
+            "the attempt's files in {} cannot be written: {error}",
+            dir.0.display()
+        ),
+    }
 }
 
 fn no_gate(order: &Order, error: &io::Error) -> Refusal {
-    Refusal { code: codes::INVALID, message: format!("the gate of agent {} cannot be opened: {error}", order.agent) }
+    Refusal {
+        code: codes::INVALID,
+        message: format!(
+            "the gate of agent {} cannot be opened: {error}",
+            order.agent
+        ),
+    }
 }
 
 fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
@@ -290,17 +408,24 @@ fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
         StartError::Worker(error) => harness::explain(order, launch, error),
         StartError::Fence(why) => Refusal {
             code: codes::NO_FENCE,
-            message: format!("the fence cannot be enforced here: {why}. See adj doctor, or start the run with --fence best-effort or none"),
+            message: format!(
+                "the fence cannot be enforced here: {why}. See adj doctor, or start the run with --fence best-effort or none"
+            ),
         },
         StartError::Containment(error) => Refusal {
             code: codes::INVALID,
-            message: format!("a PID namespace cannot be created here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""),
+            message: format!(
+                "a PID namespace cannot be created here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""
+            ),
         },
     }
 }
 
 async fn record_refusal(mut journal: Journal, refusal: Refusal, lock: &Lock) -> ExitCode {
-    journal.state(FactKind::SpawnFailed { code: refusal.code.to_owned(), message: refusal.message });
+    journal.state(FactKind::SpawnFailed {
+        code: refusal.code.to_owned(),
+        message: refusal.message,
+    });
     upload_last_fact(&mut journal, lock).await;
     ExitCode::SUCCESS
 }
@@ -308,7 +433,11 @@ async fn record_refusal(mut journal: Journal, refusal: Refusal, lock: &Lock) -> 
 /// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If the disk is full, tries
 /// until one of them has it, because nothing else knows how the attempt ended. Nobody takes it once the lock is removed.
 async fn upload_last_fact(journal: &mut Journal, lock: &Lock) {
-    while !lock.is_removed() && tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub()).await.is_err() {
+    while !lock.is_removed()
+        && tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub())
+            .await
+            .is_err()
+    {
         if journal.is_on_disk() {
             tracing::warn!("the last fact cannot be sent to the hub, which finds it on disk");
             return;

@@ -21,7 +21,13 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or a call fails after the lock of the supervisor
 /// was removed, as with the home, the order is to stop, and stays so: nobody else can end the attempt.
-pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Recorded, lease: Option<Lease>, lock: Arc<Lock>) {
+pub async fn follow(
+    client: Client,
+    orders: watch::Sender<Orders>,
+    recorded: Recorded,
+    lease: Option<Lease>,
+    lock: Arc<Lock>,
+) {
     let wait = lease.map_or(WAIT, |lease| lease.wait_max().min(WAIT));
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let mut contact = Instant::now();
@@ -29,8 +35,15 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
     while !orders.is_closed() {
         let sent = Instant::now();
         // Composed again for each hub, which uses it to determine whether it has everything.
-        let standing = Standing { facts: recorded.last(), writes: client.open_writes() };
-        let call = GetOrders { known, wait_ms, standing: Some(standing) };
+        let standing = Standing {
+            facts: recorded.last(),
+            writes: client.open_writes(),
+        };
+        let call = GetOrders {
+            known,
+            wait_ms,
+            standing: Some(standing),
+        };
         let asked = client.send_json_once::<Orders>("/link/orders", &call);
         match until_lease_ends(lease, contact, asked).await {
             None => {
@@ -55,7 +68,10 @@ pub async fn follow(client: Client, orders: watch::Sender<Orders>, recorded: Rec
                 if let Some(times) = failures.note(&error.to_string(), sent.into()) {
                     tracing::warn!(%error, times, "the orders cannot be read from the hub");
                 }
-                if until_lease_ends(lease, contact, tokio::time::sleep(REFUSED_PAUSE)).await.is_none() {
+                if until_lease_ends(lease, contact, tokio::time::sleep(REFUSED_PAUSE))
+                    .await
+                    .is_none()
+                {
                     tracing::debug!("the lease ends");
                 }
             }
@@ -73,14 +89,22 @@ async fn stop(orders: &watch::Sender<Orders>) {
 /// `false` if the attempt is to stop instead.
 pub async fn is_confirmed(orders: &watch::Receiver<Orders>) -> bool {
     let mut orders = orders.clone();
-    let known = orders.wait_for(|orders| orders.version != 0 || orders.stop.is_some()).await;
+    let known = orders
+        .wait_for(|orders| orders.version != 0 || orders.stop.is_some())
+        .await;
     known.is_ok_and(|orders| orders.stop.is_none())
 }
 
 /// Waits for `done`. `None`: the lease has ended before.
-async fn until_lease_ends<T>(lease: Option<Lease>, contact: Instant, done: impl Future<Output = T>) -> Option<T> {
+async fn until_lease_ends<T>(
+    lease: Option<Lease>,
+    contact: Instant,
+    done: impl Future<Output = T>,
+) -> Option<T> {
     match lease {
         None => Some(done.await),
-        Some(lease) => tokio::time::timeout_at(contact + lease.end_begins(), done).await.ok(),
+        Some(lease) => tokio::time::timeout_at(contact + lease.end_begins(), done)
+            .await
+            .ok(),
     }
 }

@@ -112,8 +112,19 @@ impl Pump {
     ///
     /// # Errors
     /// The streams cannot be read without blocking.
-    pub fn new(out: OwnedFd, err: OwnedFd, log: LogFile, lines_of: Option<(Reader, LogFile)>, answer_bytes_max: usize) -> io::Result<Self> {
-        let stream = |fd| Ok::<_, io::Error>(Stream { pipe: Some(pipe::Receiver::from_owned_fd(fd)?), decoder: Decoder::default() });
+    pub fn new(
+        out: OwnedFd,
+        err: OwnedFd,
+        log: LogFile,
+        lines_of: Option<(Reader, LogFile)>,
+        answer_bytes_max: usize,
+    ) -> io::Result<Self> {
+        let stream = |fd| {
+            Ok::<_, io::Error>(Stream {
+                pipe: Some(pipe::Receiver::from_owned_fd(fd)?),
+                decoder: Decoder::default(),
+            })
+        };
         Ok(Self {
             out: stream(out)?,
             err: stream(err)?,
@@ -127,7 +138,10 @@ impl Pump {
             at_line_start: true,
             scanner: Scanner::default(),
             events: Vec::new(),
-            stderr_retries: lines_of.as_ref().map(|(reader, _)| reader.stderr_retries().to_vec()).unwrap_or_default(),
+            stderr_retries: lines_of
+                .as_ref()
+                .map(|(reader, _)| reader.stderr_retries().to_vec())
+                .unwrap_or_default(),
             err_line: Vec::new(),
             own_log: None,
             text_retries: None,
@@ -153,10 +167,16 @@ impl Pump {
     }
 
     fn read_own_log(&mut self) {
-        let Some(mut log) = self.own_log.take() else { return };
+        let Some(mut log) = self.own_log.take() else {
+            return;
+        };
         let (mut buffer, mut words) = (std::mem::take(&mut self.buffer), Vec::new());
         let (retries, session) = (&self.stderr_retries, log.session().map(str::to_owned));
-        let find = |line: &str| retries.iter().find_map(|retry| retry.find(line, session.as_deref()).map(str::to_owned));
+        let find = |line: &str| {
+            retries
+                .iter()
+                .find_map(|retry| retry.find(line, session.as_deref()).map(str::to_owned))
+        };
         let read = log.read(&mut buffer, &mut |line| words.extend(find(line)));
         self.buffer = buffer;
         for words in words {
@@ -164,16 +184,21 @@ impl Pump {
         }
         match read {
             Ok(()) => self.own_log = Some(log),
-            Err(error) => tracing::warn!(%error, "the log of the agent's CLI cannot be read any more"),
+            Err(error) => {
+                tracing::warn!(%error, "the log of the agent's CLI cannot be read any more")
+            }
         }
     }
 
     /// Records a failed try that a line of the CLI's own log reports.
     fn note_retry(&mut self, words: &str) {
-        let Some((mut reader, raw)) = self.lines_of.take() else { return };
+        let Some((mut reader, raw)) = self.lines_of.take() else {
+            return;
+        };
         let mut updates = Vec::new();
         reader.note_retry(words, &mut |part| self.process_part(&part), &mut updates);
-        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+        self.events
+            .extend(updates.into_iter().map(OutputEvent::Stream));
         self.lines_of = Some((reader, raw));
     }
 
@@ -181,14 +206,17 @@ impl Pump {
         if let Some(retries) = &mut self.text_retries {
             let mut updates = Vec::new();
             retries.push(&self.text, &mut updates);
-            self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+            self.events
+                .extend(updates.into_iter().map(OutputEvent::Stream));
         }
     }
 
     fn find_denied_writes(&mut self) {
         if let Some(scanner) = &mut self.denied_writes {
             let events = &mut self.events;
-            scanner.feed(&self.text, &mut |line| events.push(OutputEvent::WriteDenied(line)));
+            scanner.feed(&self.text, &mut |line| {
+                events.push(OutputEvent::WriteDenied(line))
+            });
         }
     }
 
@@ -246,7 +274,8 @@ impl Pump {
         self.out.decoder.finish(&mut self.text);
         self.take(Source::Out);
         let events_now = &mut self.events;
-        self.scanner.end(&mut |block| events_now.push(OutputEvent::Signal(block)));
+        self.scanner
+            .end(&mut |block| events_now.push(OutputEvent::Signal(block)));
         self.send_events(&events).await;
         self.text.clear();
         self.err.decoder.finish(&mut self.text);
@@ -288,13 +317,16 @@ impl Pump {
         let (reader, raw) = self.lines_of.take()?;
         let mut updates = Vec::new();
         let summary = reader.finish(&mut |part| self.process_part(&part), &mut updates);
-        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+        self.events
+            .extend(updates.into_iter().map(OutputEvent::Stream));
         Some((summary, raw))
     }
 
     /// Stores bytes of the structured stream unchanged, and writes them to the log as text.
     fn process_lines(&mut self, bytes: &[u8]) {
-        let Some((mut reader, mut raw)) = self.lines_of.take() else { return };
+        let Some((mut reader, mut raw)) = self.lines_of.take() else {
+            return;
+        };
         raw.append(bytes);
         let mut updates = Vec::new();
         reader.push(bytes, &mut |part| self.process_part(&part), &mut updates);
@@ -306,7 +338,8 @@ impl Pump {
             }
             log.find_first();
         }
-        self.events.extend(updates.into_iter().map(OutputEvent::Stream));
+        self.events
+            .extend(updates.into_iter().map(OutputEvent::Stream));
         self.lines_of = Some((reader, raw));
     }
 
@@ -358,7 +391,14 @@ impl Pump {
                 self.take(source);
                 read
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
             Err(error) => {
                 tracing::warn!(%error, "a stream of the agent can no longer be read");
                 stream.pipe = None;
@@ -409,8 +449,15 @@ impl Pump {
             }
             if piece.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&self.err_line);
-                if let Some(words) = self.stderr_retries.iter().find_map(|retry| retry.find(&line, None)) {
-                    self.events.push(OutputEvent::Stream(StreamUpdate::Retry { error: words.to_owned(), cause: None }));
+                if let Some(words) = self
+                    .stderr_retries
+                    .iter()
+                    .find_map(|retry| retry.find(&line, None))
+                {
+                    self.events.push(OutputEvent::Stream(StreamUpdate::Retry {
+                        error: words.to_owned(),
+                        cause: None,
+                    }));
                     if let Some((reader, _)) = &mut self.lines_of {
                         reader.expect_progress();
                     }
@@ -429,7 +476,9 @@ impl Pump {
         if are_own_words {
             let events = &mut self.events;
             match std::str::from_utf8(&self.text) {
-                Ok(text) => self.scanner.feed(text, &mut |block| events.push(OutputEvent::Signal(block))),
+                Ok(text) => self
+                    .scanner
+                    .feed(text, &mut |block| events.push(OutputEvent::Signal(block))),
                 Err(error) => tracing::error!(%error, "decoded text is not valid UTF-8"),
             }
         }
@@ -461,7 +510,10 @@ fn keep_end(kept: &mut VecDeque<u8>, text: &[u8], bytes_max: usize) {
 
 fn end_of(kept: VecDeque<u8>) -> String {
     let kept = Vec::from(kept);
-    let from = kept.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+    let from = kept
+        .iter()
+        .position(|byte| byte & 0xc0 != 0x80)
+        .unwrap_or(0);
     String::from_utf8_lossy(&kept[from..]).trim_end().to_owned()
 }
 

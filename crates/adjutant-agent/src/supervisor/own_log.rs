@@ -26,13 +26,15 @@ impl OwnLog {
     pub fn open(source: &LogSource, session: Option<&str>) -> io::Result<Option<Self>> {
         match source {
             LogSource::Pipe(path) => Ok(Some(Self::Pipe(make_pipe(path)?, Lines::default()))),
-            LogSource::Files { base, pattern } => match LogFiles::new(base.clone(), pattern, session) {
-                Ok(files) => Ok(Some(Self::Files(files))),
-                Err(error) => {
-                    tracing::warn!(%error, "the log of the agent's CLI cannot be watched: its retries are not reported");
-                    Ok(None)
+            LogSource::Files { base, pattern } => {
+                match LogFiles::new(base.clone(), pattern, session) {
+                    Ok(files) => Ok(Some(Self::Files(files))),
+                    Err(error) => {
+                        tracing::warn!(%error, "the log of the agent's CLI cannot be watched: its retries are not reported");
+                        Ok(None)
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -58,7 +60,14 @@ impl OwnLog {
                     lines.push(&buffer[..read], each);
                     Ok(())
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    Ok(())
+                }
                 Err(error) => Err(error),
             },
             Self::Files(files) => {
@@ -93,6 +102,14 @@ impl OwnLog {
 
 /// Creates the named pipe, and opens it so that it never ends.
 fn make_pipe(path: &Path) -> io::Result<pipe::Receiver> {
-    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-    pipe::OpenOptions::new().read_write(true).open_receiver(path)
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )?;
+    pipe::OpenOptions::new()
+        .read_write(true)
+        .open_receiver(path)
 }

@@ -47,34 +47,59 @@ impl Permits {
     /// Requests a permission. An open request with the same id is withdrawn first.
     pub fn ask(&mut self, client: Client, permission: Permission, cwd: PathBuf) {
         let id = permission.id.clone();
-        self.open(id, move |withdrawn| async move { approve::ask(client, permission, &cwd, withdrawn).await.map(Outcome::Decision) });
+        self.open(id, move |withdrawn| async move {
+            approve::ask(client, permission, &cwd, withdrawn)
+                .await
+                .map(Outcome::Decision)
+        });
     }
 
     /// Asks questions. An open request with the same id is withdrawn first.
     pub fn elicit(&mut self, client: Client, elicitation: Elicitation) {
         let Elicitation { id, questions } = elicitation;
-        self.open(id, move |withdrawn| async move { approve::elicit(client, questions, withdrawn).await.map(Outcome::Answers) });
+        self.open(id, move |withdrawn| async move {
+            approve::elicit(client, questions, withdrawn)
+                .await
+                .map(Outcome::Answers)
+        });
     }
 
-    fn open<F: Future<Output = Option<Outcome>> + Send + 'static>(&mut self, id: String, ask: impl FnOnce(CancellationToken) -> F + Send + 'static) {
+    fn open<F: Future<Output = Option<Outcome>> + Send + 'static>(
+        &mut self,
+        id: String,
+        ask: impl FnOnce(CancellationToken) -> F + Send + 'static,
+    ) {
         let before = self.withdraw(&id);
         self.count += 1;
         let number = self.count;
         let (withdrawn, over) = (CancellationToken::new(), CancellationToken::new());
-        self.open.insert(id.clone(), OpenPermit { number, withdrawn: withdrawn.clone(), over: over.clone() });
+        self.open.insert(
+            id.clone(),
+            OpenPermit {
+                number,
+                withdrawn: withdrawn.clone(),
+                over: over.clone(),
+            },
+        );
         self.deciding.spawn(async move {
             let _over = over.drop_guard();
             if let Some(before) = before {
                 before.cancelled().await;
             }
             let outcome = ask(withdrawn).await;
-            DecidedPermit { id, number, outcome }
+            DecidedPermit {
+                id,
+                number,
+                outcome,
+            }
         });
     }
 
     /// Withdraws an open request. The returned token is cancelled when the request can no longer be answered.
     pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
-        let OpenPermit { withdrawn, over, .. } = self.open.remove(id)?;
+        let OpenPermit {
+            withdrawn, over, ..
+        } = self.open.remove(id)?;
         withdrawn.cancel();
         self.settle_later(over.clone());
         Some(over)
@@ -99,14 +124,22 @@ impl Permits {
         self.deciding.spawn(async move {
             let _over = over.drop_guard();
             approve::report_change(client, changed).await;
-            DecidedPermit { id: String::new(), number: 0, outcome: None }
+            DecidedPermit {
+                id: String::new(),
+                number: 0,
+                outcome: None,
+            }
         });
     }
 
     /// Waits for the next decision about an open request. `None`: no request is open. Cancel safe.
     pub async fn next(&mut self) -> Option<(String, Outcome)> {
         loop {
-            let DecidedPermit { id, number, outcome } = match self.deciding.join_next().await? {
+            let DecidedPermit {
+                id,
+                number,
+                outcome,
+            } = match self.deciding.join_next().await? {
                 Ok(decided) => decided,
                 Err(error) => {
                     tracing::debug!(%error, "the request of a permission was aborted");

@@ -3,7 +3,10 @@
 
 use crate::clock;
 use crate::config;
-use crate::git::{Git, GitError, KeptCommits, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits, nearest_repository, take};
+use crate::git::{
+    Git, GitError, KeptCommits, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits,
+    nearest_repository, take,
+};
 use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
@@ -61,11 +64,20 @@ pub struct TreeAtStart {
 }
 
 /// Takes a snapshot of the tree before the attempt's agent starts.
-pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> TreeAtStart {
-    let Ok(run) = RunId::parse(&order.run_id) else { return TreeAtStart::default() };
+pub async fn at_start(
+    order: &Order,
+    dir: &AttemptDir,
+    orders: &watch::Receiver<Orders>,
+) -> TreeAtStart {
+    let Ok(run) = RunId::parse(&order.run_id) else {
+        return TreeAtStart::default();
+    };
     let failed = |why: String| {
         tracing::warn!(why, "the tree before the attempt is not kept");
-        TreeAtStart { tree: None, problem: Some(why) }
+        TreeAtStart {
+            tree: None,
+            problem: Some(why),
+        }
     };
     let scratch = match unless_stopped(orders.clone(), START_MAX, open(order, dir)).await {
         WaitOutcome::Done(Ok(scratch)) => scratch,
@@ -73,11 +85,18 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
         WaitOutcome::Done(Err(GitError::Missing)) if nearest_repository(&order.cwd).is_some() => {
             return failed("git is not on the PATH of the run".to_owned());
         }
-        WaitOutcome::Done(Err(GitError::Missing | GitError::NotARepository(_))) | WaitOutcome::Stopped => return TreeAtStart::default(),
+        WaitOutcome::Done(Err(GitError::Missing | GitError::NotARepository(_)))
+        | WaitOutcome::Stopped => return TreeAtStart::default(),
         WaitOutcome::Done(Err(error)) => return failed(error.to_string()),
         WaitOutcome::TooLong => return failed(TOO_SLOW.to_owned()),
     };
-    let new = NewSnapshot { run, run_name: order.run_name.clone(), attempt: AttemptNo(order.attempt), cause: SnapshotCause::Start, at: clock::now() };
+    let new = NewSnapshot {
+        run,
+        run_name: order.run_name.clone(),
+        attempt: AttemptNo(order.attempt),
+        cause: SnapshotCause::Start,
+        at: clock::now(),
+    };
     let both = async {
         let (taken, head) = tokio::join!(take(&scratch, &new), scratch.repo().head());
         taken.map(|taken| (taken, head))
@@ -105,20 +124,61 @@ pub async fn at_start(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<
         WaitOutcome::Stopped => None,
     };
     // What is checked out in a workspace is the agent's work.
-    let head = order.workspace.as_ref().map(|workspace| workspace.base.clone()).or(head);
+    let head = order
+        .workspace
+        .as_ref()
+        .map(|workspace| workspace.base.clone())
+        .or(head);
     let is_isolated = order.workspace.is_some();
-    TreeAtStart { tree: Some(RunTree { scratch, new, start, head, is_isolated, problem: problem.clone() }), problem }
+    TreeAtStart {
+        tree: Some(RunTree {
+            scratch,
+            new,
+            start,
+            head,
+            is_isolated,
+            problem: problem.clone(),
+        }),
+        problem,
+    }
 }
 
 async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
-    let Some(WorkspaceOrder { isolation, repository, path, base, .. }) = &order.workspace else {
-        let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), &order.cwd)?, &order.cwd).await?;
+    let Some(WorkspaceOrder {
+        isolation,
+        repository,
+        path,
+        base,
+        ..
+    }) = &order.workspace
+    else {
+        let repo = Repo::find(
+            &Git::find(&config::git_env(order.env.get("PATH")), &order.cwd)?,
+            &order.cwd,
+        )
+        .await?;
         return Scratch::new(repo, dir.home(), &dir.git()).await;
     };
-    let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), repository)?, repository).await?;
+    let repo = Repo::find(
+        &Git::find(&config::git_env(order.env.get("PATH")), repository)?,
+        repository,
+    )
+    .await?;
     let repo = repo.below(order.cwd.strip_prefix(path).unwrap_or("".as_ref()));
-    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
-    Scratch::of_workspace(repo, WorkspacePlace { isolation, base, path, boot: &clock::reading().boot }, dir.home(), &dir.git()).await
+    let isolation = Isolation::from_word(isolation)
+        .ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
+    Scratch::of_workspace(
+        repo,
+        WorkspacePlace {
+            isolation,
+            base,
+            path,
+            boot: &clock::reading().boot,
+        },
+        dir.home(),
+        &dir.git(),
+    )
+    .await
 }
 
 /// The outcome of a bounded wait.
@@ -130,9 +190,17 @@ enum WaitOutcome<T> {
 }
 
 /// Waits for a future, at most for `limit`, unless the run is to stop.
-async fn unless_stopped<T>(mut orders: watch::Receiver<Orders>, limit: Duration, done: impl Future<Output = T>) -> WaitOutcome<T> {
+async fn unless_stopped<T>(
+    mut orders: watch::Receiver<Orders>,
+    limit: Duration,
+    done: impl Future<Output = T>,
+) -> WaitOutcome<T> {
     let stop = async {
-        if orders.wait_for(|orders| orders.stop.is_some()).await.is_err() {
+        if orders
+            .wait_for(|orders| orders.stop.is_some())
+            .await
+            .is_err()
+        {
             std::future::pending().await
         }
     };
@@ -149,19 +217,40 @@ impl RunTree {
     pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
         let mut facts = Vec::new();
         let kept = async {
-            let taken = take(&self.scratch, &NewSnapshot { cause: SnapshotCause::End, at: clock::now(), ..self.new.clone() }).await?;
+            let taken = take(
+                &self.scratch,
+                &NewSnapshot {
+                    cause: SnapshotCause::End,
+                    at: clock::now(),
+                    ..self.new.clone()
+                },
+            )
+            .await?;
             Ok::<_, GitError>(taken.snapshot)
         };
-        let limit = if self.start.is_none() && !self.is_isolated { END_WITHOUT_START_MAX } else { END_MAX };
+        let limit = if self.start.is_none() && !self.is_isolated {
+            END_WITHOUT_START_MAX
+        } else {
+            END_MAX
+        };
         let kept = with_time_limit(limit, kept).await;
         // Also without a snapshot, because the commits are only in the workspace.
         let made = with_time_limit(END_MAX, keep_commits(&self.scratch, self.new.run)).await;
         let made = made.unwrap_or_else(|why| {
-            facts.push(failed_fact(format!("the agent's commits are only in its workspace: {why}")));
+            facts.push(failed_fact(format!(
+                "the agent's commits are only in its workspace: {why}"
+            )));
             KeptCommits::default()
         });
         // A new problem replaces the one of the start, which remains.
-        let both = |why: String| self.problem.iter().cloned().chain([why]).collect::<Vec<_>>().join("; ");
+        let both = |why: String| {
+            self.problem
+                .iter()
+                .cloned()
+                .chain([why])
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
         facts.extend(made.problem().map(both).map(failed_fact));
         let snapshot = match kept {
             Ok(snapshot) => snapshot,
@@ -179,25 +268,41 @@ impl RunTree {
         (changes, facts)
     }
 
-    async fn changes(&self, end: &Snapshot, made: Option<String>) -> Result<Option<Changes>, GitError> {
+    async fn changes(
+        &self,
+        end: &Snapshot,
+        made: Option<String>,
+    ) -> Result<Option<Changes>, GitError> {
         let from = match &self.start {
             Some(start) => Some(start.commit.clone()),
             None => self.scratch.base().await?,
         };
         let Some(from) = from else { return Ok(None) };
         let listed = self.scratch.list(&from, &end.commit).await?;
-        let mut files = listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| self.is_below(path));
+        let mut files = listed
+            .iter()
+            .map(|listed| String::from_utf8_lossy(&listed.path).into_owned())
+            .filter(|path| self.is_below(path));
         let named: Vec<String> = files.by_ref().take(FILES_MAX).collect();
         let commits = self.commits(made).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the commits of the attempt cannot be listed");
             Vec::new()
         });
-        Ok(Some(Changes { files: named, cut: files.next().is_some(), since_start: self.start.is_some(), commits }))
+        Ok(Some(Changes {
+            files: named,
+            cut: files.next().is_some(),
+            since_start: self.start.is_some(),
+            commits,
+        }))
     }
 
     /// Lists the commits since the start. `made`: the one that is checked out in a workspace, where the agent has made it.
     async fn commits(&self, made: Option<String>) -> Result<Vec<String>, GitError> {
-        let now = if self.is_isolated { made } else { self.scratch.repo().head().await? };
+        let now = if self.is_isolated {
+            made
+        } else {
+            self.scratch.repo().head().await?
+        };
         match (&self.head, now) {
             (Some(before), Some(now)) if *before != now => self.scratch.commits(before, &now).await,
             _ => Ok(Vec::new()),
@@ -210,7 +315,10 @@ impl RunTree {
 }
 
 /// Waits for git, at most for `limit`. Returns the error as text.
-async fn with_time_limit<T>(limit: Duration, done: impl Future<Output = Result<T, GitError>>) -> Result<T, String> {
+async fn with_time_limit<T>(
+    limit: Duration,
+    done: impl Future<Output = Result<T, GitError>>,
+) -> Result<T, String> {
     match tokio::time::timeout(limit, done).await {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(_) => Err(TOO_SLOW.to_owned()),
@@ -219,7 +327,10 @@ async fn with_time_limit<T>(limit: Duration, done: impl Future<Output = Result<T
 
 fn taken_fact(snapshot: &Snapshot) -> FactKind {
     let cause = snapshot.cause.map_or("", SnapshotCause::word).to_owned();
-    FactKind::SnapshotTaken { snapshot: snapshot.n, cause }
+    FactKind::SnapshotTaken {
+        snapshot: snapshot.n,
+        cause,
+    }
 }
 
 fn failed_fact(why: String) -> FactKind {

@@ -12,7 +12,9 @@ use crate::failpoint::failpoint;
 use crate::files;
 use crate::git;
 use crate::harness::Refusal;
-use crate::link::{AttemptDir, CommandEvidence, NotCopiedText, Order, Orders, PreparationText, WorkspaceOrder};
+use crate::link::{
+    AttemptDir, CommandEvidence, NotCopiedText, Order, Orders, PreparationText, WorkspaceOrder,
+};
 use crate::process::containment::StartError;
 use crate::text;
 use crate::view::codes;
@@ -39,20 +41,53 @@ pub enum SetupEnd {
 
 /// Runs the setup command of the attempt's own workspace, if it has one that has not succeeded yet. Also returns what is
 /// to be stated: `None` where the workspace gets nothing.
-pub async fn run(order: &Order, dir: &AttemptDir, orders: &watch::Receiver<Orders>) -> (Option<PreparationText>, SetupEnd) {
-    let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return (None, SetupEnd::Ready) };
+pub async fn run(
+    order: &Order,
+    dir: &AttemptDir,
+    orders: &watch::Receiver<Orders>,
+) -> (Option<PreparationText>, SetupEnd) {
+    let Some(workspace) = order
+        .workspace
+        .as_ref()
+        .filter(|workspace| workspace.run_id == order.run_id)
+    else {
+        return (None, SetupEnd::Ready);
+    };
     let copied = match git::copied_files(dir.home(), &workspace.path) {
         Ok(copied) => copied,
-        Err(error) => return (None, SetupEnd::Failed(Refusal { code: codes::STORAGE, message: error.to_string() })),
+        Err(error) => {
+            return (
+                None,
+                SetupEnd::Failed(Refusal {
+                    code: codes::STORAGE,
+                    message: error.to_string(),
+                }),
+            );
+        }
     };
-    let not_copied = copied.not_copied.into_iter().map(|it| NotCopiedText { path: it.path, why: it.why }).collect();
+    let not_copied = copied
+        .not_copied
+        .into_iter()
+        .map(|it| NotCopiedText {
+            path: it.path,
+            why: it.why,
+        })
+        .collect();
     let (setup, end) = match run_once(order, dir, workspace, orders).await {
         Ok((setup, end)) => (setup, end),
         Err(refusal) => (None, SetupEnd::Failed(refusal)),
     };
     let empty_submodules = git::empty_submodules(dir.home(), &workspace.path);
-    let text = PreparationText { copied: copied.copied, not_copied, empty_submodules, setup };
-    (Some(text).filter(|text| *text != PreparationText::default()), end)
+    let text = PreparationText {
+        copied: copied.copied,
+        not_copied,
+        empty_submodules,
+        setup,
+    };
+    (
+        Some(text).filter(|text| *text != PreparationText::default()),
+        end,
+    )
 }
 
 async fn run_once(
@@ -62,17 +97,28 @@ async fn run_once(
     orders: &watch::Receiver<Orders>,
 ) -> Result<(Option<CommandEvidence>, SetupEnd), Refusal> {
     let command = &workspace.setup;
-    let Some(first) = command.first() else { return Ok((None, SetupEnd::Ready)) };
+    let Some(first) = command.first() else {
+        return Ok((None, SetupEnd::Ready));
+    };
     let mark = mark_of(&workspace.path);
-    let not_read = |error: io::Error| Refusal { code: codes::STORAGE, message: format!("{}: {error}", mark.display()) };
+    let not_read = |error: io::Error| Refusal {
+        code: codes::STORAGE,
+        message: format!("{}: {error}", mark.display()),
+    };
     if let Some(earlier) = read_mark(dir.home(), &mark).map_err(not_read)? {
         return Ok((Some(earlier), SetupEnd::Ready));
     }
     let shown = text::line(&command.join(" "));
-    let failed = |message: String| Refusal { code: codes::SETUP_FAILED, message };
+    let failed = |message: String| Refusal {
+        code: codes::SETUP_FAILED,
+        message,
+    };
     let path = order.env.get("PATH").map_or("", String::as_str);
-    let program = side_command::find(first, path, &workspace.path)
-        .ok_or_else(|| failed(format!("the setup command {shown} was not started: {first} is not found on the run's PATH")))?;
+    let program = side_command::find(first, path, &workspace.path).ok_or_else(|| {
+        failed(format!(
+            "the setup command {shown} was not started: {first} is not found on the run's PATH"
+        ))
+    })?;
     let side_command = SideCommand {
         program,
         argv: command.iter().map(Into::into).collect(),
@@ -96,11 +142,17 @@ async fn run_once(
         (None, Some(Exit::Code(0))) => {
             failpoint!("workspace.after_setup");
             let (home, to, result) = (dir.home().to_owned(), mark.clone(), evidence.clone());
-            let written = tokio::task::spawn_blocking(move || write_mark(&home, &to, &result)).await;
-            written.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(not_read)?;
+            let written =
+                tokio::task::spawn_blocking(move || write_mark(&home, &to, &result)).await;
+            written
+                .unwrap_or_else(|error| Err(io::Error::other(error)))
+                .map_err(not_read)?;
             return Ok((Some(evidence), SetupEnd::Ready));
         }
-        (Some(StopCause::TimeUp), _) => format!("was stopped after {} s (setup_timeout)", workspace.setup_timeout_ms / 1000),
+        (Some(StopCause::TimeUp), _) => format!(
+            "was stopped after {} s (setup_timeout)",
+            workspace.setup_timeout_ms / 1000
+        ),
         (None, Some(Exit::Code(code))) => format!("failed with exit code {code}"),
         (None, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (None, None) => "has ended in an unknown way".to_owned(),
@@ -121,7 +173,9 @@ fn mark_of(workspace: &Path) -> PathBuf {
 /// Reads the result of a command that has succeeded. `None`: none has. An invalid result counts as none.
 fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
     match files::read(home, mark, 2 * OUTPUT_BYTES_MAX as u64 * 6) {
-        Ok(text) => Ok(serde_json::from_slice(&text).map_err(|error| tracing::warn!(%error, "the setup command runs again")).ok()),
+        Ok(text) => Ok(serde_json::from_slice(&text)
+            .map_err(|error| tracing::warn!(%error, "the setup command runs again"))
+            .ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -75,7 +75,11 @@ impl CommandOutput {
             Some(Exit::Signal(signal)) => (None, Some(signal)),
             None => (None, None),
         };
-        let from = self.output.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+        let from = self
+            .output
+            .iter()
+            .position(|byte| byte & 0xc0 != 0x80)
+            .unwrap_or(0);
         CommandEvidence {
             exit_code,
             signal,
@@ -94,10 +98,18 @@ pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(cwd.join(program));
     }
-    let is_program = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    let dirs = path.split(':').filter(|dir| dir.starts_with('/')).map(Path::new);
+    let is_program = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let dirs = path
+        .split(':')
+        .filter(|dir| dir.starts_with('/'))
+        .map(Path::new);
     let below = |dir: &Path| cwd != Path::new("/") && dir.starts_with(cwd);
-    dirs.filter(|dir| !below(dir)).map(|dir| dir.join(program)).find(|candidate| is_program(candidate))
+    dirs.filter(|dir| !below(dir))
+        .map(|dir| dir.join(program))
+        .find(|candidate| is_program(candidate))
 }
 
 /// Runs a command of an attempt to its end. Stops it at its time limit, or when `orders` request a stop of the
@@ -105,7 +117,11 @@ pub fn find(program: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The command could not be started, and no process is left.
-pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut watch::Receiver<Orders>>) -> Result<CommandOutput, StartError> {
+pub async fn run(
+    order: &Order,
+    command: SideCommand,
+    mut orders: Option<&mut watch::Receiver<Orders>>,
+) -> Result<CommandOutput, StartError> {
     let (out, out_theirs) = worker::pipe_pair()?;
     let (err, err_theirs) = worker::pipe_pair()?;
     let spawn = Spawn {
@@ -127,15 +143,29 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
         Some(pipe::Receiver::from_owned_fd(out).map_err(StartError::Worker)?),
         Some(pipe::Receiver::from_owned_fd(err).map_err(StartError::Worker)?),
     ];
-    let mut kept = OutputBuffer { bytes: Vec::new(), bytes_max: command.output_bytes_max };
+    let mut kept = OutputBuffer {
+        bytes: Vec::new(),
+        bytes_max: command.output_bytes_max,
+    };
     let (mut stop, mut stopped) = (Stop::Not, None);
     let grace = Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0));
     let over = began + command.limit;
     loop {
         let [out, err] = &streams;
-        let is_for_it = |reason: &String| !(command.outlasts_budget && reason == StopReason::Budget.word());
-        let wanted = orders.as_mut().is_some_and(|orders| orders.borrow_and_update().stop.as_ref().is_some_and(is_for_it));
-        let why = if wanted { Some(StopCause::ByOrder) } else { (Instant::now() >= over).then_some(StopCause::TimeUp) };
+        let is_for_it =
+            |reason: &String| !(command.outlasts_budget && reason == StopReason::Budget.word());
+        let wanted = orders.as_mut().is_some_and(|orders| {
+            orders
+                .borrow_and_update()
+                .stop
+                .as_ref()
+                .is_some_and(is_for_it)
+        });
+        let why = if wanted {
+            Some(StopCause::ByOrder)
+        } else {
+            (Instant::now() >= over).then_some(StopCause::TimeUp)
+        };
         if let (Some(why), Stop::Not) = (why, stop) {
             stopped = Some(why);
             stop = Stop::begin(&worker, None, grace, Instant::now());
@@ -164,7 +194,12 @@ pub async fn run(order: &Order, command: SideCommand, mut orders: Option<&mut wa
     worker.sweep().await;
     drain(&mut streams, &mut kept).await;
     worker.stop_reaping();
-    Ok(CommandOutput { exit, stopped, output: kept.bytes, took })
+    Ok(CommandOutput {
+        exit,
+        stopped,
+        output: kept.bytes,
+        took,
+    })
 }
 
 async fn wait_for_orders(orders: Option<&mut watch::Receiver<Orders>>) {
@@ -201,7 +236,11 @@ impl OutputBuffer {
         match pipe.try_read(&mut buffer) {
             Ok(0) => streams[which] = None,
             Ok(read) => self.take(&buffer[..read]),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(error) => {
                 tracing::info!(%error, "a command's output cannot be read");
                 streams[which] = None;

@@ -15,8 +15,14 @@ impl SilenceLimits {
     /// Takes the limits of an order, in milliseconds.
     #[must_use]
     pub fn of_ms(working: Option<i64>, reported: Option<i64>) -> Self {
-        let duration = |ms: Option<i64>| ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-        Self { working: duration(working), reported: duration(reported) }
+        let duration = |ms: Option<i64>| {
+            ms.and_then(|ms| u64::try_from(ms).ok())
+                .map(Duration::from_millis)
+        };
+        Self {
+            working: duration(working),
+            reported: duration(reported),
+        }
     }
 
     fn limit(self, is_reported: bool) -> Option<Duration> {
@@ -48,14 +54,23 @@ enum State {
 impl Stall {
     #[must_use]
     pub fn watch(limits: SilenceLimits, now: Instant) -> Self {
-        let mut stall = Self { limits, reported: None, state: State::Off };
+        let mut stall = Self {
+            limits,
+            reported: None,
+            state: State::Off,
+        };
         stall.state = stall.watching_from(now);
         stall
     }
 
     /// Records the position of the run's report, or (`None`) that the run has made a statement since. A repetition changes nothing. A
     /// reported stall lasts until the next sign of life.
-    pub fn set_reported(&mut self, reported: Option<i64>, silent_since: Option<Instant>, now: Instant) {
+    pub fn set_reported(
+        &mut self,
+        reported: Option<i64>,
+        silent_since: Option<Instant>,
+        now: Instant,
+    ) {
         if std::mem::replace(&mut self.reported, reported) != reported && !self.is_stalled() {
             self.state = self.watching_from(silent_since.unwrap_or(now));
         }
@@ -68,13 +83,21 @@ impl Stall {
     }
 
     fn watching_from(&self, since: Instant) -> State {
-        self.limits.limit(self.reported.is_some()).map_or(State::Off, |limit| State::Watching { check_at: since + limit })
+        self.limits
+            .limit(self.reported.is_some())
+            .map_or(State::Off, |limit| State::Watching {
+                check_at: since + limit,
+            })
     }
 
     /// Returns when to check next. `None`: there is no limit, or the stall is reported already.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        if let State::Watching { check_at } = self.state { Some(check_at) } else { None }
+        if let State::Watching { check_at } = self.state {
+            Some(check_at)
+        } else {
+            None
+        }
     }
 
     /// Returns whether a stall was reported and has not ended.
@@ -88,7 +111,11 @@ impl Stall {
     pub fn check(&mut self, silent_since: Option<Instant>, now: Instant) -> Option<Duration> {
         let since = silent_since.unwrap_or(now);
         let silent = now.saturating_duration_since(since);
-        if self.limits.limit(self.reported.is_some()).is_none_or(|limit| silent < limit) {
+        if self
+            .limits
+            .limit(self.reported.is_some())
+            .is_none_or(|limit| silent < limit)
+        {
             self.state = self.watching_from(since);
             return None;
         }
@@ -98,7 +125,9 @@ impl Stall {
 
     /// Records a sign of life. Returns whether it ends a reported stall.
     pub fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
-        let State::Stalled { since } = self.state else { return false };
+        let State::Stalled { since } = self.state else {
+            return false;
+        };
         let is_later = silent_since.is_none_or(|last| last > since);
         if is_later {
             self.state = self.watching_from(now);
@@ -122,12 +151,21 @@ mod tests {
         // The agent waits for Adjutant.
         assert_eq!(stall.check(None, at(160)), None);
         assert_eq!(stall.due(), Some(at(260)));
-        assert_eq!(stall.check(Some(at(160)), at(270)), Some(Duration::from_millis(110)));
+        assert_eq!(
+            stall.check(Some(at(160)), at(270)),
+            Some(Duration::from_millis(110))
+        );
         assert_eq!((stall.due(), stall.is_stalled()), (None, true));
-        assert!(!stall.note_sign(Some(at(160)), at(280)), "that sign was noted before");
+        assert!(
+            !stall.note_sign(Some(at(160)), at(280)),
+            "that sign was noted before"
+        );
         assert!(stall.note_sign(Some(at(290)), at(290)) && !stall.is_stalled());
         assert_eq!(stall.due(), Some(at(390)));
-        assert_eq!(Stall::watch(SilenceLimits::of_ms(None, Some(10)), begin).due(), None);
+        assert_eq!(
+            Stall::watch(SilenceLimits::of_ms(None, Some(10)), begin).due(),
+            None
+        );
     }
 
     #[test]
@@ -141,7 +179,10 @@ mod tests {
         assert_eq!(stall.check(Some(at(105)), at(110)), None);
         stall.set_reported(Some(7), Some(at(100)), at(112));
         assert_eq!(stall.due(), Some(at(115)));
-        assert_eq!(stall.check(Some(at(105)), at(116)), Some(Duration::from_millis(11)));
+        assert_eq!(
+            stall.check(Some(at(105)), at(116)),
+            Some(Duration::from_millis(11))
+        );
         // Another report counts again, and a statement ends it.
         stall.set_reported(Some(9), Some(at(120)), at(119));
         assert!(stall.is_stalled() && stall.note_sign(Some(at(120)), at(120)));
@@ -152,7 +193,11 @@ mod tests {
 
         let mut patient = Stall::watch(SilenceLimits::of_ms(Some(50), None), begin);
         patient.set_reported(Some(1), Some(at(10)), at(11));
-        assert_eq!(patient.due(), Some(at(60)), "without a limit of its own, that of working agents counts");
+        assert_eq!(
+            patient.due(),
+            Some(at(60)),
+            "without a limit of its own, that of working agents counts"
+        );
         let mut hasty = Stall::watch(SilenceLimits::of_ms(Some(50), Some(90)), begin);
         hasty.set_reported(Some(1), Some(at(10)), at(11));
         assert_eq!(hasty.due(), Some(at(60)), "the shorter one counts");

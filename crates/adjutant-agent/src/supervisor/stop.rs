@@ -26,9 +26,17 @@ impl Stop {
     pub fn begin(worker: &Worker, cancel: Option<Vec<u8>>, grace: Duration, now: Instant) -> Self {
         let kill_at = now + grace;
         if let (Some(lines), Some(bytes)) = (&worker.lines, cancel) {
-            let line = Line { bytes, message_id: None };
+            let line = Line {
+                bytes,
+                message_id: None,
+            };
             match lines.try_send(line) {
-                Ok(()) => return Self::Asked { until: now + CANCEL_MAX.min(grace / 2), kill_at },
+                Ok(()) => {
+                    return Self::Asked {
+                        until: now + CANCEL_MAX.min(grace / 2),
+                        kill_at,
+                    };
+                }
                 Err(error) => tracing::info!(%error, "the agent accepts no cancellation"),
             }
         }

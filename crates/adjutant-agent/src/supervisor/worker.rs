@@ -96,18 +96,41 @@ pub fn start(
         Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
     };
     let mut env = environment(order);
-    env.extend(launch.env.iter().filter(|(name, _)| !order.env.contains_key(name)).map(|(name, value)| (name.into(), value.into())));
-    env.retain(|(name, _)| launch.env_override.iter().all(|(above, _)| above.as_str() != name));
-    env.extend(launch.env_override.iter().map(|(name, value)| (name.into(), value.into())));
+    env.extend(
+        launch
+            .env
+            .iter()
+            .filter(|(name, _)| !order.env.contains_key(name))
+            .map(|(name, value)| (name.into(), value.into())),
+    );
+    env.retain(|(name, _)| {
+        launch
+            .env_override
+            .iter()
+            .all(|(above, _)| above.as_str() != name)
+    });
+    env.extend(
+        launch
+            .env_override
+            .iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     // Before the agent starts, which would create an ordinary file.
-    let own_log =
-        launch.own_log.as_ref().map(|source| OwnLog::open(source, order.session.as_deref())).transpose().map_err(StartError::Worker)?.flatten();
+    let own_log = launch
+        .own_log
+        .as_ref()
+        .map(|source| OwnLog::open(source, order.session.as_deref()))
+        .transpose()
+        .map_err(StartError::Worker)?
+        .flatten();
     let spawn = Spawn {
         program: &launch.program,
         argv: launch.argv.clone(),
         env,
         cwd: Path::new(&order.cwd),
-        stdin: stdin.as_ref().map_or(StdioTarget::Null, |(theirs, _)| StdioTarget::Fd(theirs.as_fd())),
+        stdin: stdin.as_ref().map_or(StdioTarget::Null, |(theirs, _)| {
+            StdioTarget::Fd(theirs.as_fd())
+        }),
         stdout: StdioTarget::Fd(out_theirs.as_fd()),
         stderr: StdioTarget::Fd(err_theirs.as_fd()),
         inherit: Vec::new(),
@@ -115,20 +138,32 @@ pub fn start(
     };
     let mut worker = contain(order, spawn, tasks)?;
     drop((out_theirs, err_theirs));
-    let mut pump = Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(StartError::Worker)?;
+    let mut pump =
+        Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(StartError::Worker)?;
     if let Some(log) = own_log {
         pump.watch_own_log(log);
     }
-    if worker.fence.as_ref().is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE) {
+    if worker
+        .fence
+        .as_ref()
+        .is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE)
+    {
         pump.watch_denied_writes();
     }
-    pump.watch_text_retries(order.preset.as_ref().and_then(|preset| TextRetries::new(&preset.text, &preset.stream)));
+    pump.watch_text_retries(
+        order
+            .preset
+            .as_ref()
+            .and_then(|preset| TextRetries::new(&preset.text, &preset.stream)),
+    );
     let lines = stdin.map(|(theirs, ours)| {
         drop(theirs);
         ours
     });
     let lines = match lines {
-        Some(ours) => write_input(ours, &launch.input, delivered, tasks).map_err(StartError::Worker)?,
+        Some(ours) => {
+            write_input(ours, &launch.input, delivered, tasks).map_err(StartError::Worker)?
+        }
         None => None,
     };
     worker.lines = lines;
@@ -138,10 +173,18 @@ pub fn start(
 
 /// Returns the environment of the attempt's processes.
 pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
-    let mut env: Vec<(OsString, OsString)> = order.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let mut env: Vec<(OsString, OsString)> = order
+        .env
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
     env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
-    let access = crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
-    env.push((tree::MARKER.into(), format!("{}/{}", order.run_id, order.attempt).into()));
+    let access =
+        crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
+    env.push((
+        tree::MARKER.into(),
+        format!("{}/{}", order.run_id, order.attempt).into(),
+    ));
     if order.has_tools {
         env.push(("ADJ_WORKER".into(), access.into_os_string()));
     }
@@ -154,23 +197,71 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
 ///
 /// # Errors
 /// The process could not be started, and none is left.
-pub fn contain(order: &Order, spawn: Spawn<'_>, tasks: &mut JoinSet<()>) -> Result<Worker, StartError> {
+pub fn contain(
+    order: &Order,
+    spawn: Spawn<'_>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Worker, StartError> {
     let children = signal(SignalKind::child()).map_err(StartError::Worker)?;
     let (contained, fence) = super::fence::start(order, spawn)?;
     raise_oom_score(contained.worker());
     let (pid, containment) = (contained.worker(), contained.word());
     let (sender, seen) = watch::channel(ProcessesState::default());
     let (reaper, lifeline) = match contained {
-        ContainedWorker::Subreaper(child) => {
-            (tasks.spawn(reap_all(children, ReaperTargets { agent: Some(child.pid), init: None, status: None }, sender).boxed()), None)
-        }
-        ContainedWorker::Namespace(Namespace { init, lifeline, status, .. }) => {
+        ContainedWorker::Subreaper(child) => (
+            tasks.spawn(
+                reap_all(
+                    children,
+                    ReaperTargets {
+                        agent: Some(child.pid),
+                        init: None,
+                        status: None,
+                    },
+                    sender,
+                )
+                .boxed(),
+            ),
+            None,
+        ),
+        ContainedWorker::Namespace(Namespace {
+            init,
+            lifeline,
+            status,
+            ..
+        }) => {
             let status = pipe::Receiver::from_owned_fd(status).map_err(StartError::Worker)?;
-            let reaper = tasks.spawn(reap_all(children, ReaperTargets { agent: None, init: Some(init.pid), status: Some(status) }, sender).boxed());
-            (reaper, Some(Lifeline { init: init.pid, init_pidfd: init.pidfd, end: lifeline }))
+            let reaper = tasks.spawn(
+                reap_all(
+                    children,
+                    ReaperTargets {
+                        agent: None,
+                        init: Some(init.pid),
+                        status: Some(status),
+                    },
+                    sender,
+                )
+                .boxed(),
+            );
+            (
+                reaper,
+                Some(Lifeline {
+                    init: init.pid,
+                    init_pidfd: init.pidfd,
+                    end: lifeline,
+                }),
+            )
         }
     };
-    Ok(Worker { pid, containment, fence, seen, lines: None, interrupt: false, lifeline, reaper })
+    Ok(Worker {
+        pid,
+        containment,
+        fence,
+        seen,
+        lines: None,
+        interrupt: false,
+        lifeline,
+        reaper,
+    })
 }
 
 impl Worker {
@@ -213,7 +304,10 @@ impl Worker {
                 break;
             }
         }
-        let count = killed.iter().filter(|pid| **pid != self.pid && Some(**pid) != init).count();
+        let count = killed
+            .iter()
+            .filter(|pid| **pid != self.pid && Some(**pid) != init)
+            .count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
@@ -223,7 +317,10 @@ impl Worker {
     }
 
     fn end_namespace(&mut self) {
-        if let Some(Lifeline { init_pidfd, end, .. }) = self.lifeline.take() {
+        if let Some(Lifeline {
+            init_pidfd, end, ..
+        }) = self.lifeline.take()
+        {
             drop(end);
             if let Err(error) = rustix::process::pidfd_send_signal(&init_pidfd, Signal::KILL) {
                 tracing::debug!(%error, "init has ended");
@@ -233,12 +330,16 @@ impl Worker {
 }
 
 pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| StartError::Worker(error.into()))
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|error| StartError::Worker(error.into()))
 }
 
 /// Lets the kernel kill the agent before its supervisor, guard and hub when memory runs out.
 fn raise_oom_score(agent: Pid) {
-    if let Err(error) = std::fs::write(format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()), "500") {
+    if let Err(error) = std::fs::write(
+        format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()),
+        "500",
+    ) {
         tracing::debug!(%error, "the agent's OOM score cannot be raised");
     }
 }
@@ -286,7 +387,11 @@ struct ReaperTargets {
 }
 
 /// Reaps all children of this process.
-async fn reap_all(mut children: Signals, mut tracked: ReaperTargets, seen: watch::Sender<ProcessesState>) {
+async fn reap_all(
+    mut children: Signals,
+    mut tracked: ReaperTargets,
+    seen: watch::Sender<ProcessesState>,
+) {
     loop {
         let mut now = *seen.borrow();
         loop {
@@ -351,7 +456,9 @@ fn read_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
 
 /// Reads the messages that init wrote before it ended. They are in the pipe even if the runtime has not been notified.
 fn read_last_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
-    let Some(status) = tracked.status.take() else { return };
+    let Some(status) = tracked.status.take() else {
+        return;
+    };
     let mut bytes = [0; Message::BYTES];
     while let Ok(Message::BYTES) = rustix::io::read(&status, &mut bytes) {
         if let Some(Message::Ended(raw)) = Message::decode(bytes) {
@@ -361,7 +468,10 @@ fn read_last_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
 }
 
 fn exit_of(status: WaitStatus) -> Option<Exit> {
-    status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
+    status
+        .exit_status()
+        .map(Exit::Code)
+        .or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
 fn exit_of_raw(raw: i32) -> Option<Exit> {

@@ -4,7 +4,9 @@ use super::worker::UMASK;
 use crate::clock;
 use crate::config;
 use crate::files;
-use crate::git::{Git, GitError, NewWorkspace, Repo, continued_state, make_workspace, sync_workspace};
+use crate::git::{
+    Git, GitError, NewWorkspace, Repo, continued_state, make_workspace, sync_workspace,
+};
 use crate::harness::Refusal;
 use crate::link::{AttemptDir, Order, TreeStart, WorkspaceOrder};
 use crate::view::codes;
@@ -16,9 +18,15 @@ use tokio_util::sync::CancellationToken;
 /// # Errors
 /// Why the agent cannot be started.
 pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
-    let Some(workspace) = &order.workspace else { return Ok(()) };
+    let Some(workspace) = &order.workspace else {
+        return Ok(());
+    };
     for cache in &workspace.caches {
-        let made = if cache.starts_with(dir.home()) { files::make_dirs(dir.home(), cache) } else { std::fs::create_dir_all(cache) };
+        let made = if cache.starts_with(dir.home()) {
+            files::make_dirs(dir.home(), cache)
+        } else {
+            std::fs::create_dir_all(cache)
+        };
         made.map_err(|error| Refusal {
             code: if files::is_unwritable(&error) { codes::STORAGE_FULL } else { codes::STORAGE },
             message: format!("the shared cache {} cannot be made: {error}: correct caches in [workspaces] of the configuration", cache.display()),
@@ -27,21 +35,32 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     if workspace.run_id != order.run_id {
         return Ok(());
     }
-    make_for(order, dir, workspace).await.map_err(|error| Refusal {
-        code: match error {
-            _ if files::names_full_disk(&error.to_string()) => codes::STORAGE_FULL,
-            GitError::File { .. } => codes::STORAGE,
-            _ => codes::INVALID,
-        },
-        message: format!("the workspace {} cannot be made: {error}", workspace.path.display()),
-    })
+    make_for(order, dir, workspace)
+        .await
+        .map_err(|error| Refusal {
+            code: match error {
+                _ if files::names_full_disk(&error.to_string()) => codes::STORAGE_FULL,
+                GitError::File { .. } => codes::STORAGE,
+                _ => codes::INVALID,
+            },
+            message: format!(
+                "the workspace {} cannot be made: {error}",
+                workspace.path.display()
+            ),
+        })
 }
 
 /// Syncs the files of the attempt's workspace to disk while the agent runs. The token is cancelled when this has ended.
 pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken {
     let synced = CancellationToken::new();
     let over = synced.clone().drop_guard();
-    let Some(workspace) = order.workspace.as_ref().filter(|workspace| workspace.run_id == order.run_id) else { return synced };
+    let Some(workspace) = order
+        .workspace
+        .as_ref()
+        .filter(|workspace| workspace.run_id == order.run_id)
+    else {
+        return synced;
+    };
     let (home, path) = (dir.home().to_owned(), workspace.path.clone());
     // The next attempt repeats an interrupted sync.
     tokio::task::spawn_blocking(move || {
@@ -53,11 +72,31 @@ pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken 
     synced
 }
 
-async fn make_for(order: &Order, dir: &AttemptDir, workspace: &WorkspaceOrder) -> Result<(), GitError> {
-    let WorkspaceOrder { isolation, repository, base, branch, changes, path, copy, start, .. } = workspace;
-    let isolation = Isolation::from_word(isolation).ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
-    let run = RunId::parse(&order.run_id).map_err(|_| GitError::unusable(path, "the order names no run"))?;
-    let repo = Repo::find(&Git::find(&config::git_env(order.env.get("PATH")), repository)?, repository).await?;
+async fn make_for(
+    order: &Order,
+    dir: &AttemptDir,
+    workspace: &WorkspaceOrder,
+) -> Result<(), GitError> {
+    let WorkspaceOrder {
+        isolation,
+        repository,
+        base,
+        branch,
+        changes,
+        path,
+        copy,
+        start,
+        ..
+    } = workspace;
+    let isolation = Isolation::from_word(isolation)
+        .ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
+    let run = RunId::parse(&order.run_id)
+        .map_err(|_| GitError::unusable(path, "the order names no run"))?;
+    let repo = Repo::find(
+        &Git::find(&config::git_env(order.env.get("PATH")), repository)?,
+        repository,
+    )
+    .await?;
     let continued = match start {
         TreeStart::Base => None,
         TreeStart::Newest | TreeStart::Moved => continued_state(&repo, run).await?,

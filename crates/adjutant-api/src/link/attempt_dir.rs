@@ -17,7 +17,10 @@ impl AttemptDir {
     /// Returns the home that contains it, below which no link is followed.
     #[must_use]
     pub fn home(&self) -> &Path {
-        let runs = self.0.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "runs"));
+        let runs = self
+            .0
+            .ancestors()
+            .find(|dir| dir.file_name().is_some_and(|name| name == "runs"));
         runs.and_then(Path::parent).unwrap_or(&self.0)
     }
 

@@ -57,7 +57,12 @@ pub enum FactKind {
     WriteDenied { times: u64, line: String },
     /// The CLI retries a call to its model that has been failing for this long. `cause` is the stable word of a
     /// [`adjutant_core::Cause`], `words` is the CLI's own message.
-    Retrying { cause: String, words: String, tries: u32, for_ms: i64 },
+    Retrying {
+        cause: String,
+        words: String,
+        tries: u32,
+        for_ms: i64,
+    },
     /// The agent has made progress after retries.
     Recovered {},
     /// The known sub-agents that the CLI has started by itself.

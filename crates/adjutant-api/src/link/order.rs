@@ -32,7 +32,11 @@ pub struct Order {
     #[serde(default = "has_tools_by_default")]
     pub has_tools: bool,
     /// The prompt for a new session, used if the vendor no longer has `session`.
-    #[serde(default, rename = "prompt_anew", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "prompt_anew",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub new_session_prompt: Option<String>,
     /// The program as an absolute path, and its arguments without the prompt. With a preset: only the program; `args`
     /// are added to the preset's arguments.

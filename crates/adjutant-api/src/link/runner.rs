@@ -97,14 +97,27 @@ pub struct RunnerLoad {
 impl From<MachineLoad> for RunnerLoad {
     fn from(load: MachineLoad) -> Self {
         let some = |stall: Option<Stall>| stall.map(|stall| stall.some.0);
-        Self { memory: some(load.memory), cpu: some(load.cpu), free_bytes: load.free_bytes }
+        Self {
+            memory: some(load.memory),
+            cpu: some(load.cpu),
+            free_bytes: load.free_bytes,
+        }
     }
 }
 
 impl From<RunnerLoad> for MachineLoad {
     fn from(load: RunnerLoad) -> Self {
-        let stall = |some: Option<u32>| some.map(|some| Stall { some: Share(some), ..Stall::default() });
-        Self { memory: stall(load.memory), cpu: stall(load.cpu), free_bytes: load.free_bytes }
+        let stall = |some: Option<u32>| {
+            some.map(|some| Stall {
+                some: Share(some),
+                ..Stall::default()
+            })
+        };
+        Self {
+            memory: stall(load.memory),
+            cpu: stall(load.cpu),
+            free_bytes: load.free_bytes,
+        }
     }
 }
 

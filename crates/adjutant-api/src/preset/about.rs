@@ -84,7 +84,10 @@ impl VersionMin {
     /// Returns why a version is not started, or `None` if it is recent enough.
     #[must_use]
     pub fn problem(&self, version: &Version) -> Option<String> {
-        let Self { version: least, why } = self;
+        let Self {
+            version: least,
+            why,
+        } = self;
         let is_older = Version::find(least).is_some_and(|least| *version < least);
         is_older.then(|| format!("too old to be started, {least} is needed: {why}"))
     }
@@ -106,6 +109,9 @@ impl About {
 
     /// Returns everything that does not work, including versions that are not started.
     pub fn all_limits(&self) -> impl Iterator<Item = String> {
-        self.version_min.iter().map(VersionMin::to_limit).chain(self.limits.iter().cloned())
+        self.version_min
+            .iter()
+            .map(VersionMin::to_limit)
+            .chain(self.limits.iter().cloned())
     }
 }

@@ -40,8 +40,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Returns the preset for any agent that speaks ACP. It names no program.
 #[must_use]
 pub fn acp() -> &'static Preset {
-    static DEFAULTS: LazyLock<Preset> =
-        LazyLock::new(|| toml::from_str::<Preset>(ACP_DEFAULTS).expect("the built-in ACP defaults are valid").complete(ACP));
+    static DEFAULTS: LazyLock<Preset> = LazyLock::new(|| {
+        toml::from_str::<Preset>(ACP_DEFAULTS)
+            .expect("the built-in ACP defaults are valid")
+            .complete(ACP)
+    });
     &DEFAULTS
 }
 
@@ -55,7 +58,11 @@ pub fn builtin(name: &str) -> Option<Preset> {
 #[must_use]
 pub fn all() -> &'static [Preset] {
     static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
-        let read = |(name, text): &(&str, &str)| toml::from_str::<Preset>(text).expect("a built-in preset is valid").complete(name);
+        let read = |(name, text): &(&str, &str)| {
+            toml::from_str::<Preset>(text)
+                .expect("a built-in preset is valid")
+                .complete(name)
+        };
         SOURCES.iter().map(read).collect()
     });
     &ALL
@@ -64,14 +71,22 @@ pub fn all() -> &'static [Preset] {
 /// Returns whether a variable belongs to a vendor. Such a variable is passed only to that vendor's CLI.
 #[must_use]
 pub fn is_vendors_variable(name: &str) -> bool {
-    static PATTERNS: LazyLock<Vec<&str>> = LazyLock::new(|| SOURCES.iter().flat_map(|(_, text)| env_pass_of(text)).collect());
+    static PATTERNS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        SOURCES
+            .iter()
+            .flat_map(|(_, text)| env_pass_of(text))
+            .collect()
+    });
     super::passes(&PATTERNS, name)
 }
 
 /// Returns `env_pass` of a preset's source. Each `adj mcp` needs it for its first call, and parsing all presets
 /// would take longer than the call.
 fn env_pass_of(text: &str) -> impl Iterator<Item = &str> {
-    let list = text.split_once("\nenv_pass = [").and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);
+    let list = text
+        .split_once("\nenv_pass = [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("", |(list, _)| list);
     list.split('"').skip(1).step_by(2)
 }
 
@@ -84,7 +99,11 @@ mod tests {
         for (name, text) in SOURCES {
             let preset = builtin(name).expect("a preset");
             assert!(!preset.env_pass.is_empty(), "{name}");
-            assert_eq!(env_pass_of(text).collect::<Vec<_>>(), preset.env_pass, "{name}");
+            assert_eq!(
+                env_pass_of(text).collect::<Vec<_>>(),
+                preset.env_pass,
+                "{name}"
+            );
         }
         assert!(is_vendors_variable("ANTHROPIC_API_KEY") && !is_vendors_variable("PATH"));
     }

@@ -19,7 +19,9 @@ mod stream_tests;
 mod version;
 
 pub use about::{About, Capabilities, VersionMin};
-pub use adjutant_stream::format::{End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths};
+pub use adjutant_stream::format::{
+    End, FailedMessage, PlainText, Rule, StderrRetry, Stream, SubagentPaths, UsagePaths,
+};
 pub use built_in::{ACP, acp, all, builtin, is_vendors_variable, names};
 pub use gate::GateForm;
 pub use model::ModelForm;
@@ -226,7 +228,11 @@ impl Preset {
     /// Returns whether the CLI states what its work has cost.
     #[must_use]
     pub fn states_cost(&self) -> bool {
-        self.stream.rules.iter().any(|rule| rule.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some()))
+        self.stream.rules.iter().any(|rule| {
+            rule.usage
+                .as_ref()
+                .is_some_and(|usage| usage.cost_usd.is_some())
+        })
     }
 
     /// Returns the form in which a preset is stored with a run.
@@ -241,7 +247,9 @@ impl Preset {
     pub fn with_defaults(mut self, has_key: &dyn Fn(&str) -> bool) -> Self {
         let like = match self.driver {
             Driver::Acp => Some(acp()),
-            Driver::Claude | Driver::Codex | Driver::Pi => all().iter().find(|preset| preset.name == self.driver.word()),
+            Driver::Claude | Driver::Codex | Driver::Pi => all()
+                .iter()
+                .find(|preset| preset.name == self.driver.word()),
             Driver::Jsonl | Driver::Plain => None,
         };
         let Some(like) = like else { return self };
@@ -274,7 +282,8 @@ impl Preset {
             self.resume_args.clone_from(&self.args);
         }
         if self.driver == Driver::Acp && self.stream.rules.is_empty() {
-            let protocol: Stream = toml::from_str(ACP_STREAM).expect("the built-in ACP rules are valid");
+            let protocol: Stream =
+                toml::from_str(ACP_STREAM).expect("the built-in ACP rules are valid");
             let Stream {
                 rules,
                 end_is_stated,
@@ -289,7 +298,13 @@ impl Preset {
                 stderr_retries: _,
                 speaker: _,
             } = protocol;
-            self.stream = Stream { rules, end_is_stated, usage_of_session, cached_in_input, ..self.stream };
+            self.stream = Stream {
+                rules,
+                end_is_stated,
+                usage_of_session,
+                cached_in_input,
+                ..self.stream
+            };
         }
         self
     }
@@ -298,8 +313,13 @@ impl Preset {
     /// for the CLI.
     #[must_use]
     pub fn enforces(&self, permissions: Permissions) -> bool {
-        let asks = matches!(self.driver, Driver::Claude | Driver::Codex | Driver::Acp | Driver::Pi);
-        permissions == Permissions::Full || asks || !self.permissions.of(permissions.word()).is_empty()
+        let asks = matches!(
+            self.driver,
+            Driver::Claude | Driver::Codex | Driver::Acp | Driver::Pi
+        );
+        permissions == Permissions::Full
+            || asks
+            || !self.permissions.of(permissions.word()).is_empty()
     }
 
     /// Checks that the CLI's own log can be found.
@@ -307,14 +327,28 @@ impl Preset {
     /// # Errors
     /// The problem of `log_files`.
     pub fn check_log_files(&self) -> Result<(), String> {
-        let Some(files) = &self.log_files else { return Ok(()) };
-        let Some(names) = files.strip_prefix("{tmp}/").or_else(|| files.strip_prefix("~/")) else {
-            return Err(format!("{files:?} is elsewhere: write {{tmp}}/NAME or ~/PATH"));
+        let Some(files) = &self.log_files else {
+            return Ok(());
         };
-        let is_usable = |name: &str| !matches!(name, "" | "." | "..") && !name.get(1..).is_some_and(|rest| rest.contains('*'));
+        let Some(names) = files
+            .strip_prefix("{tmp}/")
+            .or_else(|| files.strip_prefix("~/"))
+        else {
+            return Err(format!(
+                "{files:?} is elsewhere: write {{tmp}}/NAME or ~/PATH"
+            ));
+        };
+        let is_usable = |name: &str| {
+            !matches!(name, "" | "." | "..")
+                && !name.get(1..).is_some_and(|rest| rest.contains('*'))
+        };
         match names.split('/').find(|name| !is_usable(name)) {
-            Some(name) => Err(format!("{name:?} in {files:?} is not a name: * may only be its beginning")),
-            None if self.log_env.is_some() => Err("goes without log_env, which names the file to the CLI".to_owned()),
+            Some(name) => Err(format!(
+                "{name:?} in {files:?} is not a name: * may only be its beginning"
+            )),
+            None if self.log_env.is_some() => {
+                Err("goes without log_env, which names the file to the CLI".to_owned())
+            }
             None => Ok(()),
         }
     }
@@ -329,10 +363,13 @@ impl Preset {
 /// Returns whether one of the patterns matches a variable: its name, or a prefix and `*`.
 #[must_use]
 pub fn passes(patterns: &[impl AsRef<str>], name: &str) -> bool {
-    patterns.iter().map(AsRef::as_ref).any(|pattern| match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning),
-        None => name == pattern,
-    })
+    patterns
+        .iter()
+        .map(AsRef::as_ref)
+        .any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == pattern,
+        })
 }
 
 #[cfg(test)]
@@ -343,36 +380,105 @@ mod tests {
     #[test]
     fn log_files_that_cannot_be_found_are_refused() {
         let copilot = builtin("copilot").expect("it is there");
-        for files in ["/var/log/x/*.log", "x.log", "~/", "~/a//b.log", "{tmp}/../x.log", "~/a*.log", "~/**/x.log"] {
-            let preset = Preset { log_files: Some(files.to_owned()), ..copilot.clone() };
+        for files in [
+            "/var/log/x/*.log",
+            "x.log",
+            "~/",
+            "~/a//b.log",
+            "{tmp}/../x.log",
+            "~/a*.log",
+            "~/**/x.log",
+        ] {
+            let preset = Preset {
+                log_files: Some(files.to_owned()),
+                ..copilot.clone()
+            };
             assert!(preset.check_log_files().is_err(), "{files}");
         }
-        assert!(Preset { log_env: Some("LOG".to_owned()), ..copilot.clone() }.check_log_files().is_err());
+        assert!(
+            Preset {
+                log_env: Some("LOG".to_owned()),
+                ..copilot.clone()
+            }
+            .check_log_files()
+            .is_err()
+        );
     }
 
     #[test]
     fn built_in_presets_are_valid() {
         for name in names() {
             let preset = builtin(name).expect("it is there");
-            assert_eq!(Preset::from_text(&preset.to_text()).as_ref(), Some(&preset), "{name}");
+            assert_eq!(
+                Preset::from_text(&preset.to_text()).as_ref(),
+                Some(&preset),
+                "{name}"
+            );
             assert!(!preset.command.is_empty(), "{name}");
             assert_eq!(preset.check_log_files(), Ok(()), "{name}");
             for pattern in &preset.failures {
-                assert!(Cause::from_word(&pattern.cause).is_some(), "{name}: {}", pattern.cause);
-                assert!(pattern.any.iter().all(|text| *text == text.to_lowercase()), "{name}: patterns are lower case");
+                assert!(
+                    Cause::from_word(&pattern.cause).is_some(),
+                    "{name}: {}",
+                    pattern.cause
+                );
+                assert!(
+                    pattern.any.iter().all(|text| *text == text.to_lowercase()),
+                    "{name}: patterns are lower case"
+                );
             }
-            let args = [&preset.args, &preset.new_args, &preset.resume_args, &preset.untrusted_args, &preset.trusted_args, &preset.prompt_args];
-            assert!(!args.into_iter().flatten().any(|arg| arg.contains("{mcp_token")), "{name}: no token in an argument");
-            assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
-            let About { versions_tried, version_min, version_args, sign_in_files, tools, directory, resumes, .. } = &preset.about;
-            let is_valid = |min: &VersionMin| Version::find(&min.version).is_some() && !min.why.is_empty() && !version_args.is_empty();
-            assert!(version_min.as_ref().is_none_or(is_valid), "{name}: {version_min:?}");
-            assert!(versions_tried.is_empty() || preset.about.tested_versions().is_some(), "{name}: {versions_tried}");
+            let args = [
+                &preset.args,
+                &preset.new_args,
+                &preset.resume_args,
+                &preset.untrusted_args,
+                &preset.trusted_args,
+                &preset.prompt_args,
+            ];
             assert!(
-                sign_in_files.iter().all(|file| file.starts_with("~/") || file.starts_with('$') && file.contains('/')),
+                !args
+                    .into_iter()
+                    .flatten()
+                    .any(|arg| arg.contains("{mcp_token")),
+                "{name}: no token in an argument"
+            );
+            assert_eq!(preset.can.resume, !preset.resume_args.is_empty(), "{name}");
+            let About {
+                versions_tried,
+                version_min,
+                version_args,
+                sign_in_files,
+                tools,
+                directory,
+                resumes,
+                ..
+            } = &preset.about;
+            let is_valid = |min: &VersionMin| {
+                Version::find(&min.version).is_some()
+                    && !min.why.is_empty()
+                    && !version_args.is_empty()
+            };
+            assert!(
+                version_min.as_ref().is_none_or(is_valid),
+                "{name}: {version_min:?}"
+            );
+            assert!(
+                versions_tried.is_empty() || preset.about.tested_versions().is_some(),
+                "{name}: {versions_tried}"
+            );
+            assert!(
+                sign_in_files
+                    .iter()
+                    .all(|file| file.starts_with("~/")
+                        || file.starts_with('$') && file.contains('/')),
                 "{name}: {sign_in_files:?}"
             );
-            assert!([tools, directory, resumes].into_iter().all(|text| !text.is_empty()), "{name}: its page would have holes");
+            assert!(
+                [tools, directory, resumes]
+                    .into_iter()
+                    .all(|text| !text.is_empty()),
+                "{name}: its page would have holes"
+            );
         }
     }
 
@@ -382,7 +488,11 @@ mod tests {
             let Profiles { read, edit, full } = &preset.permissions;
             for (name, profile) in [("read", read), ("edit", edit), ("full", full)] {
                 let is_tried = preset.about.tested_versions().is_some();
-                assert!(is_tried || name == "full" || profile.unsupported.is_some(), "{}: {name} is not tested", preset.name);
+                assert!(
+                    is_tried || name == "full" || profile.unsupported.is_some(),
+                    "{}: {name} is not tested",
+                    preset.name
+                );
                 assert!(
                     profile.unsupported.is_some() == profile.about.is_empty(),
                     "{}: {name} has either a description or a reason for its refusal",
@@ -395,30 +505,57 @@ mod tests {
     #[test]
     fn version_below_the_minimum_is_too_old() {
         let claude = builtin("claude").expect("it is there").about;
-        let (min, tried) = (claude.version_min.as_ref().expect("it has one"), claude.tested_versions().expect("it was tried"));
+        let (min, tried) = (
+            claude.version_min.as_ref().expect("it has one"),
+            claude.tested_versions().expect("it was tried"),
+        );
         let problem = |version: &str| min.problem(&Version::find(version).expect("a version"));
-        assert!(problem("2.1.99").is_some_and(|why| why.starts_with("too old to be started, 2.1.299 is needed: it would read")));
-        assert_eq!((problem("2.1.299"), problem("3.0"), min.problem(&tried.lowest)), (None, None, None));
+        assert!(problem("2.1.99").is_some_and(|why| {
+            why.starts_with("too old to be started, 2.1.299 is needed: it would read")
+        }));
+        assert_eq!(
+            (
+                problem("2.1.299"),
+                problem("3.0"),
+                min.problem(&tried.lowest)
+            ),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn failed_result_is_found_by_its_prefix() {
         let copilot = builtin("copilot").expect("it is there").stream;
         let note = "Info: Request failed due to a transient API error. Retrying...";
-        let failed = format!("{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key");
-        assert_eq!(copilot.failed_line(&failed), Some("Error: Authentication failed with provider at http://x (HTTP 401)."));
-        assert_eq!(copilot.failed_line(&format!("{note}It is done. I fixed \"Error: Authentication failed\".")), None);
+        let failed = format!(
+            "{note}{note}Error: Authentication failed with provider at http://x (HTTP 401).\n  Check your key"
+        );
+        assert_eq!(
+            copilot.failed_line(&failed),
+            Some("Error: Authentication failed with provider at http://x (HTTP 401).")
+        );
+        assert_eq!(
+            copilot.failed_line(&format!(
+                "{note}It is done. I fixed \"Error: Authentication failed\"."
+            )),
+            None
+        );
         let aider = builtin("aider").expect("it is there");
         let failed = |text| aider.stream.failed_line(aider.text.answer(text));
-        assert_eq!(failed("Aider v0.86\nlitellm.AuthenticationError: no key"), Some("litellm.AuthenticationError: no key"));
-        assert_eq!(failed("litellm.RateLimitError: 429\nRetrying in 0.2 seconds...\nIt is done."), None);
+        assert_eq!(
+            failed("Aider v0.86\nlitellm.AuthenticationError: no key"),
+            Some("litellm.AuthenticationError: no key")
+        );
+        assert_eq!(
+            failed("litellm.RateLimitError: 429\nRetrying in 0.2 seconds...\nIt is done."),
+            None
+        );
     }
 
     #[test]
     fn answer_follows_the_banner() {
         let aider = builtin("aider").expect("it is there").text;
-        let banner =
-            "Warning: Input is not a terminal (fd=0).\n\nAider v0.86.2\nModel: openai/x\nGit repo: .git with 1 files\nRepo-map: disabled\n\n";
+        let banner = "Warning: Input is not a terminal (fd=0).\n\nAider v0.86.2\nModel: openai/x\nGit repo: .git with 1 files\nRepo-map: disabled\n\n";
         for answer in ["", "It is done.\nModel: yours\n", "a", "é\n"] {
             assert_eq!(aider.answer(&format!("{banner}{answer}")), answer);
         }
@@ -429,9 +566,19 @@ mod tests {
     fn registry_lists_no_agent_with_a_preset() {
         let Registry { date, agents } = registry();
         assert!(date.len() == 10 && !agents.is_empty());
-        for RegisteredAgent { name, title, command } in agents {
+        for RegisteredAgent {
+            name,
+            title,
+            command,
+        } in agents
+        {
             assert!(builtin(name).is_none() && !title.is_empty(), "{name}");
-            assert!(all().iter().all(|preset| preset.command.first() != command.first()), "{name}: {command:?}");
+            assert!(
+                all()
+                    .iter()
+                    .all(|preset| preset.command.first() != command.first()),
+                "{name}: {command:?}"
+            );
             assert!(adjutant_core::AgentName::parse(name).is_ok(), "{name}");
         }
     }
@@ -439,6 +586,10 @@ mod tests {
     #[test]
     fn only_listed_variables_are_passed() {
         let claude = builtin("claude").expect("it is there");
-        assert!(claude.passes("ANTHROPIC_API_KEY") && !claude.passes("AWS_SECRET_ACCESS_KEYS_OF_OTHERS") && !claude.passes("GEMINI_API_KEY"));
+        assert!(
+            claude.passes("ANTHROPIC_API_KEY")
+                && !claude.passes("AWS_SECRET_ACCESS_KEYS_OF_OTHERS")
+                && !claude.passes("GEMINI_API_KEY")
+        );
     }
 }

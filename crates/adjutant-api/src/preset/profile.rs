@@ -56,6 +56,9 @@ pub struct Profile {
 impl Profile {
     /// Returns whether the profile sets nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.args.is_empty() && self.env.is_empty() && self.settings.is_empty() && self.mode.is_none()
+        self.args.is_empty()
+            && self.env.is_empty()
+            && self.settings.is_empty()
+            && self.mode.is_none()
     }
 }

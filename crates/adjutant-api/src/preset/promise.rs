@@ -57,7 +57,9 @@ impl Action {
     /// Returns the outcomes that a profile promises for any CLI.
     fn promised(self, profile: Permissions) -> &'static [ActionOutcome] {
         match (self, profile) {
-            (Self::OwnTool, _) | (_, Permissions::Full) | (Self::WriteInside, Permissions::Edit) => &[ActionOutcome::Done],
+            (Self::OwnTool, _)
+            | (_, Permissions::Full)
+            | (Self::WriteInside, Permissions::Edit) => &[ActionOutcome::Done],
             (Self::ShellRead, _) => &[ActionOutcome::Done, ActionOutcome::Asked],
             (_, Permissions::Read | Permissions::Edit) => &[ActionOutcome::Asked],
         }
@@ -121,7 +123,16 @@ impl Preset {
             return None;
         }
         let exception = own.exceptions.iter().find(|exception| exception.act == act);
-        Some(exception.map_or(Promise { fates: act.promised(profile), why: None }, |Exception { fates, why, .. }| Promise { fates, why: Some(why) }))
+        Some(exception.map_or(
+            Promise {
+                fates: act.promised(profile),
+                why: None,
+            },
+            |Exception { fates, why, .. }| Promise {
+                fates,
+                why: Some(why),
+            },
+        ))
     }
 }
 
@@ -133,8 +144,15 @@ mod tests {
     #[test]
     fn exceptions_never_allow_writes_outside_the_directory() {
         let of = |preset: &'static Preset| {
-            let profiles = [(Permissions::Read, &preset.permissions.read), (Permissions::Edit, &preset.permissions.edit)];
-            profiles.into_iter().flat_map(move |(profile, own)| own.exceptions.iter().map(move |exception| (&preset.name, profile, exception)))
+            let profiles = [
+                (Permissions::Read, &preset.permissions.read),
+                (Permissions::Edit, &preset.permissions.edit),
+            ];
+            profiles.into_iter().flat_map(move |(profile, own)| {
+                own.exceptions
+                    .iter()
+                    .map(move |exception| (&preset.name, profile, exception))
+            })
         };
         for (name, profile, Exception { act, fates, why }) in all().iter().flat_map(of) {
             let is_harmless = match act {
@@ -142,10 +160,19 @@ mod tests {
                 Action::ShellWrite | Action::WriteInside => profile == Permissions::Edit,
                 // The profile's description mentions it.
                 Action::Fetch | Action::WebSearch => true,
-                Action::ShellWriteOutside | Action::WriteOutside | Action::WriteTemporary | Action::WriteThroughLink => false,
+                Action::ShellWriteOutside
+                | Action::WriteOutside
+                | Action::WriteTemporary
+                | Action::WriteThroughLink => false,
             };
-            assert!(is_harmless || !fates.contains(&ActionOutcome::Done), "{name} {profile:?} {act:?}");
-            assert!(!fates.is_empty() && !why.is_empty(), "{name} {profile:?} {act:?}");
+            assert!(
+                is_harmless || !fates.contains(&ActionOutcome::Done),
+                "{name} {profile:?} {act:?}"
+            );
+            assert!(
+                !fates.is_empty() && !why.is_empty(),
+                "{name} {profile:?} {act:?}"
+            );
         }
     }
 }

@@ -27,6 +27,7 @@ pub struct RegisteredAgent {
 /// Returns the snapshot of the registry.
 #[must_use]
 pub fn registry() -> &'static Registry {
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is valid"));
+    static REGISTRY: LazyLock<Registry> =
+        LazyLock::new(|| toml::from_str(ACP_REGISTRY).expect("the snapshot is valid"));
     &REGISTRY
 }

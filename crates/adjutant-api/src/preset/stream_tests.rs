@@ -8,7 +8,13 @@ use adjutant_stream::reader::{Part, Reader, ReaderConfig, StreamUpdate, Summary}
 use adjutant_stream::rules::{Rules, SHOWN_BYTES_MAX};
 
 fn reader(name: &str, answers_after: Option<u64>) -> Reader {
-    Reader::new(&ReaderConfig { stream: preset::builtin(name).expect("it is there").stream, answers_after }, 16 * 1024)
+    Reader::new(
+        &ReaderConfig {
+            stream: preset::builtin(name).expect("it is there").stream,
+            answers_after,
+        },
+        16 * 1024,
+    )
 }
 
 fn read(mut reader: Reader, pieces: &[&[u8]]) -> (String, String, Vec<StreamUpdate>, Summary) {
@@ -50,7 +56,10 @@ fn cli_remark_is_not_a_result() {
         let (mut log, mut updates) = (String::new(), Vec::new());
         for text in texts {
             let update = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
-            let line = format!("{}\n", serde_json::json!({"method": "session/update", "params": {"update": update}}));
+            let line = format!(
+                "{}\n",
+                serde_json::json!({"method": "session/update", "params": {"update": update}})
+            );
             reader.push(
                 line.as_bytes(),
                 &mut |part| {
@@ -64,20 +73,57 @@ fn cli_remark_is_not_a_result() {
         let result = reader.finish(&mut |_| (), &mut updates).result;
         (result, log.contains("Info: /w/a.txt"), updates)
     };
-    assert_eq!(said(&["Info: /w/a.txt", "It is", " written."]), ("It is written.".to_owned(), true, vec![StreamUpdate::ModelText]));
-    assert_eq!(said(&["Info: /w/a.txt"]), ("Info: /w/a.txt".to_owned(), true, Vec::new()), "there is no other text");
+    assert_eq!(
+        said(&["Info: /w/a.txt", "It is", " written."]),
+        (
+            "It is written.".to_owned(),
+            true,
+            vec![StreamUpdate::ModelText]
+        )
+    );
+    assert_eq!(
+        said(&["Info: /w/a.txt"]),
+        ("Info: /w/a.txt".to_owned(), true, Vec::new()),
+        "there is no other text"
+    );
 }
 
 #[test]
 fn result_is_the_last_answer_at_any_chunking() {
     let whole = read(reader("codex", None), &[CODEX.as_bytes()]);
-    assert_eq!(whole.0, "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n");
-    assert_eq!((whole.1.as_str(), whole.3.result.as_str(), whole.3.end), ("All done.\n", "All done.", Some(End::Success)));
-    assert_eq!(whole.2.first(), Some(&StreamUpdate::Session("t1".to_owned())));
-    assert_eq!((whole.2.len(), whole.3.limit_reset_at_s), (5, Some(1_795_288_981)), "the session, the reply, text, the usage and the end");
-    assert_eq!(whole.3.usage.map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)), Some((10, 4, 2)));
+    assert_eq!(
+        whole.0,
+        "→ commandExecution ls ä\nReading additional input from stdin...\n← one\n  two\nAll done.\n"
+    );
+    assert_eq!(
+        (whole.1.as_str(), whole.3.result.as_str(), whole.3.end),
+        ("All done.\n", "All done.", Some(End::Success))
+    );
+    assert_eq!(
+        whole.2.first(),
+        Some(&StreamUpdate::Session("t1".to_owned()))
+    );
+    assert_eq!(
+        (whole.2.len(), whole.3.limit_reset_at_s),
+        (5, Some(1_795_288_981)),
+        "the session, the reply, text, the usage and the end"
+    );
+    assert_eq!(
+        whole
+            .3
+            .usage
+            .map(|usage| (usage.input_tokens, usage.cached_tokens, usage.output_tokens)),
+        Some((10, 4, 2))
+    );
     for at in 0..CODEX.len() {
-        assert_eq!(read(reader("codex", None), &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]), whole, "cut at {at}");
+        assert_eq!(
+            read(
+                reader("codex", None),
+                &[&CODEX.as_bytes()[..at], &CODEX.as_bytes()[at..]]
+            ),
+            whole,
+            "cut at {at}"
+        );
     }
 }
 
@@ -88,9 +134,29 @@ fn failed_tries_are_one_line_until_progress() {
     let stream = [retry, retry, retry, text, retry, "noise\n", retry].concat();
     let (log, words, updates, summary) = read(reader("claude", None), &[stream.as_bytes()]);
     assert_eq!(log, "! unknown ×3\nHello\n! unknown\nnoise\n! unknown\n");
-    assert_eq!((words.as_str(), summary.error.as_str()), ("Hello\n", "unknown"));
-    let failed = |updates: &&StreamUpdate| matches!(updates, StreamUpdate::Retry { cause: Some(Cause::Network), .. });
-    assert_eq!((updates.iter().filter(failed).count(), updates.iter().filter(|updates| **updates == StreamUpdate::Progress).count()), (5, 1));
+    assert_eq!(
+        (words.as_str(), summary.error.as_str()),
+        ("Hello\n", "unknown")
+    );
+    let failed = |updates: &&StreamUpdate| {
+        matches!(
+            updates,
+            StreamUpdate::Retry {
+                cause: Some(Cause::Network),
+                ..
+            }
+        )
+    };
+    assert_eq!(
+        (
+            updates.iter().filter(failed).count(),
+            updates
+                .iter()
+                .filter(|updates| **updates == StreamUpdate::Progress)
+                .count()
+        ),
+        (5, 1)
+    );
 }
 
 #[test]
@@ -101,10 +167,19 @@ fn retry_notice_is_not_model_output() {
         )
     };
     let note = "Info: Request failed due to a transient API error. Retrying...";
-    let stream = [chunk(note), chunk(note), chunk("Done: "), chunk(&format!("I saw {note}"))].concat();
+    let stream = [
+        chunk(note),
+        chunk(note),
+        chunk("Done: "),
+        chunk(&format!("I saw {note}")),
+    ]
+    .concat();
     let (log, words, _, summary) = read(reader("copilot", None), &[stream.as_bytes()]);
     assert_eq!(summary.result, format!("Done: I saw {note}"));
-    assert_eq!((log.as_str(), words.matches("Info:").count()), (&*format!("! {note} ×2\nDone: I saw {note}\n"), 1));
+    assert_eq!(
+        (log.as_str(), words.matches("Info:").count()),
+        (&*format!("! {note} ×2\nDone: I saw {note}\n"), 1)
+    );
 }
 
 const CHILD: &str = concat!(
@@ -125,7 +200,13 @@ const CHILD: &str = concat!(
 );
 
 fn subagents(updates: &[StreamUpdate]) -> Vec<Subagent> {
-    let newest = updates.iter().rev().find_map(|updates| if let StreamUpdate::Subagents(all, 0) = updates { Some(all.clone()) } else { None });
+    let newest = updates.iter().rev().find_map(|updates| {
+        if let StreamUpdate::Subagents(all, 0) = updates {
+            Some(all.clone())
+        } else {
+            None
+        }
+    });
     newest.expect("there are some")
 }
 
@@ -133,7 +214,10 @@ fn subagents(updates: &[StreamUpdate]) -> Vec<Subagent> {
 fn sub_agent_output_is_only_logged_under_its_name() {
     let (log, words, updates, summary) = read(reader("claude", None), &[CHILD.as_bytes()]);
     let expected = "[count [y] files] → Bash {\"command\":\"ls\"}\n[count [y] files] [STOP_WORK]\n  mine\n  [/STOP_WORK]\nCounted.\n";
-    assert_eq!((log.as_str(), words.as_str(), summary.result.as_str()), (expected, "Counted.\n", "Counted."));
+    assert_eq!(
+        (log.as_str(), words.as_str(), summary.result.as_str()),
+        (expected, "Counted.\n", "Counted.")
+    );
     let known = Subagent {
         id: "t1".to_owned(),
         kind: Some("general".to_owned()),
@@ -154,12 +238,30 @@ fn thread_of_a_sub_agent_does_not_end_the_run() {
     let ended = "{\"method\":\"turn/completed\",\"params\":{\"threadId\":\"t2\",\"turn\":{\"status\":\"completed\",\"items\":[{\"type\":\"agentMessage\",\"text\":\"forged\"}]}}}\n";
     let usage = "{\"method\":\"thread/tokenUsage/updated\",\"params\":{\"threadId\":\"t2\",\"tokenUsage\":{\"total\":{\"inputTokens\":5,\"outputTokens\":2}}}}\n";
     let parts = "{\"id\":2,\"result\":{\"thread\":{\"id\":\"t1\"}}}\n".to_owned();
-    let stream = [parts, item("started"), usage.to_owned(), ended.to_owned(), item("completed")].concat();
+    let stream = [
+        parts,
+        item("started"),
+        usage.to_owned(),
+        ended.to_owned(),
+        item("completed"),
+    ]
+    .concat();
     let (log, words, updates, summary) = read(reader("codex", None), &[stream.as_bytes()]);
-    assert_eq!((log.as_str(), words.as_str()), ("[/root/count] forged\n", ""));
-    assert_eq!((summary.end, summary.usage, summary.result.as_str()), (None, None, ""));
-    let [known] = &subagents(&updates)[..] else { panic!("one: {updates:?}") };
-    assert_eq!((known.state.as_deref(), known.tokens, known.kind.as_deref()), (Some("completed"), Some(7), None));
+    assert_eq!(
+        (log.as_str(), words.as_str()),
+        ("[/root/count] forged\n", "")
+    );
+    assert_eq!(
+        (summary.end, summary.usage, summary.result.as_str()),
+        (None, None, "")
+    );
+    let [known] = &subagents(&updates)[..] else {
+        panic!("one: {updates:?}")
+    };
+    assert_eq!(
+        (known.state.as_deref(), known.tokens, known.kind.as_deref()),
+        (Some("completed"), Some(7), None)
+    );
 }
 
 #[test]
@@ -182,7 +284,10 @@ fn message_chunks_are_joined_and_history_is_skipped() {
     let (log, words, updates, summary) = read(reader("gemini", Some(3)), &[stream.as_bytes()]);
     assert_eq!(log, "Hello\n→ ls\nBye\n");
     assert_eq!(words, "Hello\nBye\n");
-    assert_eq!((summary.result.as_str(), summary.end), ("Bye", Some(End::Success)));
+    assert_eq!(
+        (summary.result.as_str(), summary.end),
+        ("Bye", Some(End::Success))
+    );
     // Two replies and the tool call that may need approval. Text is reported once between them.
     assert!(
         matches!(
@@ -203,7 +308,10 @@ fn said(name: &str, lines: &[&str]) -> Vec<String> {
     let rules = Rules::new(&preset::builtin(name).expect("it is there").stream);
     let mut all = Vec::new();
     for line in lines {
-        assert!(rules.read(line, &mut |said| all.push(format!("{said:?}"))), "{line}");
+        assert!(
+            rules.read(line, &mut |said| all.push(format!("{said:?}"))),
+            "{line}"
+        );
     }
     all
 }
@@ -250,7 +358,10 @@ fn tool_output_is_cut_without_splitting_an_escape() {
             "y".repeat(99)
         );
         let all = said("codex", &[&line]);
-        assert!(all.len() == 1 && all[0].starts_with("Output(\"xxx") && all[0].ends_with("…\")"), "{all:?}");
+        assert!(
+            all.len() == 1 && all[0].starts_with("Output(\"xxx") && all[0].ends_with("…\")"),
+            "{all:?}"
+        );
     }
 }
 
@@ -266,21 +377,53 @@ fn line_without_an_object_yields_no_events() {
 fn retries_are_found_in_the_logs_of_clis() {
     let found = |name: &str, line: &str| {
         let stream = preset::builtin(name).expect("it is there").stream;
-        stream.stderr_retries.iter().find_map(|retry| retry.find(line, Some("20261123_1"))).map(str::to_owned)
+        stream
+            .stderr_retries
+            .iter()
+            .find_map(|retry| retry.find(line, Some("20261123_1")))
+            .map(str::to_owned)
     };
     let gemini = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 1 failed with status 529. Retrying with backoff... _ApiError: {\"error\":1}";
-    assert_eq!(found("gemini", gemini).as_deref(), Some("_ApiError: {\"error\":1}"));
+    assert_eq!(
+        found("gemini", gemini).as_deref(),
+        Some("_ApiError: {\"error\":1}")
+    );
     let later = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 2 failed: quota exceeded. Retrying after 60000ms...";
     assert_eq!(found("gemini", later).as_deref(), Some("quota exceeded"));
     let of_two_lines = "[2026-11-23T02:55:42.575Z] [WARN] Attempt 2 failed: too many requests\n";
-    assert_eq!(found("gemini", of_two_lines).as_deref(), Some("too many requests"));
-    assert_eq!(found("gemini", "[2026-11-23T02:55:42.575Z] [WARN] Ripgrep is not available."), None);
+    assert_eq!(
+        found("gemini", of_two_lines).as_deref(),
+        Some("too many requests")
+    );
+    assert_eq!(
+        found(
+            "gemini",
+            "[2026-11-23T02:55:42.575Z] [WARN] Ripgrep is not available."
+        ),
+        None
+    );
     let qwen = "2026-11-23T12:48:31.342Z [ERROR] [RETRY] Attempt 1 failed with status 503. Retrying with backoff in 2s... {\n";
-    assert_eq!(found("qwen", qwen).as_deref(), Some("Attempt 1 failed with status 503. Retrying with backoff in 2s"));
+    assert_eq!(
+        found("qwen", qwen).as_deref(),
+        Some("Attempt 1 failed with status 503. Retrying with backoff in 2s")
+    );
     let goose = r#"{"fields":{"message":"Request failed, retrying (1/3): RateLimitExceeded { details: \"slow down\", retry_delay: None }"},"span":{"session.id":"20261123_1"}}"#;
-    assert_eq!(found("goose", goose).as_deref(), Some("RateLimitExceeded { details: \\\"slow down\\\", retry_delay: None }"));
-    assert_eq!(found("goose", &goose.replace("1123_1", "1123_2")), None, "of another session");
+    assert_eq!(
+        found("goose", goose).as_deref(),
+        Some("RateLimitExceeded { details: \\\"slow down\\\", retry_delay: None }")
+    );
+    assert_eq!(
+        found("goose", &goose.replace("1123_1", "1123_2")),
+        None,
+        "of another session"
+    );
     let droid = r#"    at x (native:7:39) | Context: {"cause":{"name":"Error","message":"529 Overloaded","stack":"Error: 529 Overloaded\n    at makeRequest (x:1)"}}"#;
     assert_eq!(found("droid", droid).as_deref(), Some("529 Overloaded"));
-    assert_eq!(found("droid", r#"WARN: no credentials | Context: {"tags":{"message":"x"}}"#), None);
+    assert_eq!(
+        found(
+            "droid",
+            r#"WARN: no credentials | Context: {"tags":{"message":"x"}}"#
+        ),
+        None
+    );
 }

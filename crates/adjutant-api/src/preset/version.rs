@@ -14,13 +14,22 @@ impl Version {
     /// dot.
     #[must_use]
     pub fn find(output: &str) -> Option<Self> {
-        output.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':')).find_map(Self::parse)
+        output
+            .split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '/' | '@' | ':'))
+            .find_map(Self::parse)
     }
 
     fn parse(word: &str) -> Option<Self> {
         let word = word.strip_prefix('v').unwrap_or(word);
-        let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
-        let numbers: Option<Vec<u64>> = word[..end].trim_end_matches('.').split('.').take(NUMBERS_MAX).map(|number| number.parse().ok()).collect();
+        let end = word
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(word.len());
+        let numbers: Option<Vec<u64>> = word[..end]
+            .trim_end_matches('.')
+            .split('.')
+            .take(NUMBERS_MAX)
+            .map(|number| number.parse().ok())
+            .collect();
         numbers.filter(|numbers| numbers.len() >= 2).map(Self)
     }
 }
@@ -44,7 +53,10 @@ impl TestedVersions {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (lowest, highest) = text.split_once(" to ").unwrap_or((text, text));
-        let tried = Self { lowest: Version::parse(lowest.trim())?, highest: Version::parse(highest.trim())? };
+        let tried = Self {
+            lowest: Version::parse(lowest.trim())?,
+            highest: Version::parse(highest.trim())?,
+        };
         (tried.lowest <= tried.highest).then_some(tried)
     }
 
@@ -63,7 +75,11 @@ impl TestedVersions {
 
 impl fmt::Display for TestedVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.lowest == self.highest { write!(f, "{}", self.lowest) } else { write!(f, "{} to {}", self.lowest, self.highest) }
+        if self.lowest == self.highest {
+            write!(f, "{}", self.lowest)
+        } else {
+            write!(f, "{} to {}", self.lowest, self.highest)
+        }
     }
 }
 
@@ -77,9 +93,21 @@ mod tests {
         assert_eq!(of("2.1.329 (Claude Code)").as_deref(), Some("2.1.329"));
         assert_eq!(of("codex-cli 0.169.0").as_deref(), Some("0.169.0"));
         assert_eq!(of(" 1.52.0\n").as_deref(), Some("1.52.0"));
-        assert_eq!(of("tool v3.0.2-beta.1, built 2026").as_deref(), Some("3.0.2"));
-        assert_eq!(of("tool/1.2.3 linux-x64 node-v24.9.0").as_deref(), Some("1.2.3"));
-        for output in ["", "no version here", "2026", "v.", "99999999999999999999999.1"] {
+        assert_eq!(
+            of("tool v3.0.2-beta.1, built 2026").as_deref(),
+            Some("3.0.2")
+        );
+        assert_eq!(
+            of("tool/1.2.3 linux-x64 node-v24.9.0").as_deref(),
+            Some("1.2.3")
+        );
+        for output in [
+            "",
+            "no version here",
+            "2026",
+            "v.",
+            "99999999999999999999999.1",
+        ] {
             assert_eq!(of(output), None, "{output}");
         }
     }
@@ -89,11 +117,31 @@ mod tests {
         let tried = TestedVersions::parse("0.160.0 to 0.169.0").expect("a range");
         let note = |version: &str| tried.note(&Version::find(version).expect("a version"));
         assert_eq!(note("0.169.0"), None);
-        assert_eq!(note("0.160"), Some("older than the tested versions (0.160.0 to 0.169.0)".to_owned()));
+        assert_eq!(
+            note("0.160"),
+            Some("older than the tested versions (0.160.0 to 0.169.0)".to_owned())
+        );
         assert_eq!(note("0.165.9"), None);
-        assert_eq!(note("0.169.1"), Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned()));
-        assert_eq!(note("1.0"), Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned()));
-        assert_eq!(TestedVersions::parse("1.0.0").expect("one version").to_string(), "1.0.0");
-        assert_eq!((TestedVersions::parse(""), TestedVersions::parse("2.0 to 1.0")), (None, None));
+        assert_eq!(
+            note("0.169.1"),
+            Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned())
+        );
+        assert_eq!(
+            note("1.0"),
+            Some("newer than the tested versions (0.160.0 to 0.169.0)".to_owned())
+        );
+        assert_eq!(
+            TestedVersions::parse("1.0.0")
+                .expect("one version")
+                .to_string(),
+            "1.0.0"
+        );
+        assert_eq!(
+            (
+                TestedVersions::parse(""),
+                TestedVersions::parse("2.0 to 1.0")
+            ),
+            (None, None)
+        );
     }
 }

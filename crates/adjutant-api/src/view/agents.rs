@@ -135,7 +135,10 @@ impl QuotaWindowView {
             minutes if minutes % 60 == 0 => format!("{} h", minutes / 60),
             minutes => format!("{minutes} min"),
         };
-        format!("rolling {length}: {} % used, resets at {}", self.used_percent, self.resets_at)
+        format!(
+            "rolling {length}: {} % used, resets at {}",
+            self.used_percent, self.resets_at
+        )
     }
 }
 

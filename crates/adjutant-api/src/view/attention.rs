@@ -1,6 +1,8 @@
 //! Items that need attention, and the notifications that the owners of runs have received.
 
-use super::{MentionView, PolicyChangeView, RequestView, RunView, SetBackView, WaitOutcome, Waited, Word};
+use super::{
+    MentionView, PolicyChangeView, RequestView, RunView, SetBackView, WaitOutcome, Waited, Word,
+};
 use adjutant_core::attention::Need;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,11 @@ impl AttentionList {
     /// Returns the number of items that need attention. Mentions beyond those listed are not counted.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.requests.len() as u64 + self.requests_more + self.runs.len() as u64 + self.runs_more + self.mentions.len() as u64
+        self.requests.len() as u64
+            + self.requests_more
+            + self.runs.len() as u64
+            + self.runs_more
+            + self.mentions.len() as u64
     }
 }
 
@@ -119,7 +125,10 @@ pub struct NotifiedRun {
 
 impl From<&RunView> for NotifiedRun {
     fn from(run: &RunView) -> Self {
-        Self { run_id: run.run_id.clone(), cursor: run.cursor }
+        Self {
+            run_id: run.run_id.clone(),
+            cursor: run.cursor,
+        }
     }
 }
 
@@ -128,8 +137,11 @@ impl Waited {
     #[must_use]
     pub fn has_only_reports(&self) -> bool {
         let is_quiet = self.needs.is_empty() && self.stopped.is_empty() && self.ended.is_empty();
-        let is_noticed = |run: &RunView| run.has_condition() || !run.conflicts.is_empty() || !run.overlaps.is_empty();
-        let is_of_report = self.working.iter().any(|run| run.reported.is_some()) && !self.working.iter().any(is_noticed);
+        let is_noticed = |run: &RunView| {
+            run.has_condition() || !run.conflicts.is_empty() || !run.overlaps.is_empty()
+        };
+        let is_of_report = self.working.iter().any(|run| run.reported.is_some())
+            && !self.working.iter().any(is_noticed);
         self.outcome == WaitOutcome::Event && is_quiet && is_of_report
     }
 
@@ -137,13 +149,34 @@ impl Waited {
     /// named its runs.
     #[must_use]
     pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
-        let reported = self.working.iter().filter(|run| run.reported.as_ref().is_some_and(|reported| reported.is_new));
+        let reported = self.working.iter().filter(|run| {
+            run.reported
+                .as_ref()
+                .is_some_and(|reported| reported.is_new)
+        });
         if is_named {
-            return ConfirmNotified { runs: self.ended.iter().chain(&self.stopped).chain(reported).map(NotifiedRun::from).collect(), until: None };
+            return ConfirmNotified {
+                runs: self
+                    .ended
+                    .iter()
+                    .chain(&self.stopped)
+                    .chain(reported)
+                    .map(NotifiedRun::from)
+                    .collect(),
+                until: None,
+            };
         }
-        let is_new = |run: &RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
-        let has_new = !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
-        ConfirmNotified { runs: reported.map(NotifiedRun::from).collect(), until: has_new.then_some(self.cursor) }
+        let is_new = |run: &RunView| {
+            run.attention
+                .as_ref()
+                .is_some_and(|attention| attention.is_new)
+        };
+        let has_new =
+            !self.ended.is_empty() || self.stopped_more > 0 || self.stopped.iter().any(is_new);
+        ConfirmNotified {
+            runs: reported.map(NotifiedRun::from).collect(),
+            until: has_new.then_some(self.cursor),
+        }
     }
 }
 

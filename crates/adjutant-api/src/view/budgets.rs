@@ -51,22 +51,40 @@ impl BudgetView {
     /// Formats the used amount. An unknown amount is not 0.
     #[must_use]
     pub fn used_text(&self) -> String {
-        let Some(used) = self.used else { return "unknown".to_owned() };
-        let least = if self.unknown.is_some() { "at least " } else { "" };
-        format!("{least}{} ({} %)", self.amount_text(used), self.used_percent)
+        let Some(used) = self.used else {
+            return "unknown".to_owned();
+        };
+        let least = if self.unknown.is_some() {
+            "at least "
+        } else {
+            ""
+        };
+        format!(
+            "{least}{} ({} %)",
+            self.amount_text(used),
+            self.used_percent
+        )
     }
 }
 
 impl std::fmt::Display for BudgetView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} of {}", self.kind, self.used_text(), self.amount_text(self.amount))?;
+        write!(
+            f,
+            "{} {} of {}",
+            self.kind,
+            self.used_text(),
+            self.amount_text(self.amount)
+        )?;
         if self.reserved > 0 {
             write!(f, ", {} reserved below", self.amount_text(self.reserved))?;
         }
         if self.hard {
             f.write_str(", hard")?;
         }
-        self.unknown.as_ref().map_or(Ok(()), |why| write!(f, "; not all is known: {why}"))
+        self.unknown
+            .as_ref()
+            .map_or(Ok(()), |why| write!(f, "; not all is known: {why}"))
     }
 }
 

@@ -184,8 +184,15 @@ impl InterruptedUndoView {
     /// Describes the state of the files, and the commands that end it.
     #[must_use]
     pub fn line(&self) -> String {
-        let Self { to, before: _, complete_with, reverse_with } = self;
-        format!("interrupted: some files may not be restored to snapshot {to}; to complete it: {complete_with}; to reverse it: {reverse_with}")
+        let Self {
+            to,
+            before: _,
+            complete_with,
+            reverse_with,
+        } = self;
+        format!(
+            "interrupted: some files may not be restored to snapshot {to}; to complete it: {complete_with}; to reverse it: {reverse_with}"
+        )
     }
 }
 

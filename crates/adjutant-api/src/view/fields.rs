@@ -25,7 +25,12 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
         Err(Error::custom("there is no value"))
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         *self.0 = fields;
         self.deserialize_any(visitor)
     }
@@ -45,7 +50,13 @@ mod tests {
     #[test]
     fn names_of_fields_are_those_of_the_json() {
         let names = field_names::<RunView>();
-        assert!(names.starts_with(&["run_id", "name", "agent"]) && names.contains(&"tree"), "{names:?}");
-        assert!(field_names::<Word<RunStateKind>>().is_empty() && field_names::<Vec<RunView>>().is_empty());
+        assert!(
+            names.starts_with(&["run_id", "name", "agent"]) && names.contains(&"tree"),
+            "{names:?}"
+        );
+        assert!(
+            field_names::<Word<RunStateKind>>().is_empty()
+                && field_names::<Vec<RunView>>().is_empty()
+        );
     }
 }

@@ -118,7 +118,11 @@ impl SetBackView {
     /// Says what has happened, in one line.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Self { at, era, last_event } = self;
+        let Self {
+            at,
+            era,
+            last_event,
+        } = self;
         format!(
             "the database of the hub was set back (noticed {at}): what was confirmed after event {last_event} and is missing in it is lost; \
              numbers continue above those that were given out (era {era})"
@@ -196,7 +200,10 @@ impl WebhookView {
     #[must_use]
     pub fn deliveries_text(&self) -> String {
         let mut shown = format!("{} waiting", self.waiting);
-        for (count, what) in [(self.parked, "failed permanently"), (self.dropped, "dropped, too many were waiting")] {
+        for (count, what) in [
+            (self.parked, "failed permanently"),
+            (self.dropped, "dropped, too many were waiting"),
+        ] {
             if count > 0 {
                 shown.push_str(&format!(", {count} {what}"));
             }

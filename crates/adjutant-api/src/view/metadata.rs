@@ -41,14 +41,23 @@ pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
 }
 
 fn error(run: &RunView) -> Option<String> {
-    let outcome = run.outcome.as_ref().filter(|outcome| **outcome != OutcomeKind::Succeeded)?;
-    Some(run.reason.as_ref().map_or_else(|| outcome.to_string(), |reason| format!("{outcome}: {reason}")))
+    let outcome = run
+        .outcome
+        .as_ref()
+        .filter(|outcome| **outcome != OutcomeKind::Succeeded)?;
+    Some(run.reason.as_ref().map_or_else(
+        || outcome.to_string(),
+        |reason| format!("{outcome}: {reason}"),
+    ))
 }
 
 /// Returns the report under the original protocol's field names, with its verification.
 fn completion_report(run: &RunView) -> Option<Value> {
     let mut fields = json!({"agent_id": run.run_id, "timestamp": run.updated_at});
-    if let (Some(fields), Ok(Value::Object(report))) = (fields.as_object_mut(), serde_json::to_value(run.report.as_ref()?)) {
+    if let (Some(fields), Ok(Value::Object(report))) = (
+        fields.as_object_mut(),
+        serde_json::to_value(run.report.as_ref()?),
+    ) {
         fields.extend(report);
     }
     Some(fields)

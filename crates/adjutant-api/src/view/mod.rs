@@ -102,7 +102,11 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     if problem.len() <= JSON_PROBLEM_BEGIN_BYTES + JSON_PROBLEM_END_BYTES {
         return problem;
     }
-    format!("{} … {}", cut::head(&problem, JSON_PROBLEM_BEGIN_BYTES), cut::tail(&problem, JSON_PROBLEM_END_BYTES))
+    format!(
+        "{} … {}",
+        cut::head(&problem, JSON_PROBLEM_BEGIN_BYTES),
+        cut::tail(&problem, JSON_PROBLEM_END_BYTES)
+    )
 }
 
 /// The stable error codes. Exit codes, HTTP statuses and MCP errors derive from them.
@@ -153,10 +157,21 @@ mod tests {
 
     #[test]
     fn json_problem_repeats_little_of_a_long_value() {
-        let problem = |json: &str| json_problem(&serde_json::from_str::<u64>(json).expect_err("it is a text"));
+        let problem = |json: &str| {
+            json_problem(&serde_json::from_str::<u64>(json).expect_err("it is a text"))
+        };
         let long = problem(&format!("{:?}", "ä".repeat(1_000_000)));
-        assert!(long.starts_with("invalid type: string \"ää") && long.len() < 500, "{long}");
-        assert!(long.ends_with("expected u64 at line 1 column 2000002"), "{long}");
-        assert_eq!(problem("\"x\""), "invalid type: string \"x\", expected u64 at line 1 column 3");
+        assert!(
+            long.starts_with("invalid type: string \"ää") && long.len() < 500,
+            "{long}"
+        );
+        assert!(
+            long.ends_with("expected u64 at line 1 column 2000002"),
+            "{long}"
+        );
+        assert_eq!(
+            problem("\"x\""),
+            "invalid type: string \"x\", expected u64 at line 1 column 3"
+        );
     }
 }

@@ -33,7 +33,12 @@ mod tests {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
-                    if let (true, Some(name)) = (key == "$ref", value.as_str().and_then(|name| name.strip_prefix(COMPONENTS))) {
+                    if let (true, Some(name)) = (
+                        key == "$ref",
+                        value
+                            .as_str()
+                            .and_then(|name| name.strip_prefix(COMPONENTS)),
+                    ) {
                         if names.iter().any(|renamed| renamed == name) {
                             *value = json!(format!("{COMPONENTS}{name}Given"));
                         }
@@ -42,25 +47,44 @@ mod tests {
                     }
                 }
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| rename_schemas(value, names)),
+            Value::Array(values) => values
+                .iter_mut()
+                .for_each(|value| rename_schemas(value, names)),
             _ => {}
         }
     }
 
     fn generate() -> Value {
-        let (mut given, mut replied) =
-            (generator(SchemaSettings::draft2020_12().for_deserialize()), generator(SchemaSettings::draft2020_12().for_serialize()));
+        let (mut given, mut replied) = (
+            generator(SchemaSettings::draft2020_12().for_deserialize()),
+            generator(SchemaSettings::draft2020_12().for_serialize()),
+        );
         let mut of_calls: Vec<(&Schemas, Value, Value)> = Vec::new();
-        for schemas in SCHEMAS.iter().filter(|schemas| schemas.effect != CallEffect::LocalOnly) {
-            of_calls.push((schemas, (schemas.arguments)(&mut given).to_value(), (schemas.reply)(&mut replied).to_value()));
+        for schemas in SCHEMAS
+            .iter()
+            .filter(|schemas| schemas.effect != CallEffect::LocalOnly)
+        {
+            of_calls.push((
+                schemas,
+                (schemas.arguments)(&mut given).to_value(),
+                (schemas.reply)(&mut replied).to_value(),
+            ));
         }
         of_calls.sort_by_key(|(schemas, ..)| schemas.name);
-        let (given, mut components) = (given.take_definitions(true), replied.take_definitions(true));
-        let differing: Vec<String> =
-            given.iter().filter(|(name, schema)| components.get(*name).is_some_and(|other| other != *schema)).map(|(name, _)| name.clone()).collect();
+        let (given, mut components) =
+            (given.take_definitions(true), replied.take_definitions(true));
+        let differing: Vec<String> = given
+            .iter()
+            .filter(|(name, schema)| components.get(*name).is_some_and(|other| other != *schema))
+            .map(|(name, _)| name.clone())
+            .collect();
         for (name, mut schema) in given {
             rename_schemas(&mut schema, &differing);
-            let name = if differing.contains(&name) { format!("{name}Given") } else { name };
+            let name = if differing.contains(&name) {
+                format!("{name}Given")
+            } else {
+                name
+            };
             components.insert(name, schema);
         }
         components.sort_keys();
@@ -68,8 +92,13 @@ mod tests {
         let mut paths = Map::new();
         for (schemas, mut arguments, reply) in of_calls {
             rename_schemas(&mut arguments, &differing);
-            let name = arguments["$ref"].as_str().and_then(|name| name.strip_prefix(COMPONENTS)).unwrap_or_default();
-            let about = components.get_mut(name).and_then(|schema| schema.as_object_mut()?.remove("description"));
+            let name = arguments["$ref"]
+                .as_str()
+                .and_then(|name| name.strip_prefix(COMPONENTS))
+                .unwrap_or_default();
+            let about = components
+                .get_mut(name)
+                .and_then(|schema| schema.as_object_mut()?.remove("description"));
             let mut operation = json!({
                 "operationId": schemas.name,
                 "description": about,
@@ -78,9 +107,13 @@ mod tests {
                 "responses": responses("application/json", reply),
             });
             if schemas.takes_key {
-                operation["parameters"] = json!([{"$ref": "#/components/parameters/IdempotencyKey"}]);
+                operation["parameters"] =
+                    json!([{"$ref": "#/components/parameters/IdempotencyKey"}]);
             }
-            paths.insert(format!("/api/v1/{}", schemas.name), json!({"post": operation}));
+            paths.insert(
+                format!("/api/v1/{}", schemas.name),
+                json!({"post": operation}),
+            );
         }
         paths["/api/v1/events"]["get"] = events();
         let description = json!({
@@ -122,8 +155,7 @@ mod tests {
     }
 
     fn events() -> Value {
-        let parameter =
-            |place: &str, name: &str, about: &str, schema: Value| json!({"name": name, "in": place, "description": about, "schema": schema});
+        let parameter = |place: &str, name: &str, about: &str, schema: Value| json!({"name": name, "in": place, "description": about, "schema": schema});
         json!({
             "operationId": "event-stream",
             "description": "Streams the events that the token may see, as Server-Sent Events. The first, `start`, names the position from which the stream is complete.",
@@ -157,7 +189,10 @@ mod tests {
     fn lines(value: &Value, depth: usize) -> String {
         match value {
             Value::Object(fields) if depth > 0 => {
-                let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{}: {}", json!(name), lines(value, depth - 1))).collect();
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{}: {}", json!(name), lines(value, depth - 1)))
+                    .collect();
                 format!("{{\n{}\n}}", fields.join(",\n"))
             }
             value => value.to_string(),
@@ -170,7 +205,10 @@ mod tests {
 
     #[test]
     fn description_is_current() {
-        assert!(DESCRIPTION == current(), "write it: cargo test --lib -- --ignored write_the_description");
+        assert!(
+            DESCRIPTION == current(),
+            "write it: cargo test --lib -- --ignored write_the_description"
+        );
     }
 
     #[test]
@@ -190,7 +228,12 @@ mod tests {
                 Value::Object(fields) => {
                     if let Some(Value::String(reference)) = fields.get("$ref") {
                         references += 1;
-                        assert!(reference.strip_prefix('#').is_some_and(|pointer| description.pointer(pointer).is_some()), "{reference}");
+                        assert!(
+                            reference
+                                .strip_prefix('#')
+                                .is_some_and(|pointer| description.pointer(pointer).is_some()),
+                            "{reference}"
+                        );
                     }
                     next.extend(fields.values());
                 }

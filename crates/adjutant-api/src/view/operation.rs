@@ -63,16 +63,62 @@ impl From<PathView> for StatedPath {
 
 impl From<Operation> for OperationView {
     fn from(operation: Operation) -> Self {
-        let Operation { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete, digest } = operation;
-        let (paths, directory) = (paths.into_iter().map(PathView::from).collect(), directory.map(PathView::from));
-        Self { tool, command, paths, urls, directory, possible_directories, run_directory, complete: is_complete, digest }
+        let Operation {
+            tool,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory,
+            is_complete,
+            digest,
+        } = operation;
+        let (paths, directory) = (
+            paths.into_iter().map(PathView::from).collect(),
+            directory.map(PathView::from),
+        );
+        Self {
+            tool,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory,
+            complete: is_complete,
+            digest,
+        }
     }
 }
 
 impl From<OperationView> for Operation {
     fn from(view: OperationView) -> Self {
-        let OperationView { tool, command, paths, urls, directory, possible_directories, run_directory, complete, digest } = view;
-        let (paths, directory) = (paths.into_iter().map(StatedPath::from).collect(), directory.map(StatedPath::from));
-        Self { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete: complete, digest }
+        let OperationView {
+            tool,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory,
+            complete,
+            digest,
+        } = view;
+        let (paths, directory) = (
+            paths.into_iter().map(StatedPath::from).collect(),
+            directory.map(StatedPath::from),
+        );
+        Self {
+            tool,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory,
+            is_complete: complete,
+            digest,
+        }
     }
 }

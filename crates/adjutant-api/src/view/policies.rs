@@ -49,13 +49,20 @@ impl PolicyChangeView {
     /// Describes the change in one line, and what to do.
     #[must_use]
     pub fn summary(&self) -> String {
-        let permits = self.policies.iter().filter(|changed| changed.permits).count();
+        let permits = self
+            .policies
+            .iter()
+            .filter(|changed| changed.permits)
+            .count();
         let what = match permits {
             0 => "they permit nothing more".to_owned(),
             1 => "1 of the changes permits more".to_owned(),
             count => format!("{count} of the changes permit more"),
         };
-        format!("the policies of {} changed while runs were live ({what}), and count only when you trust them", self.file)
+        format!(
+            "the policies of {} changed while runs were live ({what}), and count only when you trust them",
+            self.file
+        )
     }
 }
 
@@ -120,17 +127,29 @@ impl RepositoryPoliciesView {
     /// Describes why the policies are not all in effect, and what to do. `None`: they are.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
-        let Self { directory, problem, .. } = self;
+        let Self {
+            directory, problem, ..
+        } = self;
         let file = format!("{}/.adjutant.toml", directory.trim_end_matches('/'));
-        let trust = format!("so what they allow is asked: review them, then adj policy trust {directory}");
+        let trust =
+            format!("so what they allow is asked: review them, then adj policy trust {directory}");
         Some(match self.state.known()? {
             RepositoryPoliciesState::InEffect => return None,
-            RepositoryPoliciesState::NotTrusted => format!("the policies of {file} are not trusted, {trust}"),
-            RepositoryPoliciesState::Changed => format!("the policies of {file} have changed since they were trusted, {trust}"),
-            RepositoryPoliciesState::Unusable => {
-                format!("the policies of {file} cannot be used, so everything is asked: {}", problem.as_deref().unwrap_or_default())
+            RepositoryPoliciesState::NotTrusted => {
+                format!("the policies of {file} are not trusted, {trust}")
             }
-            RepositoryPoliciesState::Elsewhere => format!("the policies of {file} are those of another directory, so they allow nothing here"),
+            RepositoryPoliciesState::Changed => {
+                format!("the policies of {file} have changed since they were trusted, {trust}")
+            }
+            RepositoryPoliciesState::Unusable => {
+                format!(
+                    "the policies of {file} cannot be used, so everything is asked: {}",
+                    problem.as_deref().unwrap_or_default()
+                )
+            }
+            RepositoryPoliciesState::Elsewhere => format!(
+                "the policies of {file} are those of another directory, so they allow nothing here"
+            ),
         })
     }
 }

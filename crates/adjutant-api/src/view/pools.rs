@@ -101,12 +101,22 @@ impl LaunchView {
     /// Describes the state in one line.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { max, launched, starting, problem, next_in_s } = self;
+        let Self {
+            max,
+            launched,
+            starting,
+            problem,
+            next_in_s,
+        } = self;
         match (problem, next_in_s) {
             _ if *starting == 1 => "1 runner is being launched".to_owned(),
             _ if *starting > 1 => format!("{starting} runners are being launched"),
-            (Some(problem), Some(next)) => format!("the last launch failed ({problem}), the next one is in {next} s"),
-            _ if launched >= max => format!("there are {launched} launched runners, the maximum (launch_max)"),
+            (Some(problem), Some(next)) => {
+                format!("the last launch failed ({problem}), the next one is in {next} s")
+            }
+            _ if launched >= max => {
+                format!("there are {launched} launched runners, the maximum (launch_max)")
+            }
             _ => "a runner is launched when it is needed".to_owned(),
         }
     }

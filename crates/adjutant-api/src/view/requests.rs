@@ -198,7 +198,19 @@ pub struct RoomView {
 
 impl std::fmt::Display for RoomView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { live, live_max, queued, depth, depth_max, children, children_max, tree_live, tree_live_max, tree_total, tree_total_max } = self;
+        let Self {
+            live,
+            live_max,
+            queued,
+            depth,
+            depth_max,
+            children,
+            children_max,
+            tree_live,
+            tree_live_max,
+            tree_total,
+            tree_total_max,
+        } = self;
         write!(
             f,
             "{live} of {live_max} places for live runs, {queued} queued; it would be at depth {depth} of {depth_max}; its run has {children} of \
@@ -433,8 +445,15 @@ impl RequestView {
     /// Returns the number, from 1, of the option that the answer, or the note of an approval, equals.
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
-        let chosen = if self.kind == RequestKind::Question { self.answer.as_ref() } else { self.reason.as_ref() }?;
-        self.options.iter().position(|option| option == chosen).map(|at| at + 1)
+        let chosen = if self.kind == RequestKind::Question {
+            self.answer.as_ref()
+        } else {
+            self.reason.as_ref()
+        }?;
+        self.options
+            .iter()
+            .position(|option| option == chosen)
+            .map(|at| at + 1)
     }
 }
 

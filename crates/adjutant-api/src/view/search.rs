@@ -65,7 +65,10 @@ impl Words for HitKind {
 
     fn from_word(word: &str) -> Option<Self> {
         let request = || RequestKind::from_word(word).map(Self::Request);
-        EntryKind::from_word(word).map(Self::Entry).or_else(request).or_else(|| (word == "report").then_some(Self::Report))
+        EntryKind::from_word(word)
+            .map(Self::Entry)
+            .or_else(request)
+            .or_else(|| (word == "report").then_some(Self::Report))
     }
 }
 

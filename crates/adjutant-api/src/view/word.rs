@@ -61,7 +61,9 @@ impl<T: Words> Word<T> {
     /// Parses a word.
     #[must_use]
     pub fn read(word: &str) -> Self {
-        T::from_word(word).filter(|value| value.word() == word).map_or_else(|| Self::Unknown(word.to_owned()), Self::Known)
+        T::from_word(word)
+            .filter(|value| value.word() == word)
+            .map_or_else(|| Self::Unknown(word.to_owned()), Self::Known)
     }
 }
 
@@ -153,7 +155,13 @@ mod tests {
     fn unknown_word_is_kept_unchanged() {
         for word in ["\"hibernating\"", "\"\""] {
             let read: Word<RunStateKind> = serde_json::from_str(word).expect("a word");
-            assert_eq!((read.known(), serde_json::to_string(&read).expect("JSON").as_str()), (None, word));
+            assert_eq!(
+                (
+                    read.known(),
+                    serde_json::to_string(&read).expect("JSON").as_str()
+                ),
+                (None, word)
+            );
         }
         assert_eq!(Word::<RequestKind>::read("vote").to_string(), "vote");
         assert!(serde_json::from_str::<Word<RequestKind>>("1").is_err());
@@ -162,6 +170,12 @@ mod tests {
     /// A word is serialized as it was received, even if it is a synonym.
     #[test]
     fn second_spelling_is_not_rewritten() {
-        assert_eq!((Claim::from_word("failed"), Word::<Claim>::read("failed").as_str()), (Some(Claim::Failed), "failed"));
+        assert_eq!(
+            (
+                Claim::from_word("failed"),
+                Word::<Claim>::read("failed").as_str()
+            ),
+            (Some(Claim::Failed), "failed")
+        );
     }
 }

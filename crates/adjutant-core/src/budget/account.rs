@@ -20,13 +20,20 @@ impl Account {
     /// Creates the account of a new budget.
     #[must_use]
     pub fn new(limit: i64) -> Self {
-        Self { limit: limit.clamp(0, AMOUNT_MAX), used: 0, reserved: 0 }
+        Self {
+            limit: limit.clamp(0, AMOUNT_MAX),
+            used: 0,
+            reserved: 0,
+        }
     }
 
     /// Returns the amount that can still be used or transferred.
     #[must_use]
     pub fn left(&self) -> i64 {
-        self.limit.saturating_sub(self.used).saturating_sub(self.reserved).max(0)
+        self.limit
+            .saturating_sub(self.used)
+            .saturating_sub(self.reserved)
+            .max(0)
     }
 
     /// Returns whether anything is left, so that a request that draws on the account may begin.
@@ -51,7 +58,10 @@ impl Account {
     /// Charges usage. Usage is known only afterwards, so it may exceed the limit.
     #[must_use]
     pub fn charge(self, amount: i64) -> Self {
-        Self { used: self.used.saturating_add(amount.max(0)).min(AMOUNT_MAX), ..self }
+        Self {
+            used: self.used.saturating_add(amount.max(0)).min(AMOUNT_MAX),
+            ..self
+        }
     }
 
     /// Transfers an amount to a new account below this one.
@@ -63,7 +73,13 @@ impl Account {
         if amount <= 0 || amount > left {
             return Err(TooLittleLeft { left });
         }
-        Ok((Self { reserved: self.reserved + amount, ..self }, Self::new(amount)))
+        Ok((
+            Self {
+                reserved: self.reserved + amount,
+                ..self
+            },
+            Self::new(amount),
+        ))
     }
 
     /// Returns the amount that the account above reserves for this one: the limit, or more if more was used.
@@ -75,14 +91,24 @@ impl Account {
     /// Adjusts the reserved amount after a change of an account below. Usage beyond the limit of that account is reserved, too.
     #[must_use]
     pub fn adjust_reserved(self, before: Self, after: Self) -> Self {
-        let reserved = self.reserved.saturating_sub(before.claim()).saturating_add(after.claim());
-        Self { reserved: reserved.clamp(0, AMOUNT_MAX), ..self }
+        let reserved = self
+            .reserved
+            .saturating_sub(before.claim())
+            .saturating_add(after.claim());
+        Self {
+            reserved: reserved.clamp(0, AMOUNT_MAX),
+            ..self
+        }
     }
 
     /// Releases the amount reserved for an account whose runs have ended, and charges their usage.
     #[must_use]
     pub fn reclaim(self, below: Self) -> Self {
-        Self { reserved: self.reserved.saturating_sub(below.claim()).max(0), ..self }.charge(below.used)
+        Self {
+            reserved: self.reserved.saturating_sub(below.claim()).max(0),
+            ..self
+        }
+        .charge(below.used)
     }
 
     /// Counts the whole rest as used, because the usage is unknown.
@@ -94,7 +120,10 @@ impl Account {
     /// Raises the limit. `None`: the result would exceed the maximum amount.
     #[must_use]
     pub fn raise(self, amount: i64) -> Option<Self> {
-        let limit = self.limit.checked_add(amount.max(0)).filter(|limit| *limit <= AMOUNT_MAX)?;
+        let limit = self
+            .limit
+            .checked_add(amount.max(0))
+            .filter(|limit| *limit <= AMOUNT_MAX)?;
         Some(Self { limit, ..self })
     }
 }
@@ -103,13 +132,20 @@ impl Account {
 /// anything is left, so a budget is exceeded by at most one request, and by what requests use beyond their reservations.
 #[must_use]
 pub fn fits_beside(left: i64, reserved: u64, wanted: u64) -> bool {
-    left > 0 && (reserved == 0 || i64::try_from(reserved.saturating_add(wanted)).is_ok_and(|all| all <= left))
+    left > 0
+        && (reserved == 0
+            || i64::try_from(reserved.saturating_add(wanted)).is_ok_and(|all| all <= left))
 }
 
 /// Checks that each account on which a run draws has something left, so that a request may begin.
 ///
 /// # Errors
 /// The first kind that is used up.
-pub fn check_left(accounts: impl IntoIterator<Item = (BudgetKind, Account)>) -> Result<(), BudgetKind> {
-    accounts.into_iter().find(|(_, account)| !account.has_left()).map_or(Ok(()), |(kind, _)| Err(kind))
+pub fn check_left(
+    accounts: impl IntoIterator<Item = (BudgetKind, Account)>,
+) -> Result<(), BudgetKind> {
+    accounts
+        .into_iter()
+        .find(|(_, account)| !account.has_left())
+        .map_or(Ok(()), |(kind, _)| Err(kind))
 }

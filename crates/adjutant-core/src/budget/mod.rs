@@ -11,7 +11,9 @@ mod text;
 mod usage;
 
 pub use account::{Account, TooLittleLeft, check_left, fits_beside};
-pub use usage::{Price, STATED_COST_MICROS_MAX, STATED_TOKENS_MAX, Tokens, UNSTATED_TOKENS, micros_of};
+pub use usage::{
+    Price, STATED_COST_MICROS_MAX, STATED_TOKENS_MAX, Tokens, UNSTATED_TOKENS, micros_of,
+};
 
 use crate::words;
 use std::fmt;
@@ -60,15 +62,24 @@ impl Budget {
                 budget.is_hard = true;
                 continue;
             }
-            let wrong = || format!("{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas", excerpt(part));
+            let wrong = || {
+                format!(
+                    "{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas",
+                    excerpt(part)
+                )
+            };
             let (word, value) = part.split_once('=').ok_or_else(wrong)?;
             let kind = BudgetKind::from_word(word.trim()).ok_or_else(wrong)?;
             let read = match kind {
                 BudgetKind::Time => parse_time(value.trim()),
                 BudgetKind::Tokens => parse_scaled(value.trim(), true, 1),
-                BudgetKind::Cost => parse_scaled(value.trim().trim_start_matches('$'), false, 1_000_000),
+                BudgetKind::Cost => {
+                    parse_scaled(value.trim().trim_start_matches('$'), false, 1_000_000)
+                }
             };
-            let amount = read.filter(|amount| (1..=AMOUNT_MAX).contains(amount)).ok_or_else(wrong)?;
+            let amount = read
+                .filter(|amount| (1..=AMOUNT_MAX).contains(amount))
+                .ok_or_else(wrong)?;
             if budget.amount(kind).is_some() {
                 return Err(format!("{} is stated twice", kind.word()));
             }
@@ -114,13 +125,17 @@ impl Budget {
     /// Returns whether the budget limits nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        BudgetKind::ALL.into_iter().all(|kind| self.amount(kind).is_none())
+        BudgetKind::ALL
+            .into_iter()
+            .all(|kind| self.amount(kind).is_none())
     }
 
     /// Lists the limited kinds with their amounts.
     pub fn amounts(&self) -> impl Iterator<Item = (BudgetKind, i64)> + use<> {
         let budget = *self;
-        BudgetKind::ALL.into_iter().filter_map(move |kind| Some((kind, budget.amount(kind)?)))
+        BudgetKind::ALL
+            .into_iter()
+            .filter_map(move |kind| Some((kind, budget.amount(kind)?)))
     }
 
     /// Returns this budget, with the amounts of `general` for the kinds that it does not limit.
@@ -137,7 +152,9 @@ impl Budget {
     /// Returns the first kind in which this budget exceeds another one, with the other's amount.
     #[must_use]
     pub fn exceeds(&self, other: &Self) -> Option<(BudgetKind, i64)> {
-        other.amounts().find(|(kind, amount)| self.amount(*kind).is_some_and(|own| own > *amount))
+        other
+            .amounts()
+            .find(|(kind, amount)| self.amount(*kind).is_some_and(|own| own > *amount))
     }
 }
 
@@ -148,7 +165,9 @@ impl fmt::Display for Budget {
             BudgetKind::Tokens => format!("tokens={amount}"),
             BudgetKind::Cost => format!("cost={}", exact_cost(amount)),
         });
-        let parts: Vec<String> = parts.chain(self.is_hard.then(|| "hard".to_owned())).collect();
+        let parts: Vec<String> = parts
+            .chain(self.is_hard.then(|| "hard".to_owned()))
+            .collect();
         f.write_str(&parts.join(","))
     }
 }

@@ -5,11 +5,25 @@ use proptest::prelude::*;
 
 #[test]
 fn budgets_are_parsed() {
-    let all = Budget { time_ms: Some(5_400_000), tokens: Some(2_000_000), cost_micros: Some(5_000_000), is_hard: true };
+    let all = Budget {
+        time_ms: Some(5_400_000),
+        tokens: Some(2_000_000),
+        cost_micros: Some(5_000_000),
+        is_hard: true,
+    };
     assert_eq!(Budget::parse("cost=5, tokens=2M,time=1h30m,hard"), Ok(all));
-    assert_eq!(Budget::parse("cost=$0.25").map(|budget| budget.cost_micros), Ok(Some(250_000)));
-    assert_eq!(Budget::parse("tokens=1.5k").map(|budget| budget.tokens), Ok(Some(1_500)));
-    assert_eq!(Budget::parse("time=90s").map(|budget| budget.time_ms), Ok(Some(90_000)));
+    assert_eq!(
+        Budget::parse("cost=$0.25").map(|budget| budget.cost_micros),
+        Ok(Some(250_000))
+    );
+    assert_eq!(
+        Budget::parse("tokens=1.5k").map(|budget| budget.tokens),
+        Ok(Some(1_500))
+    );
+    assert_eq!(
+        Budget::parse("time=90s").map(|budget| budget.time_ms),
+        Ok(Some(90_000))
+    );
     for wrong in [
         "",
         "hard",
@@ -61,10 +75,22 @@ fn amounts_are_shown_for_people() {
 #[test]
 fn missing_amounts_come_from_the_general_budget() {
     let parse = |text| Budget::parse(text).expect("valid");
-    assert_eq!(parse("cost=1").or(parse("cost=5,time=1h")), parse("cost=1,time=1h"));
-    assert_eq!(Budget::default().or(parse("cost=5,hard")), parse("cost=5,hard"));
-    assert_eq!(parse("cost=6").exceeds(&parse("cost=5,time=1h")), Some((BudgetKind::Cost, 5_000_000)));
-    assert_eq!(parse("cost=5,tokens=9M").exceeds(&parse("cost=5,time=1h")), None);
+    assert_eq!(
+        parse("cost=1").or(parse("cost=5,time=1h")),
+        parse("cost=1,time=1h")
+    );
+    assert_eq!(
+        Budget::default().or(parse("cost=5,hard")),
+        parse("cost=5,hard")
+    );
+    assert_eq!(
+        parse("cost=6").exceeds(&parse("cost=5,time=1h")),
+        Some((BudgetKind::Cost, 5_000_000))
+    );
+    assert_eq!(
+        parse("cost=5,tokens=9M").exceeds(&parse("cost=5,time=1h")),
+        None
+    );
 }
 
 #[test]
@@ -87,16 +113,39 @@ fn usage_beyond_a_limit_reduces_the_budget_above() {
 
 #[test]
 fn unknown_usage_can_exhaust_an_account() {
-    let account = Account { limit: 10, used: 2, reserved: 3 }.exhaust();
-    assert_eq!((account.used, account.has_left(), account.claim()), (7, false, 10));
-    assert_eq!(Account { limit: 10, used: 20, reserved: 3 }.exhaust().used, 20);
+    let account = Account {
+        limit: 10,
+        used: 2,
+        reserved: 3,
+    }
+    .exhaust();
+    assert_eq!(
+        (account.used, account.has_left(), account.claim()),
+        (7, false, 10)
+    );
+    assert_eq!(
+        Account {
+            limit: 10,
+            used: 20,
+            reserved: 3
+        }
+        .exhaust()
+        .used,
+        20
+    );
     assert_eq!(account.raise(5).map(|account| account.left()), Some(5));
 }
 
 #[test]
 fn only_one_transfer_gets_the_last_unit() {
-    let mut account = Account { limit: 10, used: 6, reserved: 3 };
-    let winners = (0..64).filter(|_| account.transfer(1).map(|(rest, _)| account = rest).is_ok()).count();
+    let mut account = Account {
+        limit: 10,
+        used: 6,
+        reserved: 3,
+    };
+    let winners = (0..64)
+        .filter(|_| account.transfer(1).map(|(rest, _)| account = rest).is_ok())
+        .count();
     assert_eq!((winners, account.left()), (1, 0));
 }
 
@@ -118,7 +167,12 @@ fn change(tree: &mut [(Account, Option<usize>, bool)], at: usize, after: Account
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let amount = prop_oneof![-5_i64..2_000, Just(i64::MAX), Just(i64::MIN), Just(AMOUNT_MAX)];
+    let amount = prop_oneof![
+        -5_i64..2_000,
+        Just(i64::MAX),
+        Just(i64::MIN),
+        Just(AMOUNT_MAX)
+    ];
     let step = (0_usize..8, amount, 0_u8..3).prop_map(|(at, amount, kind)| match kind {
         0 => Step::Charge(at, amount.min(2_000)),
         1 => Step::Transfer(at, amount),
@@ -235,9 +289,26 @@ proptest! {
 
 #[test]
 fn price_is_rounded_up() {
-    let price = Price { input: 3_000, cached: 300, cache_write: 3_750, output: 15_000 };
-    assert_eq!(price.cost_micros(&Tokens { input: 1_000_000, ..Tokens::default() }), 3_000_000);
-    assert_eq!(price.cost_micros(&Tokens { cached: 1, ..Tokens::default() }), 1);
+    let price = Price {
+        input: 3_000,
+        cached: 300,
+        cache_write: 3_750,
+        output: 15_000,
+    };
+    assert_eq!(
+        price.cost_micros(&Tokens {
+            input: 1_000_000,
+            ..Tokens::default()
+        }),
+        3_000_000
+    );
+    assert_eq!(
+        price.cost_micros(&Tokens {
+            cached: 1,
+            ..Tokens::default()
+        }),
+        1
+    );
 }
 
 #[test]
@@ -252,6 +323,10 @@ fn request_begins_only_while_something_is_left() {
         (-3, 0, 1, false),
         (0, 5, 0, false),
     ] {
-        assert_eq!(fits_beside(left, reserved, wanted), fits, "{left} {reserved} {wanted}");
+        assert_eq!(
+            fits_beside(left, reserved, wanted),
+            fits,
+            "{left} {reserved} {wanted}"
+        );
     }
 }

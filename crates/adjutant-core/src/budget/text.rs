@@ -35,10 +35,19 @@ pub(super) fn parse_scaled(text: &str, has_suffix: bool, unit: i64) -> Option<i6
     let scale: i64 = unit.checked_mul(scale)?;
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-    if !is_number(whole) || !is_number(part) || whole.is_empty() && part.is_empty() || digits.ends_with('.') || part.len() > 9 {
+    if !is_number(whole)
+        || !is_number(part)
+        || whole.is_empty() && part.is_empty()
+        || digits.ends_with('.')
+        || part.len() > 9
+    {
         return None;
     }
-    let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let whole: i64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
     let mut amount = whole.checked_mul(scale)?;
     if !part.is_empty() {
         let tens = 10_i64.pow(u32::try_from(part.len()).ok()?);
@@ -51,7 +60,13 @@ pub(super) fn parse_scaled(text: &str, has_suffix: bool, unit: i64) -> Option<i6
     Some(amount)
 }
 
-const TIME_UNITS: [(&str, i64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIME_UNITS: [(&str, i64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 /// Parses `90s`, `45m` or `1h30m`.
 pub(super) fn parse_time(text: &str) -> Option<i64> {
@@ -60,8 +75,12 @@ pub(super) fn parse_time(text: &str) -> Option<i64> {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let number: i64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let (_, unit) = TIME_UNITS.into_iter().find(|(word, _)| *word == &rest[..letters])?;
+        let letters = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
+        let (_, unit) = TIME_UNITS
+            .into_iter()
+            .find(|(word, _)| *word == &rest[..letters])?;
         rest = &rest[letters..];
         total = total.checked_add(number.checked_mul(unit)?)?;
     }
@@ -97,7 +116,10 @@ fn time_text(ms: i64) -> String {
 fn tokens_text(tokens: i64) -> String {
     let scaled = |by: i64, suffix: &str| {
         let text = format!("{:.2}", tokens as f64 / by as f64);
-        format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
+        format!(
+            "{}{suffix}",
+            text.trim_end_matches('0').trim_end_matches('.')
+        )
     };
     match tokens {
         ..1_000 => tokens.to_string(),
@@ -109,7 +131,11 @@ fn tokens_text(tokens: i64) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "cents are shown")]
 fn cost_text(micros: i64) -> String {
-    if micros > 0 && micros < 10_000 { format!("${}", exact_cost(micros)) } else { format!("${:.2}", micros as f64 / 1_000_000.0) }
+    if micros > 0 && micros < 10_000 {
+        format!("${}", exact_cost(micros))
+    } else {
+        format!("${:.2}", micros as f64 / 1_000_000.0)
+    }
 }
 
 pub(super) fn excerpt(part: &str) -> String {

@@ -23,13 +23,18 @@ impl Tokens {
     /// Returns whether the numbers are implausible.
     #[must_use]
     pub fn is_absurd(&self) -> bool {
-        [self.input, self.cached, self.cache_write, self.output].into_iter().any(|count| count > STATED_TOKENS_MAX)
+        [self.input, self.cached, self.cache_write, self.output]
+            .into_iter()
+            .any(|count| count > STATED_TOKENS_MAX)
     }
 
     /// Returns the tokens that count against a budget. Cache reads do not count.
     #[must_use]
     pub fn charged(&self) -> i64 {
-        let sum = self.input.saturating_add(self.cache_write).saturating_add(self.output);
+        let sum = self
+            .input
+            .saturating_add(self.cache_write)
+            .saturating_add(self.output);
         i64::try_from(sum).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
     }
 
@@ -85,13 +90,20 @@ impl Price {
             .saturating_add(part(tokens.cached, self.cached))
             .saturating_add(part(tokens.cache_write, self.cache_write))
             .saturating_add(part(tokens.output, self.output));
-        i64::try_from(sum.div_ceil(1_000)).unwrap_or(AMOUNT_MAX).min(AMOUNT_MAX)
+        i64::try_from(sum.div_ceil(1_000))
+            .unwrap_or(AMOUNT_MAX)
+            .min(AMOUNT_MAX)
     }
 }
 
 /// Converts a reported cost in dollars. `None`: the cost is implausible.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "the bounds are checked before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "the bounds are checked before"
+)]
 pub fn micros_of(dollars: f64) -> Option<u64> {
     let micros = (dollars * 1_000_000.0).round();
     (micros >= 0.0 && micros <= STATED_COST_MICROS_MAX as f64).then_some(micros as u64)

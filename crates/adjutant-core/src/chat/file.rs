@@ -2,7 +2,8 @@
 //! imported.
 
 use super::{
-    EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX, Participant, checked_message, checked_title, follows,
+    EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX,
+    Participant, checked_message, checked_title, follows,
 };
 use crate::Denied;
 use std::collections::HashSet;
@@ -74,11 +75,25 @@ fn check_name(field: &'static str, who: &str, name: &str) -> Result<(), Denied> 
 }
 
 fn short(field: &'static str, text: &str) -> Result<(), Denied> {
-    if (1..=NAME_BYTES_MAX).contains(&text.len()) { Ok(()) } else { Err(Denied::invalid(field, format!("a name has 1 to {NAME_BYTES_MAX} bytes"))) }
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) {
+        Ok(())
+    } else {
+        Err(Denied::invalid(
+            field,
+            format!("a name has 1 to {NAME_BYTES_MAX} bytes"),
+        ))
+    }
 }
 
 fn time(field: &'static str, ms: i64) -> Result<(), Denied> {
-    if (0..=TIME_MS_MAX).contains(&ms) { Ok(()) } else { Err(Denied::invalid(field, "a time is before 1970 or after 9999")) }
+    if (0..=TIME_MS_MAX).contains(&ms) {
+        Ok(())
+    } else {
+        Err(Denied::invalid(
+            field,
+            "a time is before 1970 or after 9999",
+        ))
+    }
 }
 
 impl FileCheck {
@@ -88,22 +103,43 @@ impl FileCheck {
     /// The first invalid field.
     pub fn head(head: &FileHead<'_>) -> Result<Self, Denied> {
         const HEAD: &str = "head";
-        let FileHead { title, template, instructions, started_by, started_name, started_at, last_at, members } = head;
+        let FileHead {
+            title,
+            template,
+            instructions,
+            started_by,
+            started_name,
+            started_at,
+            last_at,
+            members,
+        } = head;
         checked_title(title)?;
         if let Some(template) = template {
             short(HEAD, template)?;
         }
         if instructions.is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
-            return Err(Denied::invalid(HEAD, format!("instructions have at most {INSTRUCTIONS_BYTES_MAX} bytes")));
+            return Err(Denied::invalid(
+                HEAD,
+                format!("instructions have at most {INSTRUCTIONS_BYTES_MAX} bytes"),
+            ));
         }
         check_name(HEAD, started_by, started_name)?;
         time(HEAD, *started_at)?;
         time(HEAD, *last_at)?;
         if members.len() > MEMBERS_MAX {
-            return Err(Denied::invalid(HEAD, format!("at most {MEMBERS_MAX} members")));
+            return Err(Denied::invalid(
+                HEAD,
+                format!("at most {MEMBERS_MAX} members"),
+            ));
         }
         let mut known = HashSet::new();
-        for FileMember { who, name, times, counts } in members {
+        for FileMember {
+            who,
+            name,
+            times,
+            counts,
+        } in members
+        {
             check_name(HEAD, who, name)?;
             for at in times.iter().flatten() {
                 time(HEAD, *at)?;
@@ -121,7 +157,10 @@ impl FileCheck {
     /// Continues after an entry.
     #[must_use]
     pub fn behind(last_seq: i64) -> Self {
-        Self { last_seq, keys: HashSet::new() }
+        Self {
+            last_seq,
+            keys: HashSet::new(),
+        }
     }
 
     /// Checks the next entry.
@@ -129,7 +168,19 @@ impl FileCheck {
     /// # Errors
     /// The first invalid field.
     pub fn entry(&mut self, entry: &FileEntry<'_>) -> Result<(), Denied> {
-        let FileEntry { seq, kind, author, name, label, text, at, reply_to, key, edited_at, revisions } = entry;
+        let FileEntry {
+            seq,
+            kind,
+            author,
+            name,
+            label,
+            text,
+            at,
+            reply_to,
+            key,
+            edited_at,
+            revisions,
+        } = entry;
         let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
         let of_entry = |result: Result<(), Denied>| {
             result.map_err(|denied| match denied {
@@ -147,7 +198,9 @@ impl FileCheck {
         of_entry(checked_message(text))?;
         of_entry(time("entries", *at))?;
         if label.is_some_and(|label| label.is_empty() || label.chars().count() > LABEL_CHARS_MAX) {
-            return Err(wrong(&format!("a label has 1 to {LABEL_CHARS_MAX} characters")));
+            return Err(wrong(&format!(
+                "a label has 1 to {LABEL_CHARS_MAX} characters"
+            )));
         }
         if reply_to.is_some_and(|to| to < 1 || to >= *seq) {
             return Err(wrong("it replies to an entry that is not before it"));
@@ -158,7 +211,13 @@ impl FileCheck {
         if let Some(edited_at) = edited_at {
             of_entry(time("entries", *edited_at))?;
         }
-        for FileRevision { author, name, text, at } in revisions {
+        for FileRevision {
+            author,
+            name,
+            text,
+            at,
+        } in revisions
+        {
             of_entry(check_name("entries", author, name))?;
             of_entry(time("entries", *at))?;
             if text.len() > MESSAGE_BYTES_MAX {
@@ -205,31 +264,90 @@ mod tests {
         let wrong = [
             FileEntry { seq: 0, ..entry(1) },
             FileEntry { seq: 2, ..entry(1) },
-            FileEntry { seq: SEQ_MAX + 1, ..entry(1) },
-            FileEntry { kind: "order", ..entry(1) },
-            FileEntry { author: "nobody at all", ..entry(1) },
-            FileEntry { text: "", ..entry(1) },
-            FileEntry { text: &long, ..entry(1) },
+            FileEntry {
+                seq: SEQ_MAX + 1,
+                ..entry(1)
+            },
+            FileEntry {
+                kind: "order",
+                ..entry(1)
+            },
+            FileEntry {
+                author: "nobody at all",
+                ..entry(1)
+            },
+            FileEntry {
+                text: "",
+                ..entry(1)
+            },
+            FileEntry {
+                text: &long,
+                ..entry(1)
+            },
             FileEntry { at: -1, ..entry(1) },
-            FileEntry { at: i64::MAX, ..entry(1) },
-            FileEntry { reply_to: Some(1), ..entry(1) },
-            FileEntry { key: Some(""), ..entry(1) },
-            FileEntry { edited_at: Some(2), ..entry(1) },
+            FileEntry {
+                at: i64::MAX,
+                ..entry(1)
+            },
+            FileEntry {
+                reply_to: Some(1),
+                ..entry(1)
+            },
+            FileEntry {
+                key: Some(""),
+                ..entry(1)
+            },
+            FileEntry {
+                edited_at: Some(2),
+                ..entry(1)
+            },
         ];
         for entry in wrong {
-            assert!(matches!(FileCheck::behind(0).entry(&entry), Err(Denied::Invalid { .. })), "{:?}", entry.seq);
+            assert!(
+                matches!(
+                    FileCheck::behind(0).entry(&entry),
+                    Err(Denied::Invalid { .. })
+                ),
+                "{:?}",
+                entry.seq
+            );
         }
         let mut check = FileCheck::behind(0);
-        assert_eq!(check.entry(&FileEntry { key: Some("k"), ..entry(1) }), Ok(()));
-        assert!(check.entry(&FileEntry { key: Some("k"), ..entry(2) }).is_err(), "a key belongs to one entry");
-        assert_eq!(check.entry(&FileEntry { reply_to: Some(1), ..entry(2) }), Ok(()));
+        assert_eq!(
+            check.entry(&FileEntry {
+                key: Some("k"),
+                ..entry(1)
+            }),
+            Ok(())
+        );
+        assert!(
+            check
+                .entry(&FileEntry {
+                    key: Some("k"),
+                    ..entry(2)
+                })
+                .is_err(),
+            "a key belongs to one entry"
+        );
+        assert_eq!(
+            check.entry(&FileEntry {
+                reply_to: Some(1),
+                ..entry(2)
+            }),
+            Ok(())
+        );
         assert!(check.entry(&entry(2)).is_err(), "numbers increase");
         assert_eq!(check.entry(&entry(10_001)), Ok(()));
     }
 
     #[test]
     fn head_lists_each_member_once() {
-        let member = FileMember { who: "client:a", name: "a", times: [Some(1), None], counts: [0; 3] };
+        let member = FileMember {
+            who: "client:a",
+            name: "a",
+            times: [Some(1), None],
+            counts: [0; 3],
+        };
         let head = |members| FileHead {
             title: "t",
             template: None,
@@ -242,6 +360,12 @@ mod tests {
         };
         assert!(FileCheck::head(&head(vec![member.clone()])).is_ok());
         assert!(FileCheck::head(&head(vec![member.clone(), member.clone()])).is_err());
-        assert!(FileCheck::head(&head(vec![FileMember { times: [Some(i64::MIN), None], ..member }])).is_err());
+        assert!(
+            FileCheck::head(&head(vec![FileMember {
+                times: [Some(i64::MIN), None],
+                ..member
+            }]))
+            .is_err()
+        );
     }
 }

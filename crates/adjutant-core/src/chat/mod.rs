@@ -230,7 +230,9 @@ impl Audience {
 pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_part: bool) -> bool {
     match &viewer.who {
         Principal::Person => true,
-        Principal::Client(_) => takes_part || (*owner == viewer.who && audience != Audience::Participants),
+        Principal::Client(_) => {
+            takes_part || (*owner == viewer.who && audience != Audience::Participants)
+        }
         Principal::Run(_) => {
             *owner == viewer.scope.owner
                 && match audience {
@@ -250,7 +252,10 @@ pub fn check_edit(who: &Principal, author: &Participant) -> Result<(), Denied> {
     if *author == Participant::Principal(who.clone()) {
         return Ok(());
     }
-    Err(Denied::NotAllowed { who: "you", action: "edit another author's message" })
+    Err(Denied::NotAllowed {
+        who: "you",
+        action: "edit another author's message",
+    })
 }
 
 /// Checks a title and returns it trimmed.
@@ -261,10 +266,16 @@ pub fn checked_title(title: &str) -> Result<String, Denied> {
     let title = title.trim();
     let chars = title.chars().count();
     if !(1..=TITLE_CHARS_MAX).contains(&chars) {
-        return Err(Denied::invalid("title", format!("{chars} characters: use 1 to {TITLE_CHARS_MAX}")));
+        return Err(Denied::invalid(
+            "title",
+            format!("{chars} characters: use 1 to {TITLE_CHARS_MAX}"),
+        ));
     }
     if title.chars().any(|c| c.is_control() || is_line_end(c)) {
-        return Err(Denied::invalid("title", "use one line without control characters"));
+        return Err(Denied::invalid(
+            "title",
+            "use one line without control characters",
+        ));
     }
     Ok(title.to_owned())
 }
@@ -275,10 +286,19 @@ pub fn checked_title(title: &str) -> Result<String, Denied> {
 /// The text is empty or longer than 1 MiB.
 pub fn checked_message(text: &str) -> Result<(), Denied> {
     if text.is_empty() {
-        return Err(Denied::invalid("message", format!("is empty: use 1 to {MESSAGE_BYTES_MAX} bytes")));
+        return Err(Denied::invalid(
+            "message",
+            format!("is empty: use 1 to {MESSAGE_BYTES_MAX} bytes"),
+        ));
     }
     if text.len() > MESSAGE_BYTES_MAX {
-        return Err(Denied::invalid("message", format!("{} bytes are too many: use 1 to {MESSAGE_BYTES_MAX}", text.len())));
+        return Err(Denied::invalid(
+            "message",
+            format!(
+                "{} bytes are too many: use 1 to {MESSAGE_BYTES_MAX}",
+                text.len()
+            ),
+        ));
     }
     Ok(())
 }
@@ -287,15 +307,34 @@ pub fn checked_message(text: &str) -> Result<(), Denied> {
 ///
 /// # Errors
 /// The text is too long, or the board is full.
-pub fn check_board_entry(text: &str, entries: i64, changes: i64, is_new: bool) -> Result<(), Denied> {
+pub fn check_board_entry(
+    text: &str,
+    entries: i64,
+    changes: i64,
+    is_new: bool,
+) -> Result<(), Denied> {
     if text.len() > BOARD_ENTRY_BYTES_MAX {
-        return Err(Denied::invalid("message", format!("{} bytes are too many for a board: use 1 to {BOARD_ENTRY_BYTES_MAX}", text.len())));
+        return Err(Denied::invalid(
+            "message",
+            format!(
+                "{} bytes are too many for a board: use 1 to {BOARD_ENTRY_BYTES_MAX}",
+                text.len()
+            ),
+        ));
     }
     if is_new && entries >= BOARD_ENTRIES_MAX {
-        return Err(Denied::invalid("to", format!("the board has {BOARD_ENTRIES_MAX} entries: replace one by its key, or start a chat")));
+        return Err(Denied::invalid(
+            "to",
+            format!(
+                "the board has {BOARD_ENTRIES_MAX} entries: replace one by its key, or start a chat"
+            ),
+        ));
     }
     if !is_new && changes >= BOARD_CHANGES_MAX {
-        return Err(Denied::invalid("key", format!("the board's entries were changed {BOARD_CHANGES_MAX} times: start a chat")));
+        return Err(Denied::invalid(
+            "key",
+            format!("the board's entries were changed {BOARD_CHANGES_MAX} times: start a chat"),
+        ));
     }
     Ok(())
 }
@@ -304,9 +343,17 @@ pub fn check_board_entry(text: &str, entries: i64, changes: i64, is_new: bool) -
 ///
 /// # Errors
 /// The text is too long, or the board cannot hold more announcements.
-pub fn check_board_announcement(text: &str, entries: i64, changes: i64, is_new: bool) -> Result<(), Denied> {
+pub fn check_board_announcement(
+    text: &str,
+    entries: i64,
+    changes: i64,
+    is_new: bool,
+) -> Result<(), Denied> {
     if is_new && entries >= BOARD_ENTRIES_MAX / 2 || !is_new && changes >= BOARD_CHANGES_MAX / 2 {
-        return Err(Denied::invalid("to", "the board cannot hold more announcements"));
+        return Err(Denied::invalid(
+            "to",
+            "the board cannot hold more announcements",
+        ));
     }
     check_board_entry(text, entries, changes, is_new)
 }
@@ -324,7 +371,10 @@ pub fn is_expected_version(expect: Option<u32>, revision: Option<u32>) -> bool {
 pub fn checked_label(label: &str) -> Result<String, Denied> {
     let chars = label.chars().count();
     if !(1..=LABEL_CHARS_MAX).contains(&chars) || label.trim().is_empty() {
-        return Err(Denied::invalid("agentName", format!("{chars} characters: use 1 to {LABEL_CHARS_MAX}")));
+        return Err(Denied::invalid(
+            "agentName",
+            format!("{chars} characters: use 1 to {LABEL_CHARS_MAX}"),
+        ));
     }
     Ok(sanitize(label.trim()).replace(['\n', '\t'], " "))
 }
@@ -332,8 +382,15 @@ pub fn checked_label(label: &str) -> Result<String, Denied> {
 /// Returns whether a message states a decision or a conclusion. Such messages are preferred in every window.
 #[must_use]
 pub fn is_decision(text: &str) -> bool {
-    let line = text.lines().next().unwrap_or("").trim_start_matches(['*', '#', ' ', '_']);
-    ["decision:", "decided:", "conclusion:"].iter().any(|word| line.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
+    let line = text
+        .lines()
+        .next()
+        .unwrap_or("")
+        .trim_start_matches(['*', '#', ' ', '_']);
+    ["decision:", "decided:", "conclusion:"].iter().any(|word| {
+        line.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    })
 }
 
 #[cfg(test)]
@@ -352,29 +409,76 @@ mod tests {
 
     fn viewer() -> impl Strategy<Value = Viewer> {
         let scope = (0..3_u8, proptest::option::of(0..3_u8)).prop_map(|(owner, root)| Scope {
-            owner: if owner == 0 { Principal::Person } else { client(&format!("c{owner}")) },
+            owner: if owner == 0 {
+                Principal::Person
+            } else {
+                client(&format!("c{owner}"))
+            },
             root: root.map(run),
         });
         (scope, 0..3_u8).prop_map(|(scope, kind)| match kind {
-            0 => Viewer { who: Principal::Person, scope: Scope { owner: Principal::Person, root: None } },
-            1 => Viewer { who: scope.owner.clone(), scope: Scope { root: None, ..scope } },
-            _ => Viewer { who: Principal::Run(run(9)), scope: Scope { root: Some(scope.root.unwrap_or(run(9))), ..scope } },
+            0 => Viewer {
+                who: Principal::Person,
+                scope: Scope {
+                    owner: Principal::Person,
+                    root: None,
+                },
+            },
+            1 => Viewer {
+                who: scope.owner.clone(),
+                scope: Scope {
+                    root: None,
+                    ..scope
+                },
+            },
+            _ => Viewer {
+                who: Principal::Run(run(9)),
+                scope: Scope {
+                    root: Some(scope.root.unwrap_or(run(9))),
+                    ..scope
+                },
+            },
         })
     }
 
     fn audience() -> impl Strategy<Value = Audience> {
-        prop_oneof![Just(Audience::Team), (0..3_u8).prop_map(|root| Audience::Root(run(root))), Just(Audience::Participants)]
+        prop_oneof![
+            Just(Audience::Team),
+            (0..3_u8).prop_map(|root| Audience::Root(run(root))),
+            Just(Audience::Participants)
+        ]
     }
 
     #[test]
     fn siblings_see_all_but_private_chats_and_other_boards() {
-        let of = |owner: Principal, root: Option<u8>| Scope { owner, root: root.map(run) };
-        let sibling = |root| Viewer { who: Principal::Run(run(9)), scope: of(client("a"), Some(root)) };
-        let owner = Viewer { who: client("a"), scope: of(client("a"), None) };
-        let stranger = Viewer { who: Principal::Run(run(8)), scope: of(client("b"), Some(1)) };
-        let strange_client = Viewer { who: client("b"), scope: of(client("b"), None) };
-        let person = Viewer { who: Principal::Person, scope: of(Principal::Person, None) };
-        let of_person = Viewer { who: Principal::Run(run(7)), scope: of(Principal::Person, Some(7)) };
+        let of = |owner: Principal, root: Option<u8>| Scope {
+            owner,
+            root: root.map(run),
+        };
+        let sibling = |root| Viewer {
+            who: Principal::Run(run(9)),
+            scope: of(client("a"), Some(root)),
+        };
+        let owner = Viewer {
+            who: client("a"),
+            scope: of(client("a"), None),
+        };
+        let stranger = Viewer {
+            who: Principal::Run(run(8)),
+            scope: of(client("b"), Some(1)),
+        };
+        let strange_client = Viewer {
+            who: client("b"),
+            scope: of(client("b"), None),
+        };
+        let person = Viewer {
+            who: Principal::Person,
+            scope: of(Principal::Person, None),
+        };
+        let of_person = Viewer {
+            who: Principal::Run(run(7)),
+            scope: of(Principal::Person, Some(7)),
+        };
         // The audience, and whether non-participants see it: the root's runs, its siblings, the owner.
         let rows = [
             (ChatKind::Chat, Some(1), false, [true, true, true]),
@@ -386,10 +490,22 @@ mod tests {
         ];
         for (kind, root, private, expected) in rows {
             let audience = Audience::of(kind, &of(client("a"), root), private);
-            let sees = |viewer: &Viewer, takes_part| may_see(viewer, &client("a"), audience, takes_part);
-            assert_eq!([&sibling(1), &sibling(2), &owner].map(|viewer| sees(viewer, false)), expected, "{kind:?} {root:?} {private}");
-            assert_eq!([&stranger, &strange_client, &of_person].map(|viewer| sees(viewer, false)), [false; 3], "{kind:?} {root:?} {private}");
-            assert!(!sees(&stranger, true) && !sees(&of_person, true), "a run of another owner cannot be invited");
+            let sees =
+                |viewer: &Viewer, takes_part| may_see(viewer, &client("a"), audience, takes_part);
+            assert_eq!(
+                [&sibling(1), &sibling(2), &owner].map(|viewer| sees(viewer, false)),
+                expected,
+                "{kind:?} {root:?} {private}"
+            );
+            assert_eq!(
+                [&stranger, &strange_client, &of_person].map(|viewer| sees(viewer, false)),
+                [false; 3],
+                "{kind:?} {root:?} {private}"
+            );
+            assert!(
+                !sees(&stranger, true) && !sees(&of_person, true),
+                "a run of another owner cannot be invited"
+            );
             assert!(sees(&person, false), "the person sees everything");
             assert!(sees(&sibling(1), true) && sees(&owner, true));
         }
@@ -424,12 +540,18 @@ mod tests {
             (checked_title("").map(|_| ()), "1 to 200"),
             (checked_title(&"x".repeat(201)).map(|_| ()), "1 to 200"),
             (checked_message(""), "1048576"),
-            (checked_message(&"x".repeat(MESSAGE_BYTES_MAX + 1)), "1048576"),
+            (
+                checked_message(&"x".repeat(MESSAGE_BYTES_MAX + 1)),
+                "1048576",
+            ),
             (checked_label(&"x".repeat(51)).map(|_| ()), "1 to 50"),
         ] {
             assert!(problem.expect_err("refused").to_string().contains(limit));
         }
-        assert_eq!(checked_title(&format!(" {} ", "ä".repeat(200))).map(|title| title.chars().count()), Ok(200));
+        assert_eq!(
+            checked_title(&format!(" {} ", "ä".repeat(200))).map(|title| title.chars().count()),
+            Ok(200)
+        );
         assert!(checked_title("a\nb").is_err());
     }
 
@@ -445,10 +567,21 @@ mod tests {
     #[test]
     fn announcements_leave_half_of_a_board() {
         let (entries, changes) = (BOARD_ENTRIES_MAX / 2, BOARD_CHANGES_MAX / 2);
-        assert!(check_board_announcement("x", entries - 1, changes, true).is_ok() && check_board_announcement("x", entries, 0, true).is_err());
-        assert!(check_board_announcement("x", entries, changes - 1, false).is_ok() && check_board_announcement("x", 1, changes, false).is_err());
-        assert!(check_board_announcement(&"x".repeat(BOARD_ENTRY_BYTES_MAX + 1), 0, 0, true).is_err());
-        assert!(check_board_entry("x", entries, changes, true).is_ok() && check_board_entry("x", entries, changes, false).is_ok());
+        assert!(
+            check_board_announcement("x", entries - 1, changes, true).is_ok()
+                && check_board_announcement("x", entries, 0, true).is_err()
+        );
+        assert!(
+            check_board_announcement("x", entries, changes - 1, false).is_ok()
+                && check_board_announcement("x", 1, changes, false).is_err()
+        );
+        assert!(
+            check_board_announcement(&"x".repeat(BOARD_ENTRY_BYTES_MAX + 1), 0, 0, true).is_err()
+        );
+        assert!(
+            check_board_entry("x", entries, changes, true).is_ok()
+                && check_board_entry("x", entries, changes, false).is_ok()
+        );
     }
 
     #[test]
@@ -470,6 +603,10 @@ mod tests {
 
     #[test]
     fn decisions_are_recognised() {
-        assert!(is_decision("DECISION: use FTS5") && is_decision("**Conclusion:** fine\nmore") && !is_decision("no decision: yet"));
+        assert!(
+            is_decision("DECISION: use FTS5")
+                && is_decision("**Conclusion:** fine\nmore")
+                && !is_decision("no decision: yet")
+        );
     }
 }

@@ -122,42 +122,102 @@ mod tests {
     const FILES: [(&str, &str); 6] = [
         ("prose", include_str!("../../../../docs/chats.md")),
         ("code", include_str!("../run/state.rs")),
-        ("SQL", include_str!("../../../adjutant-store/src/store/db/sqlite/migrations/0001.sql")),
+        (
+            "SQL",
+            include_str!("../../../adjutant-store/src/store/db/sqlite/migrations/0001.sql"),
+        ),
         ("JSON", include_str!("../../../../docs/signal.schema.json")),
-        ("TOML", include_str!("../../../adjutant-api/src/preset/builtin/claude.toml")),
+        (
+            "TOML",
+            include_str!("../../../adjutant-api/src/preset/builtin/claude.toml"),
+        ),
         ("lock file", include_str!("../../../../Cargo.lock")),
     ];
 
     const SHORT: [(&str, &str); 18] = [
-        ("German", "Die Vermittlungsstelle prüft, ob die Übertragung abgeschlossen wurde. Größere Änderungen müssen vorher genehmigt werden."),
-        ("French", "L'agent vérifie d'abord les fichiers modifiés, puis exécute les tests. Si une étape échoue, il s'arrête et attend la décision."),
-        ("Spanish", "El agente ejecuta las pruebas y, si alguna falla, informa al usuario con una explicación detallada de lo que ocurrió."),
-        ("Polish", "Agent uruchamia testy, a jeśli któryś się nie powiedzie, zgłasza użytkownikowi szczegółowe wyjaśnienie tego, co się stało."),
+        (
+            "German",
+            "Die Vermittlungsstelle prüft, ob die Übertragung abgeschlossen wurde. Größere Änderungen müssen vorher genehmigt werden.",
+        ),
+        (
+            "French",
+            "L'agent vérifie d'abord les fichiers modifiés, puis exécute les tests. Si une étape échoue, il s'arrête et attend la décision.",
+        ),
+        (
+            "Spanish",
+            "El agente ejecuta las pruebas y, si alguna falla, informa al usuario con una explicación detallada de lo que ocurrió.",
+        ),
+        (
+            "Polish",
+            "Agent uruchamia testy, a jeśli któryś się nie powiedzie, zgłasza użytkownikowi szczegółowe wyjaśnienie tego, co się stało.",
+        ),
         (
             "Turkish",
             "Ajan testleri çalıştırır ve biri başarısız olursa kullanıcıya ayrıntılı bir açıklama gönderir; değişiklikler onaylanana kadar bekler.",
         ),
-        ("Russian", "Агент запускает тесты и, если один из них не проходит, сообщает пользователю объяснение. Изменения ждут подтверждения."),
-        ("Greek", "Ο πράκτορας εκτελεί τις δοκιμές και, αν κάποια αποτύχει, ενημερώνει τον χρήστη με λεπτομερή εξήγηση."),
-        ("Chinese", "代理运行测试，如果其中一个失败，就会向用户报告发生了什么。更改在批准之前会一直等待，任何已确认的消息都不会丢失。"),
-        ("Japanese", "エージェントはテストを実行し、失敗した場合は何が起こったかをユーザーに報告します。変更は承認されるまで待機します。"),
-        ("Korean", "에이전트는 테스트를 실행하고 실패하면 무슨 일이 일어났는지 사용자에게 알립니다. 변경 사항은 승인될 때까지 기다립니다."),
-        ("Arabic", "يقوم الوكيل بتشغيل الاختبارات، وإذا فشل أحدها فإنه يبلغ المستخدم بما حدث بالتفصيل."),
-        ("Hindi", "एजेंट परीक्षण चलाता है और यदि कोई विफल होता है तो उपयोगकर्ता को बताता है कि क्या हुआ।"),
-        ("Thai", "ตัวแทนจะรันการทดสอบ และหากมีรายการใดล้มเหลว จะรายงานให้ผู้ใช้ทราบว่าเกิดอะไรขึ้น"),
-        ("Hebrew", "הסוכן מריץ את הבדיקות, ואם אחת מהן נכשלת הוא מדווח למשתמש מה קרה."),
-        ("UUIDs", "01a201bb-7040-4c5e-9b1f-2d3e4f5a6b7c 7f3d2c1b-9a8e-4f6d-8c7b-1a2b3c4d5e6f 9e107d9d-372b-46b6-8a1f-0d2c4b6a8e0f"),
-        ("base64", "SGVsbG8gd29ybGQsIHRoaXMgaXMgYSBsb25nZXIgdGV4dCB0aGF0IGlzIGVuY29kZWQu8J+mgCBhbmQgc29tZSBtb3JlIGJ5dGVzIGhlcmUK"),
+        (
+            "Russian",
+            "Агент запускает тесты и, если один из них не проходит, сообщает пользователю объяснение. Изменения ждут подтверждения.",
+        ),
+        (
+            "Greek",
+            "Ο πράκτορας εκτελεί τις δοκιμές και, αν κάποια αποτύχει, ενημερώνει τον χρήστη με λεπτομερή εξήγηση.",
+        ),
+        (
+            "Chinese",
+            "代理运行测试，如果其中一个失败，就会向用户报告发生了什么。更改在批准之前会一直等待，任何已确认的消息都不会丢失。",
+        ),
+        (
+            "Japanese",
+            "エージェントはテストを実行し、失敗した場合は何が起こったかをユーザーに報告します。変更は承認されるまで待機します。",
+        ),
+        (
+            "Korean",
+            "에이전트는 테스트를 실행하고 실패하면 무슨 일이 일어났는지 사용자에게 알립니다. 변경 사항은 승인될 때까지 기다립니다.",
+        ),
+        (
+            "Arabic",
+            "يقوم الوكيل بتشغيل الاختبارات، وإذا فشل أحدها فإنه يبلغ المستخدم بما حدث بالتفصيل.",
+        ),
+        (
+            "Hindi",
+            "एजेंट परीक्षण चलाता है और यदि कोई विफल होता है तो उपयोगकर्ता को बताता है कि क्या हुआ।",
+        ),
+        (
+            "Thai",
+            "ตัวแทนจะรันการทดสอบ และหากมีรายการใดล้มเหลว จะรายงานให้ผู้ใช้ทราบว่าเกิดอะไรขึ้น",
+        ),
+        (
+            "Hebrew",
+            "הסוכן מריץ את הבדיקות, ואם אחת מהן נכשלת הוא מדווח למשתמש מה קרה.",
+        ),
+        (
+            "UUIDs",
+            "01a201bb-7040-4c5e-9b1f-2d3e4f5a6b7c 7f3d2c1b-9a8e-4f6d-8c7b-1a2b3c4d5e6f 9e107d9d-372b-46b6-8a1f-0d2c4b6a8e0f",
+        ),
+        (
+            "base64",
+            "SGVsbG8gd29ybGQsIHRoaXMgaXMgYSBsb25nZXIgdGV4dCB0aGF0IGlzIGVuY29kZWQu8J+mgCBhbmQgc29tZSBtb3JlIGJ5dGVzIGhlcmUK",
+        ),
         ("emoji", "🦀🚀✨ done ✅ failed ❌ 👩‍💻 👍🏽 → ⇒ … — “quoted”"),
-        ("a log", "2026-11-22T16:05:10.564588Z  INFO adjutant::hub: the hub is ready home=/tmp/adj-lab-BcxBpz/home version=0.1.0\n"),
+        (
+            "a log",
+            "2026-11-22T16:05:10.564588Z  INFO adjutant::hub: the hub is ready home=/tmp/adj-lab-BcxBpz/home version=0.1.0\n",
+        ),
     ];
 
     #[test]
     fn estimate_is_within_a_third_of_the_tokenizer() {
         let tokenizer = tiktoken_rs::o200k_base().expect("the tables are in the crate");
         for (name, text) in FILES.iter().chain(&SHORT) {
-            let (exact, estimate) = (tokenizer.encode_ordinary(text).len() as u64, estimate_tokens(text));
-            assert!(estimate * 3 >= exact * 2 && estimate * 3 <= exact * 4, "{name}: {estimate}, exactly {exact}");
+            let (exact, estimate) = (
+                tokenizer.encode_ordinary(text).len() as u64,
+                estimate_tokens(text),
+            );
+            assert!(
+                estimate * 3 >= exact * 2 && estimate * 3 <= exact * 4,
+                "{name}: {estimate}, exactly {exact}"
+            );
         }
     }
 

@@ -59,7 +59,11 @@ pub struct Fill {
 impl Fill {
     #[must_use]
     pub fn new(budget: Budget) -> Self {
-        Self { limit: budget.limit(), used: 0, empty: true }
+        Self {
+            limit: budget.limit(),
+            used: 0,
+            empty: true,
+        }
     }
 
     /// Reserves the cost of content that is always included.
@@ -120,13 +124,24 @@ pub struct History {
 pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String {
     let plain = bare(name);
     let shown = match who {
-        Participant::Agent(agent) if matches!(agent.as_str(), "person" | "hub" | "run" | "client" | "agent") => format!("agent {agent}"),
+        Participant::Agent(agent)
+            if matches!(
+                agent.as_str(),
+                "person" | "hub" | "run" | "client" | "agent"
+            ) =>
+        {
+            format!("agent {agent}")
+        }
         Participant::Agent(agent) => agent.to_string(),
         Participant::Hub => "hub".to_owned(),
         Participant::Peer(remote) => remote.to_string(),
         Participant::FromFile(written) => {
-            let who = Participant::parse(written).filter(|who| !matches!(who, Participant::FromFile(_)));
-            format!("{} (from a file)", who.map_or_else(|| plain.clone(), |who| shown_name(&who, name, None)))
+            let who =
+                Participant::parse(written).filter(|who| !matches!(who, Participant::FromFile(_)));
+            format!(
+                "{} (from a file)",
+                who.map_or_else(|| plain.clone(), |who| shown_name(&who, name, None))
+            )
         }
         Participant::Principal(Principal::Person) => "person".to_owned(),
         Participant::Principal(Principal::Client(_)) => format!("client {plain}"),
@@ -140,7 +155,17 @@ pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String 
 
 /// Removes characters from a name that could delimit a part of the text form.
 fn bare(name: &str) -> String {
-    sanitize(name).chars().map(|c| if matches!(c, '[' | ']' | '"' | ':' | '\n' | '\t') { '_' } else { c }).take(80).collect()
+    sanitize(name)
+        .chars()
+        .map(|c| {
+            if matches!(c, '[' | ']' | '"' | ':' | '\n' | '\t') {
+                '_'
+            } else {
+                c
+            }
+        })
+        .take(80)
+        .collect()
 }
 
 fn write_entry(out: &mut String, name: &str, text: &str) {
@@ -157,16 +182,31 @@ fn write_entry(out: &mut String, name: &str, text: &str) {
 #[must_use]
 pub fn history_text(history: &History, new: &Entry) -> String {
     let mut out = String::new();
-    let title = sanitize(&history.title).replace(['\n', '\t'], " ").replace('"', "'");
+    let title = sanitize(&history.title)
+        .replace(['\n', '\t'], " ")
+        .replace('"', "'");
     writeln!(out, "=== CHAT HISTORY - \"{title}\" ===").expect("writing to a string never fails");
     if history.left_out > 0 {
-        writeln!(out, "({} earlier messages are left out here)", history.left_out).expect("writing to a string never fails");
+        writeln!(
+            out,
+            "({} earlier messages are left out here)",
+            history.left_out
+        )
+        .expect("writing to a string never fails");
     }
     if let Some((by, text)) = &history.summary {
-        write_entry(&mut out, &format!("summary of earlier messages, by {by}"), text);
+        write_entry(
+            &mut out,
+            &format!("summary of earlier messages, by {by}"),
+            text,
+        );
     }
     for entry in &history.entries {
-        let name = if entry.pinned { format!("{}, pinned", entry.name) } else { entry.name.clone() };
+        let name = if entry.pinned {
+            format!("{}, pinned", entry.name)
+        } else {
+            entry.name.clone()
+        };
         write_entry(&mut out, &name, &entry.text);
     }
     out.push_str("=== END CHAT HISTORY ===\n\n");
@@ -184,13 +224,19 @@ mod tests {
     fn parsed(text: &str) -> Vec<(String, String)> {
         let mut entries: Vec<(String, String)> = Vec::new();
         for line in text.lines() {
-            if let Some((name, shown)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+            if let Some((name, shown)) = line
+                .strip_prefix('[')
+                .and_then(|rest| rest.split_once("]: "))
+            {
                 entries.push((name.to_owned(), shown.to_owned()));
             } else if let (Some(more), Some(last)) = (line.strip_prefix("  "), entries.last_mut()) {
                 last.1.push('\n');
                 last.1.push_str(more);
             } else {
-                assert!(line.is_empty() || line.starts_with("=== ") || line.starts_with('('), "{line:?}");
+                assert!(
+                    line.is_empty() || line.starts_with("=== ") || line.starts_with('('),
+                    "{line:?}"
+                );
             }
         }
         entries
@@ -244,7 +290,8 @@ mod tests {
     #[test]
     fn displayed_names_are_unique() {
         let agent = |name| Participant::Agent(AgentName::parse(name).expect("a name"));
-        let run = Participant::Principal(Principal::Run(crate::RunId::new(crate::Time(1), [1; 10])));
+        let run =
+            Participant::Principal(Principal::Run(crate::RunId::new(crate::Time(1), [1; 10])));
         let shown = [
             shown_name(&agent("gemini"), "gemini", None),
             shown_name(&run, "gemini", None),
@@ -253,7 +300,17 @@ mod tests {
             shown_name(&Participant::Principal(Principal::Person), "person", None),
             shown_name(&agent("person"), "person", None),
         ];
-        assert_eq!(shown, ["gemini", "run gemini", "run otter as \"gemini\"", "run otter as \"x_ as _person__ \"", "person", "agent person"]);
+        assert_eq!(
+            shown,
+            [
+                "gemini",
+                "run gemini",
+                "run otter as \"gemini\"",
+                "run otter as \"x_ as _person__ \"",
+                "person",
+                "agent person"
+            ]
+        );
     }
 
     #[test]
@@ -262,9 +319,20 @@ mod tests {
             title: "Debug API".into(),
             left_out: 2,
             summary: Some(("claude".into(), "a\nb".into())),
-            entries: vec![Entry { name: "run otter".into(), pinned: true, text: "one\ntwo".into() }],
+            entries: vec![Entry {
+                name: "run otter".into(),
+                pinned: true,
+                text: "one\ntwo".into(),
+            }],
         };
-        let text = history_text(&history, &Entry { name: "person".into(), pinned: false, text: "now?".into() });
+        let text = history_text(
+            &history,
+            &Entry {
+                name: "person".into(),
+                pinned: false,
+                text: "now?".into(),
+            },
+        );
         assert_eq!(
             text,
             "=== CHAT HISTORY - \"Debug API\" ===\n(2 earlier messages are left out here)\n[summary of earlier messages, by claude]: a\n  b\n\

@@ -43,9 +43,14 @@ impl CommandPattern {
             words.pop();
         }
         if words.is_empty() || words.iter().any(|word| word.contains("**")) {
-            return Err(format!("{text:?}: ** stands for any further words, and only at the end"));
+            return Err(format!(
+                "{text:?}: ** stands for any further words, and only at the end"
+            ));
         }
-        Ok(Self { words: words.iter().map(|word| Wildcard::new(word)).collect(), has_open_end })
+        Ok(Self {
+            words: words.iter().map(|word| Wildcard::new(word)).collect(),
+            has_open_end,
+        })
     }
 
     /// Checks that the pattern can allow something with certainty.
@@ -55,19 +60,29 @@ impl CommandPattern {
     pub fn check_allows(&self) -> Result<(), String> {
         let program = &self.words[0];
         if !program.is_literal() {
-            return Err(format!("{:?}: a pattern that allows must name the program", program.as_str()));
+            return Err(format!(
+                "{:?}: a pattern that allows must name the program",
+                program.as_str()
+            ));
         }
         let is_spelled_out = !self.has_open_end && self.words.iter().all(Wildcard::is_literal);
         let name = program.as_str();
         if programs::is_runner(name) && !is_spelled_out {
-            return Err(format!("{name:?} runs other programs: to allow it, spell out the whole command, without *"));
+            return Err(format!(
+                "{name:?} runs other programs: to allow it, spell out the whole command, without *"
+            ));
         }
         if programs::has_running_options(name) {
             if self.has_open_end {
-                return Err(format!("{name:?} has options that run other programs: ** would allow them; list the words, with * for one word"));
+                return Err(format!(
+                    "{name:?} has options that run other programs: ** would allow them; list the words, with * for one word"
+                ));
             }
             if let Some(open) = self.words.iter().find(|word| leaves_option_open(word)) {
-                return Err(format!("{name:?} has options that run other programs: write out the option instead of {:?}", open.as_str()));
+                return Err(format!(
+                    "{name:?} has options that run other programs: write out the option instead of {:?}",
+                    open.as_str()
+                ));
             }
         }
         Ok(())
@@ -83,31 +98,60 @@ impl CommandPattern {
     /// assignment that is not written out.
     #[must_use]
     pub fn allows(&self, words: &[String]) -> bool {
-        let is_safe = |pattern: &Wildcard, word: &String| !pattern.as_str().starts_with('*') || !word.starts_with('-') && !word.contains('=');
+        let is_safe = |pattern: &Wildcard, word: &String| {
+            !pattern.as_str().starts_with('*') || !word.starts_with('-') && !word.contains('=')
+        };
         self.check_allows().is_ok()
             && self.matches(words)
-            && (!programs::has_running_options(self.words[0].as_str()) || self.words.iter().zip(words).all(|(pattern, word)| is_safe(pattern, word)))
+            && (!programs::has_running_options(self.words[0].as_str())
+                || self
+                    .words
+                    .iter()
+                    .zip(words)
+                    .all(|(pattern, word)| is_safe(pattern, word)))
     }
 
     /// Returns whether the words are a command that the pattern describes completely.
     #[must_use]
     pub fn matches(&self, words: &[String]) -> bool {
-        let counts_fit = if self.has_open_end { words.len() >= self.words.len() } else { words.len() == self.words.len() };
-        counts_fit && self.words.iter().zip(words).all(|(pattern, word)| pattern.matches(word))
+        let counts_fit = if self.has_open_end {
+            words.len() >= self.words.len()
+        } else {
+            words.len() == self.words.len()
+        };
+        counts_fit
+            && self
+                .words
+                .iter()
+                .zip(words)
+                .all(|(pattern, word)| pattern.matches(word))
     }
 
     /// Decides whether a command line contains a command that begins as the pattern does. Options may be between its words.
     #[must_use]
     pub fn occurrence(&self, text: &str) -> Occurrence {
-        let within = |words: &[String]| (0..words.len()).map(|at| self.begins(&words[at..])).max().unwrap_or(Occurrence::None);
+        let within = |words: &[String]| {
+            (0..words.len())
+                .map(|at| self.begins(&words[at..]))
+                .max()
+                .unwrap_or(Occurrence::None)
+        };
         let searched = searched_words(text);
         let simple = simple_command(text);
         let quoted = directory::words_of_commands(text);
-        searched.iter().chain(simple.as_ref()).chain(&quoted).map(|words| within(words)).max().unwrap_or(Occurrence::None)
+        searched
+            .iter()
+            .chain(simple.as_ref())
+            .chain(&quoted)
+            .map(|words| within(words))
+            .max()
+            .unwrap_or(Occurrence::None)
     }
 
     fn begins(&self, words: &[String]) -> Occurrence {
-        let Some((program, rest)) = words.split_first() else { return Occurrence::None };
+        let Some((program, rest)) = words.split_first() else {
+            return Occurrence::None;
+        };
         if !self.words[0].matches(program) && !self.words[0].matches(base_name(program)) {
             return Occurrence::None;
         }
@@ -124,11 +168,28 @@ impl CommandPattern {
                 if !word.starts_with(['-', '+']) {
                     continue;
                 }
-                let has_value = !word.contains('=') && rest.get(at + 1).is_some_and(|next| !next.starts_with('-'));
+                let has_value = !word.contains('=')
+                    && rest.get(at + 1).is_some_and(|next| !next.starts_with('-'));
                 let takes_value = has_value && programs::takes_value(word);
-                reach(&mut places, at + 1, if takes_value { Occurrence::Possible } else { occurrence });
+                reach(
+                    &mut places,
+                    at + 1,
+                    if takes_value {
+                        Occurrence::Possible
+                    } else {
+                        occurrence
+                    },
+                );
                 if has_value {
-                    reach(&mut places, at + 2, if takes_value { occurrence } else { Occurrence::Possible });
+                    reach(
+                        &mut places,
+                        at + 2,
+                        if takes_value {
+                            occurrence
+                        } else {
+                            Occurrence::Possible
+                        },
+                    );
                 }
             }
             places = after;
@@ -154,7 +215,12 @@ pub enum Occurrence {
 
 /// Returns whether a word of a pattern covers options that it does not name.
 fn leaves_option_open(word: &Wildcard) -> bool {
-    word.as_str().starts_with('-') && word.as_str().split('=').next().is_some_and(|name| name.contains('*'))
+    word.as_str().starts_with('-')
+        && word
+            .as_str()
+            .split('=')
+            .next()
+            .is_some_and(|name| name.contains('*'))
 }
 
 #[cfg(test)]
@@ -174,8 +240,14 @@ mod tests {
     fn simple_commands_are_split_as_a_shell_does() {
         let words = |text: &str| simple_command(text).map(|words| words.join("|"));
         assert_eq!(words("git status").as_deref(), Some("git|status"));
-        assert_eq!(words("  git\tlog  --format='%h %s' ").as_deref(), Some("git|log|--format=%h %s"));
-        assert_eq!(words("echo \"a b\"c '' x=1").as_deref(), Some("echo|a bc||x=1"));
+        assert_eq!(
+            words("  git\tlog  --format='%h %s' ").as_deref(),
+            Some("git|log|--format=%h %s")
+        );
+        assert_eq!(
+            words("echo \"a b\"c '' x=1").as_deref(),
+            Some("echo|a bc||x=1")
+        );
         assert_eq!(words("grep 'a;b|c' f").as_deref(), Some("grep|a;b|c|f"));
     }
 
@@ -231,8 +303,15 @@ mod tests {
 
     #[test]
     fn pattern_matches_word_by_word() {
-        assert!(allows("git status", "git status") && allows("ls -l **", "ls -l") && allows("ls -l **", "ls -l -a --size"));
-        assert!(allows("cargo test -p *", "cargo test -p core") && allows("curl --max-time=* *", "curl --max-time=3 x"));
+        assert!(
+            allows("git status", "git status")
+                && allows("ls -l **", "ls -l")
+                && allows("ls -l **", "ls -l -a --size")
+        );
+        assert!(
+            allows("cargo test -p *", "cargo test -p core")
+                && allows("curl --max-time=* *", "curl --max-time=3 x")
+        );
         for (allowed, text) in [
             ("git status", "git status -s"),
             ("git status", "gitstatus"),
@@ -253,14 +332,43 @@ mod tests {
 
     #[test]
     fn patterns_that_allow_name_their_program() {
-        let refused = |text: &str| CommandPattern::parse(text).and_then(|pattern| pattern.check_allows()).is_err();
-        for bad in ["", "*", "**", "* status", "gi* status", "bash -c *", "sudo **", "/usr/bin/env *", "a; b", "a ** b", "a b**", "X=1 a", "git $x"] {
+        let refused = |text: &str| {
+            CommandPattern::parse(text)
+                .and_then(|pattern| pattern.check_allows())
+                .is_err()
+        };
+        for bad in [
+            "",
+            "*",
+            "**",
+            "* status",
+            "gi* status",
+            "bash -c *",
+            "sudo **",
+            "/usr/bin/env *",
+            "a; b",
+            "a ** b",
+            "a b**",
+            "X=1 a",
+            "git $x",
+        ] {
             assert!(refused(bad), "{bad}");
         }
-        for good in ["git status", "ls **", "grep **", "sh scripts/test.sh", "npm run *", "cargo test -p *", "cargo test --package=*"] {
+        for good in [
+            "git status",
+            "ls **",
+            "grep **",
+            "sh scripts/test.sh",
+            "npm run *",
+            "cargo test -p *",
+            "cargo test --package=*",
+        ] {
             assert!(!refused(good), "{good}");
         }
-        assert!(CommandPattern::parse("* --force **").is_ok(), "a pattern that refuses may");
+        assert!(
+            CommandPattern::parse("* --force **").is_ok(),
+            "a pattern that refuses may"
+        );
     }
 
     #[test]
@@ -281,10 +389,18 @@ mod tests {
             "a|git\tpush",
             "git\npush",
         ] {
-            assert_eq!(pattern("git push").occurrence(text), Occurrence::Certain, "{text}");
+            assert_eq!(
+                pattern("git push").occurrence(text),
+                Occurrence::Certain,
+                "{text}"
+            );
         }
         for text in ["git pull", "push git", "mygit push", "git stash push"] {
-            assert_eq!(pattern("git push").occurrence(text), Occurrence::None, "{text}");
+            assert_eq!(
+                pattern("git push").occurrence(text),
+                Occurrence::None,
+                "{text}"
+            );
         }
     }
 
@@ -295,11 +411,17 @@ mod tests {
             ("git push", "git --no-pager push origin main"),
             ("git push", "git -c a=b push"),
             ("git push", "git --git-dir=.git push"),
-            ("git push", "git --git-dir .git --work-tree . -c a=b -P push"),
+            (
+                "git push",
+                "git --git-dir .git --work-tree . -c a=b -P push",
+            ),
             ("git push", "cd x && /usr/bin/git -C 'a b' push"),
             ("git push --force", "git -C . push origin --force"),
             ("git push --force", "git push -q --force"),
-            ("cargo publish", "cargo +nightly --config net.offline=true publish"),
+            (
+                "cargo publish",
+                "cargo +nightly --config net.offline=true publish",
+            ),
             ("npm publish", "npm --prefix sub publish"),
             ("docker push", "docker --context remote push x"),
             ("kubectl delete", "kubectl -n prod --context=x delete pod y"),
@@ -308,13 +430,31 @@ mod tests {
             ("gh pr merge", "gh pr --repo a/b merge 7"),
         ] {
             let is_found = pattern(refused).occurrence(text) == Occurrence::Certain;
-            assert_eq!(is_found, refused != "git push --force" || !text.contains("origin"), "{refused}: {text}");
+            assert_eq!(
+                is_found,
+                refused != "git push --force" || !text.contains("origin"),
+                "{refused}: {text}"
+            );
         }
         for text in ["git -v stash push", "git --unknown stash push"] {
-            assert_eq!(pattern("git push").occurrence(text), Occurrence::Possible, "{text}");
+            assert_eq!(
+                pattern("git push").occurrence(text),
+                Occurrence::Possible,
+                "{text}"
+            );
         }
-        for text in ["git stash push", "git -C push status", "git -C . stash push", "git commit -m push", "git log --grep=push"] {
-            assert_ne!(pattern("git push").occurrence(text), Occurrence::Certain, "{text}");
+        for text in [
+            "git stash push",
+            "git -C push status",
+            "git -C . stash push",
+            "git commit -m push",
+            "git log --grep=push",
+        ] {
+            assert_ne!(
+                pattern("git push").occurrence(text),
+                Occurrence::Certain,
+                "{text}"
+            );
         }
     }
 
@@ -348,10 +488,16 @@ mod tests {
         ] {
             let pattern = pattern(open);
             assert!(pattern.check_allows().is_err(), "{open}");
-            assert!(!pattern.allows(&[open.replace(" **", "").replace('*', "x")]), "{open}");
+            assert!(
+                !pattern.allows(&[open.replace(" **", "").replace('*', "x")]),
+                "{open}"
+            );
         }
         for (allowed, text) in [
-            ("cargo test *", "cargo test --config=build.rustc-wrapper=\"/tmp/x\""),
+            (
+                "cargo test *",
+                "cargo test --config=build.rustc-wrapper=\"/tmp/x\"",
+            ),
             ("cargo test *", "cargo test -Zscript"),
             ("make *", "make SHELL=/tmp/x"),
             ("make *", "make -f/tmp/x"),
@@ -378,7 +524,8 @@ mod tests {
 
     fn operator() -> impl Strategy<Value = String> {
         let operators = [
-            ";", "&&", "||", "|", "&", "\n", "$(", "`", ">", "<", "<(", "${", "$x", "\\", "*", "?", "[", "{a,b}", "~", "#", "!", "(", ")", "^", "\r",
+            ";", "&&", "||", "|", "&", "\n", "$(", "`", ">", "<", "<(", "${", "$x", "\\", "*", "?",
+            "[", "{a,b}", "~", "#", "!", "(", ")", "^", "\r",
         ];
         proptest::sample::select(operators.to_vec()).prop_map(str::to_owned)
     }

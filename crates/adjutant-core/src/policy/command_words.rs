@@ -13,7 +13,10 @@ pub fn simple_command(text: &str) -> Option<Vec<String>> {
 }
 
 /// Splits a command line in which further characters are plain.
-pub(super) fn split_command(text: &str, is_plain_too: impl Fn(char) -> bool) -> Option<Vec<String>> {
+pub(super) fn split_command(
+    text: &str,
+    is_plain_too: impl Fn(char) -> bool,
+) -> Option<Vec<String>> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || PLAIN.contains(c) || is_plain_too(c);
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -51,10 +54,25 @@ pub(super) fn searched_words(text: &str) -> [Vec<String>; 2] {
     let text = text.replace("${IFS}", " ").replace("$IFS", " ");
     let split = |text: &str| -> Vec<String> {
         let is_apart = |c: char| c.is_whitespace() || c.is_control() || ";|&<>(){}$`!".contains(c);
-        text.split(is_apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        text.split(is_apart)
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
-    let joined: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-    let apart: String = text.chars().map(|c| if matches!(c, '\'' | '"' | '\\') { ' ' } else { c }).collect();
+    let joined: String = text
+        .chars()
+        .filter(|c| !matches!(c, '\'' | '"' | '\\'))
+        .collect();
+    let apart: String = text
+        .chars()
+        .map(|c| {
+            if matches!(c, '\'' | '"' | '\\') {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect();
     [split(&joined), split(&apart)]
 }
 

@@ -33,8 +33,24 @@ const TEXT_RUNNERS: &[&str] = &[
     "add-zsh-hook",
 ];
 /// Words of a shell before a program.
-const PREFIXES: &[&str] =
-    &["then", "do", "else", "elif", "if", "while", "until", "!", "time", "command", "builtin", "exec", "coproc", "noglob", "nocorrect", "-"];
+const PREFIXES: &[&str] = &[
+    "then",
+    "do",
+    "else",
+    "elif",
+    "if",
+    "while",
+    "until",
+    "!",
+    "time",
+    "command",
+    "builtin",
+    "exec",
+    "coproc",
+    "noglob",
+    "nocorrect",
+    "-",
+];
 /// Maximum depth of `eval` in `eval`.
 const DEPTH_MAX: usize = 4;
 
@@ -46,7 +62,9 @@ pub fn directory_changes(text: &str, from: &str) -> Option<Vec<String>> {
 }
 
 fn changes_within(text: &str, from: &str, depth: usize) -> Option<Vec<String>> {
-    let Some(commands) = commands(text) else { return changes_of_any_word(text, from) };
+    let Some(commands) = commands(text) else {
+        return changes_of_any_word(text, from);
+    };
     let mut targets: Option<Vec<String>> = None;
     for command in commands {
         let changes = match command.kind() {
@@ -87,20 +105,41 @@ enum Kind {
 
 impl Command<'_> {
     fn kind(&self) -> Kind {
-        let Some((program, arguments)) = self.words.split_first() else { return Kind::Program };
+        let Some((program, arguments)) = self.words.split_first() else {
+            return Kind::Program;
+        };
         let name = program.text.as_str();
-        if name == "eval" && !self.is_redirected_first && arguments.iter().all(|word| !word.is_expanded) {
-            return Kind::Evaluates(arguments.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" "));
+        if name == "eval"
+            && !self.is_redirected_first
+            && arguments.iter().all(|word| !word.is_expanded)
+        {
+            return Kind::Evaluates(
+                arguments
+                    .iter()
+                    .map(|word| word.text.as_str())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
         }
-        let is_special = [DIRECTORY_CHANGERS, TEXT_RUNNERS, PREFIXES].iter().any(|list| list.contains(&name)) || name == ".";
-        if self.is_redirected_first || program.is_expanded || is_special || name.contains('=') { Kind::Unknown } else { Kind::Program }
+        let is_special = [DIRECTORY_CHANGERS, TEXT_RUNNERS, PREFIXES]
+            .iter()
+            .any(|list| list.contains(&name))
+            || name == ".";
+        if self.is_redirected_first || program.is_expanded || is_special || name.contains('=') {
+            Kind::Unknown
+        } else {
+            Kind::Program
+        }
     }
 }
 
 /// Returns the words of the simple commands of a command line, without quotes, as far as they are certain.
 pub(super) fn words_of_commands(text: &str) -> Vec<Vec<String>> {
     let commands = commands(text).unwrap_or_default();
-    commands.into_iter().map(|command| command.words.into_iter().map(|word| word.text).collect()).collect()
+    commands
+        .into_iter()
+        .map(|command| command.words.into_iter().map(|word| word.text).collect())
+        .collect()
 }
 
 /// Splits a command line into its simple commands. `None`: it contains groups, substitutions or other syntax whose end is not certain.
@@ -112,10 +151,15 @@ fn commands(text: &str) -> Option<Vec<Command<'_>>> {
     while let Some((at, c)) = chars.next() {
         match c {
             // A descriptor that another one becomes, or the output of both.
-            '&' if text[..at].ends_with(['<', '>']) || chars.peek().is_some_and(|(_, next)| *next == '>') => {}
+            '&' if text[..at].ends_with(['<', '>'])
+                || chars.peek().is_some_and(|(_, next)| *next == '>') => {}
             ';' | '|' | '&' | '\n' => {
                 words.extend(word.take());
-                commands.push(Command { text: text[start..at].trim(), words: std::mem::take(&mut words), is_redirected_first });
+                commands.push(Command {
+                    text: text[start..at].trim(),
+                    words: std::mem::take(&mut words),
+                    is_redirected_first,
+                });
                 (start, is_redirected_first) = (at + c.len_utf8(), false);
             }
             ' ' | '\t' => words.extend(word.take()),
@@ -128,7 +172,12 @@ fn commands(text: &str) -> Option<Vec<Command<'_>>> {
                 words.extend(word.take());
             }
             '(' | ')' | '{' | '}' | '`' | '#' => return None,
-            '$' if chars.peek().is_some_and(|(_, next)| matches!(next, '(' | '\'' | '"' | '{')) => return None,
+            '$' if chars
+                .peek()
+                .is_some_and(|(_, next)| matches!(next, '(' | '\'' | '"' | '{')) =>
+            {
+                return None;
+            }
             '\'' => {
                 let word = word.get_or_insert_default();
                 loop {
@@ -165,23 +214,43 @@ fn commands(text: &str) -> Option<Vec<Command<'_>>> {
         }
     }
     words.extend(word);
-    commands.push(Command { text: text[start..].trim(), words, is_redirected_first });
+    commands.push(Command {
+        text: text[start..].trim(),
+        words,
+        is_redirected_first,
+    });
     Some(commands)
 }
 
 fn changes_of_any_word(text: &str, from: &str) -> Option<Vec<String>> {
     let returns = ["", "'", "\""].map(|quote| format!("cd {quote}{from}{quote}"));
     let mut targets: Option<Vec<String>> = None;
-    for part in text.split(|c: char| ";|&(){}".contains(c) || c.is_control() && c != '\t').map(str::trim) {
+    for part in text
+        .split(|c: char| ";|&(){}".contains(c) || c.is_control() && c != '\t')
+        .map(str::trim)
+    {
         // A program that is named by a variable or another command can be any.
-        let is_open = programs(part).iter().any(|program| program == "." || program.contains(['$', '`', '*', '?', '[']));
+        let is_open = programs(part)
+            .iter()
+            .any(|program| program == "." || program.contains(['$', '`', '*', '?', '[']));
         let [words, apart] = searched_words(part);
-        let changes = |words: &[String]| words.iter().any(|word| DIRECTORY_CHANGERS.contains(&word.as_str()));
-        if returns.iter().any(|whole| whole == part) || !is_open && !changes(&words) && !changes(&apart) {
+        let changes = |words: &[String]| {
+            words
+                .iter()
+                .any(|word| DIRECTORY_CHANGERS.contains(&word.as_str()))
+        };
+        if returns.iter().any(|whole| whole == part)
+            || !is_open && !changes(&words) && !changes(&apart)
+        {
             continue;
         }
-        let named = words.iter().skip_while(|word| !DIRECTORY_CHANGERS.contains(&word.as_str())).skip(1);
-        targets.get_or_insert_default().extend(named.filter(|word| !word.starts_with('-')).cloned());
+        let named = words
+            .iter()
+            .skip_while(|word| !DIRECTORY_CHANGERS.contains(&word.as_str()))
+            .skip(1);
+        targets
+            .get_or_insert_default()
+            .extend(named.filter(|word| !word.starts_with('-')).cloned());
     }
     targets
 }
@@ -189,7 +258,9 @@ fn changes_of_any_word(text: &str, from: &str) -> Option<Vec<String>> {
 /// Returns the words of a command that may be its program, without quotes: the first one that is neither a keyword, an
 /// assignment nor a redirection. Where a quote is cut off, any word may be.
 fn programs(part: &str) -> Vec<String> {
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
     let is_assignment = |word: &str| {
         word.split_once('=').is_some_and(|(name, _)| {
             let name = name.strip_suffix('+').unwrap_or(name);
@@ -197,7 +268,10 @@ fn programs(part: &str) -> Vec<String> {
         })
     };
     let Some(words) = quoted_words(part) else {
-        return part.split_whitespace().map(|word| word.replace(['\'', '"', '\\'], "")).collect();
+        return part
+            .split_whitespace()
+            .map(|word| word.replace(['\'', '"', '\\'], ""))
+            .collect();
     };
     let mut words = words.into_iter().peekable();
     let (mut follows_prefix, mut follows_exec) = (false, false);
@@ -212,7 +286,9 @@ fn programs(part: &str) -> Vec<String> {
         } else if !redirection.is_empty() && !is_assignment(&word) && !is_option {
             if !PREFIXES.contains(&word.as_str()) {
                 // The value of an option, as of `exec -a`, may come first.
-                return std::iter::once(word).chain(words.next().filter(|_| follows_exec)).collect();
+                return std::iter::once(word)
+                    .chain(words.next().filter(|_| follows_exec))
+                    .collect();
             }
             (follows_prefix, follows_exec) = (true, word == "exec");
         } else if word.contains('`') {

@@ -50,7 +50,11 @@ pub struct GrantState {
 ///
 /// # Errors
 /// It is revoked, expired or used up, or its tree has ended.
-pub fn use_grant(state: GrantState, terms: GrantTerms, now: SteadyTime) -> Result<GrantState, Denied> {
+pub fn use_grant(
+    state: GrantState,
+    terms: GrantTerms,
+    now: SteadyTime,
+) -> Result<GrantState, Denied> {
     if state.is_revoked {
         return Err(Denied::conflict("grant", "is revoked"));
     }
@@ -63,7 +67,10 @@ pub fn use_grant(state: GrantState, terms: GrantTerms, now: SteadyTime) -> Resul
     if terms.uses_max.is_some_and(|max| state.uses >= max) {
         return Err(Denied::conflict("grant", "is used up"));
     }
-    Ok(GrantState { uses: state.uses + 1, ..state })
+    Ok(GrantState {
+        uses: state.uses + 1,
+        ..state
+    })
 }
 
 #[cfg(test)]
@@ -96,6 +103,10 @@ mod tests {
     #[test]
     fn grants_have_short_numbers() {
         assert_eq!(GrantNo::parse("g12"), Ok(GrantNo(12)));
-        assert!(["G", "12", "Q1", "G-1", "G1234567890123456789"].iter().all(|text| GrantNo::parse(text).is_err()));
+        assert!(
+            ["G", "12", "Q1", "G-1", "G1234567890123456789"]
+                .iter()
+                .all(|text| GrantNo::parse(text).is_err())
+        );
     }
 }

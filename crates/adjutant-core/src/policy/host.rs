@@ -28,16 +28,30 @@ struct Host {
 }
 
 fn is_name(text: &str) -> bool {
-    let is_v6 = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let is_v6 = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
     match is_v6 {
-        Some(v6) => !v6.is_empty() && v6.chars().all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.'),
-        None => text.split('.').all(|label| !label.is_empty()) && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')),
+        Some(v6) => {
+            !v6.is_empty()
+                && v6
+                    .chars()
+                    .all(|c| c.is_ascii_hexdigit() || c == ':' || c == '.')
+        }
+        None => {
+            text.split('.').all(|label| !label.is_empty())
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        }
     }
 }
 
 fn split_port(text: &str) -> Option<(&str, Port)> {
     let after_name = text.rfind(']').unwrap_or(0);
-    let Some(at) = text[after_name..].rfind(':') else { return Some((text, Port::Default)) };
+    let Some(at) = text[after_name..].rfind(':') else {
+        return Some((text, Port::Default));
+    };
     let port = match &text[after_name + at + 1..] {
         "*" => Port::Any,
         number => Port::Number(number.parse().ok()?),
@@ -47,7 +61,11 @@ fn split_port(text: &str) -> Option<(&str, Port)> {
 
 /// Returns the host of an address about which there can be no doubt: no user name, no escapes.
 fn certain_host(url: &str) -> Option<Host> {
-    if !url.is_ascii() || url.chars().any(|c| c.is_ascii_control() || c == ' ' || c == '\\') {
+    if !url.is_ascii()
+        || url
+            .chars()
+            .any(|c| c.is_ascii_control() || c == ' ' || c == '\\')
+    {
         return None;
     }
     let (scheme, rest) = url.split_once("://")?;
@@ -59,21 +77,40 @@ fn certain_host(url: &str) -> Option<Host> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let (name, port) = split_port(authority)?;
     let name = name.strip_suffix('.').unwrap_or(name);
-    is_name(name).then(|| Host { name: name.to_ascii_lowercase(), port: if port == Port::Number(default) { Port::Default } else { port } })
+    is_name(name).then(|| Host {
+        name: name.to_ascii_lowercase(),
+        port: if port == Port::Number(default) {
+            Port::Default
+        } else {
+            port
+        },
+    })
 }
 
 /// Returns the host that an address may name, after a user name if there is one.
 fn possible_name(text: &str) -> String {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
-    let authority = rest.trim_start_matches('/').split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let authority = rest
+        .trim_start_matches('/')
+        .split(['/', '?', '#', '\\'])
+        .next()
+        .unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    let end = if host.starts_with('[') { host.find(']').map_or(host.len(), |at| at + 1) } else { host.find(':').unwrap_or(host.len()) };
+    let end = if host.starts_with('[') {
+        host.find(']').map_or(host.len(), |at| at + 1)
+    } else {
+        host.find(':').unwrap_or(host.len())
+    };
     host[..end].trim_end_matches('.').to_ascii_lowercase()
 }
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, covers_subdomains, port } = self;
+        let Self {
+            name,
+            covers_subdomains,
+            port,
+        } = self;
         f.write_str(match (name.is_empty(), covers_subdomains) {
             (true, _) => "*",
             (false, true) => "*.",
@@ -94,16 +131,30 @@ impl HostPattern {
     /// # Errors
     /// The text is not a usable pattern.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let unusable = || format!("{text:?} is not a host: use a name such as example.org, *.example.org, example.org:8080 or example.org:*");
+        let unusable = || {
+            format!(
+                "{text:?} is not a host: use a name such as example.org, *.example.org, example.org:8080 or example.org:*"
+            )
+        };
         if text == "*" {
-            return Ok(Self { name: String::new(), covers_subdomains: true, port: Port::Any });
+            return Ok(Self {
+                name: String::new(),
+                covers_subdomains: true,
+                port: Port::Any,
+            });
         }
         let (name, port) = split_port(text).ok_or_else(unusable)?;
-        let (name, covers_subdomains) = name.strip_prefix("*.").map_or((name, false), |name| (name, true));
+        let (name, covers_subdomains) = name
+            .strip_prefix("*.")
+            .map_or((name, false), |name| (name, true));
         if !is_name(name) {
             return Err(unusable());
         }
-        Ok(Self { name: name.to_ascii_lowercase(), covers_subdomains, port })
+        Ok(Self {
+            name: name.to_ascii_lowercase(),
+            covers_subdomains,
+            port,
+        })
     }
 
     fn is_any(&self) -> bool {
@@ -113,13 +164,20 @@ impl HostPattern {
     /// Returns whether an address certainly matches: the same port, and a subdomain only for `*.`.
     #[must_use]
     pub fn matches(&self, url: &str) -> bool {
-        let Some(Host { name, port }) = certain_host(url) else { return false };
+        let Some(Host { name, port }) = certain_host(url) else {
+            return false;
+        };
         if self.is_any() {
             return true;
         }
-        let is_same = if self.covers_subdomains { self.covers(&name) && name != self.name } else { name == self.name };
+        let is_same = if self.covers_subdomains {
+            self.covers(&name) && name != self.name
+        } else {
+            name == self.name
+        };
         let is_default = |given: u16| {
-            (given == 80 && url.to_ascii_lowercase().starts_with("http:")) || (given == 443 && url.to_ascii_lowercase().starts_with("https:"))
+            (given == 80 && url.to_ascii_lowercase().starts_with("http:"))
+                || (given == 443 && url.to_ascii_lowercase().starts_with("https:"))
         };
         let fits = match (self.port, port) {
             (Port::Any, _) => true,
@@ -138,7 +196,10 @@ impl HostPattern {
     }
 
     fn covers(&self, name: &str) -> bool {
-        name == self.name || name.strip_suffix(&self.name).is_some_and(|rest| rest.ends_with('.'))
+        name == self.name
+            || name
+                .strip_suffix(&self.name)
+                .is_some_and(|rest| rest.ends_with('.'))
     }
 }
 
@@ -199,17 +260,36 @@ mod tests {
     #[test]
     fn refused_host_is_found_at_any_port() {
         let pattern = HostPattern::parse("example.org").expect("a pattern");
-        for text in
-            ["https://example.org:99/", "example.org", "u:p@example.org:1", "https://A.Example.org./x", "//example.org/x", "ftp://example.org"]
-        {
+        for text in [
+            "https://example.org:99/",
+            "example.org",
+            "u:p@example.org:1",
+            "https://A.Example.org./x",
+            "//example.org/x",
+            "ftp://example.org",
+        ] {
             assert!(pattern.may_match(text), "{text}");
         }
-        assert!(!pattern.may_match("https://notexample.org/") && !pattern.may_match("https://x.net/example.org"));
+        assert!(
+            !pattern.may_match("https://notexample.org/")
+                && !pattern.may_match("https://x.net/example.org")
+        );
     }
 
     #[test]
     fn unusable_hosts_are_refused() {
-        for bad in ["", "https://example.org", "a b", "u@example.org", "*.", "a.*.b", "example.org:x", "example.org:**", "example..org", "exa/mple"] {
+        for bad in [
+            "",
+            "https://example.org",
+            "a b",
+            "u@example.org",
+            "*.",
+            "a.*.b",
+            "example.org:x",
+            "example.org:**",
+            "example..org",
+            "exa/mple",
+        ] {
             assert!(HostPattern::parse(bad).is_err(), "{bad}");
         }
     }

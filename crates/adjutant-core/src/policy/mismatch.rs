@@ -41,7 +41,9 @@ pub enum Mismatch {
     #[error("the directory of the command is not certain, or not below the run's")]
     Directory,
     /// Words of the run beside the command.
-    #[error("the request's text can ask for more than its command: add tool = \"request_approval\" to the policy")]
+    #[error(
+        "the request's text can ask for more than its command: add tool = \"request_approval\" to the policy"
+    )]
     OwnWords,
     #[error("it is not certain that the command is the denied one, so it is asked")]
     Uncertain,
@@ -68,13 +70,22 @@ pub fn passed_policies<'a>(
     passed
         .map(|policy| {
             let is_barred = has_options && policy.decision == PolicyDecision::Allow;
-            PassedPolicy { policy, why: policy.mismatch(asked).or(is_barred.then_some(Mismatch::Options)) }
+            PassedPolicy {
+                policy,
+                why: policy
+                    .mismatch(asked)
+                    .or(is_barred.then_some(Mismatch::Options)),
+            }
         })
         .collect()
 }
 
 pub(super) fn listed(patterns: &[Wildcard]) -> String {
-    patterns.iter().map(Wildcard::as_str).collect::<Vec<_>>().join(", ")
+    patterns
+        .iter()
+        .map(Wildcard::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The part of a request that a kind of condition compares.
@@ -86,7 +97,11 @@ pub(super) struct Compared<'a, P> {
 
 impl Compared<'_, CommandPattern> {
     pub(super) fn check(&self) -> Result<(), Mismatch> {
-        self.compare([Mismatch::NoCommand, Mismatch::CommandBeside, Mismatch::OtherCommand])
+        self.compare([
+            Mismatch::NoCommand,
+            Mismatch::CommandBeside,
+            Mismatch::OtherCommand,
+        ])
     }
 }
 

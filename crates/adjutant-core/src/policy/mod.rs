@@ -24,7 +24,9 @@ pub use grant::{GrantNo, GrantState, GrantTerms, use_grant};
 pub use host::HostPattern;
 use mismatch::Compared;
 pub use mismatch::{Mismatch, PassedPolicy, passed_policies};
-pub use operation::{Operation, OperationPart, REQUEST_APPROVAL, StatedPath, approval_parts, parts_line};
+pub use operation::{
+    Operation, OperationPart, REQUEST_APPROVAL, StatedPath, approval_parts, parts_line,
+};
 pub use path::{PathPattern, absolute};
 pub use watch::{FilePolicies, Observation, deciding_with_change, observe};
 pub use wildcard::Wildcard;
@@ -61,9 +63,15 @@ impl PolicyName {
     /// # Errors
     /// The text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, PolicyNameError> {
-        let is_valid =
-            (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-        if is_valid { Ok(Self(text.to_owned())) } else { Err(PolicyNameError) }
+        let is_valid = (1..=NAME_BYTES_MAX).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
+        if is_valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PolicyNameError)
+        }
     }
 
     #[must_use]
@@ -133,12 +141,29 @@ impl ApprovalQuery<'_> {
 /// Returns the policy that decides about a request, if any: the first that denies, else the first that asks, else the
 /// first that allows. A request that a policy may deny, which is not certain, is asked.
 #[must_use]
-pub fn deciding<'a>(policies: impl Iterator<Item = &'a Policy> + Clone, asked: &ApprovalQuery<'_>) -> Option<&'a Policy> {
-    let first = |decision| policies.clone().find(|policy| policy.decision == decision && policy.covers(asked));
-    let is_perhaps_denied =
-        || policies.clone().any(|policy| policy.decision == PolicyDecision::Deny && policy.conditions.may_hold(asked) == Occurrence::Possible);
+pub fn deciding<'a>(
+    policies: impl Iterator<Item = &'a Policy> + Clone,
+    asked: &ApprovalQuery<'_>,
+) -> Option<&'a Policy> {
+    let first = |decision| {
+        policies
+            .clone()
+            .find(|policy| policy.decision == decision && policy.covers(asked))
+    };
+    let is_perhaps_denied = || {
+        policies.clone().any(|policy| {
+            policy.decision == PolicyDecision::Deny
+                && policy.conditions.may_hold(asked) == Occurrence::Possible
+        })
+    };
     let restricts = first(PolicyDecision::Deny).or_else(|| first(PolicyDecision::Ask));
-    restricts.or_else(|| if is_perhaps_denied() { None } else { first(PolicyDecision::Allow) })
+    restricts.or_else(|| {
+        if is_perhaps_denied() {
+            None
+        } else {
+            first(PolicyDecision::Allow)
+        }
+    })
 }
 
 impl Policy {
@@ -169,7 +194,10 @@ impl Policy {
             PolicyDecision::Allow => Some(Decision::approved()),
             PolicyDecision::Ask => None,
             PolicyDecision::Deny => {
-                let reason = self.reason.clone().unwrap_or_else(|| format!("policy {} does not allow it", self.name));
+                let reason = self
+                    .reason
+                    .clone()
+                    .unwrap_or_else(|| format!("policy {} does not allow it", self.name));
                 Some(Decision::Denied { reason })
             }
         }
@@ -179,51 +207,131 @@ impl Policy {
 impl Conditions {
     /// Checks that the conditions certainly cover everything that the operation does.
     fn check_certain(&self, asked: &ApprovalQuery<'_>) -> Result<(), Mismatch> {
-        let Self { agents: _, tools, profiles: _, risks: _, paths, commands, hosts } = self;
-        let Operation { tool, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete, digest: _ } =
-            asked.operation;
+        let Self {
+            agents: _,
+            tools,
+            profiles: _,
+            risks: _,
+            paths,
+            commands,
+            hosts,
+        } = self;
+        let Operation {
+            tool,
+            command,
+            paths: stated,
+            urls,
+            directory,
+            possible_directories,
+            run_directory: _,
+            is_complete,
+            digest: _,
+        } = asked.operation;
         self.check_caller(asked, Wildcard::matches)?;
         if !self.restrict_content() {
             return Ok(());
         }
         let words = command.as_deref().map(simple_command);
-        let fitting = words.iter().flatten().find_map(|words| commands.iter().find(|pattern| pattern.allows(words)));
-        let is_denied_form = || commands.iter().any(|pattern| command.as_deref().is_some_and(|text| pattern.occurrence(text) != Occurrence::None));
+        let fitting = words
+            .iter()
+            .flatten()
+            .find_map(|words| commands.iter().find(|pattern| pattern.allows(words)));
+        let is_denied_form = || {
+            commands.iter().any(|pattern| {
+                command
+                    .as_deref()
+                    .is_some_and(|text| pattern.occurrence(text) != Occurrence::None)
+            })
+        };
         if !commands.is_empty() && words == Some(None) && is_denied_form() {
             return Err(Mismatch::NotSimple);
         }
-        Compared { patterns: commands, is_stated: command.is_some(), is_covered: fitting.is_some() }.check()?;
-        let is_real =
-            |path: &StatedPath| path.real.as_deref().is_some_and(|real| paths.iter().any(|pattern| pattern.matches(real, asked.directory())));
-        Compared { patterns: paths, is_stated: !stated.is_empty(), is_covered: stated.iter().all(is_real) }.check()?;
+        Compared {
+            patterns: commands,
+            is_stated: command.is_some(),
+            is_covered: fitting.is_some(),
+        }
+        .check()?;
+        let is_real = |path: &StatedPath| {
+            path.real.as_deref().is_some_and(|real| {
+                paths
+                    .iter()
+                    .any(|pattern| pattern.matches(real, asked.directory()))
+            })
+        };
+        Compared {
+            patterns: paths,
+            is_stated: !stated.is_empty(),
+            is_covered: stated.iter().all(is_real),
+        }
+        .check()?;
         let is_host = |url: &String| hosts.iter().any(|pattern| pattern.matches(url));
-        Compared { patterns: hosts, is_stated: !urls.is_empty(), is_covered: urls.iter().all(is_host) }.check()?;
+        Compared {
+            patterns: hosts,
+            is_stated: !urls.is_empty(),
+            is_covered: urls.iter().all(is_host),
+        }
+        .check()?;
         // What is not stated cannot be covered.
         if !is_complete {
             return Err(Mismatch::Incomplete);
         }
-        let is_certain = |pattern: &CommandPattern| is_directory_certain(pattern, directory.as_ref(), asked.directory());
+        let is_certain = |pattern: &CommandPattern| {
+            is_directory_certain(pattern, directory.as_ref(), asked.directory())
+        };
         if !possible_directories.is_empty() || !fitting.is_none_or(is_certain) {
             return Err(Mismatch::Directory);
         }
         // The text of a request can ask for more than the command that the run states with it.
-        let is_for_own_words = tools.iter().any(|pattern| pattern.is_literal() && pattern.matches(tool));
-        if tool == REQUEST_APPROVAL && !is_for_own_words { Err(Mismatch::OwnWords) } else { Ok(()) }
+        let is_for_own_words = tools
+            .iter()
+            .any(|pattern| pattern.is_literal() && pattern.matches(tool));
+        if tool == REQUEST_APPROVAL && !is_for_own_words {
+            Err(Mismatch::OwnWords)
+        } else {
+            Ok(())
+        }
     }
 
     /// Checks who asks, with which tool and risk. `matches`: compares a pattern of a tool or a risk.
-    fn check_caller(&self, asked: &ApprovalQuery<'_>, matches: fn(&Wildcard, &str) -> bool) -> Result<(), Mismatch> {
-        let Self { agents, tools, profiles, risks, paths: _, commands: _, hosts: _ } = self;
+    fn check_caller(
+        &self,
+        asked: &ApprovalQuery<'_>,
+        matches: fn(&Wildcard, &str) -> bool,
+    ) -> Result<(), Mismatch> {
+        let Self {
+            agents,
+            tools,
+            profiles,
+            risks,
+            paths: _,
+            commands: _,
+            hosts: _,
+        } = self;
         if !agents.is_empty() && !agents.iter().any(|agent| agent.matches(asked.agent)) {
             return Err(Mismatch::Agent(mismatch::listed(agents)));
         }
         if !profiles.is_empty() && !profiles.contains(&asked.profile) {
-            return Err(Mismatch::Profile(profiles.iter().map(|profile| profile.word()).collect::<Vec<_>>().join(", ")));
+            return Err(Mismatch::Profile(
+                profiles
+                    .iter()
+                    .map(|profile| profile.word())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            ));
         }
-        if !risks.is_empty() && !asked.risk.is_some_and(|risk| risks.iter().any(|pattern| matches(pattern, risk))) {
+        if !risks.is_empty()
+            && !asked
+                .risk
+                .is_some_and(|risk| risks.iter().any(|pattern| matches(pattern, risk)))
+        {
             return Err(Mismatch::Risk(mismatch::listed(risks)));
         }
-        if !tools.is_empty() && !tools.iter().any(|pattern| matches(pattern, &asked.operation.tool)) {
+        if !tools.is_empty()
+            && !tools
+                .iter()
+                .any(|pattern| matches(pattern, &asked.operation.tool))
+        {
             return Err(Mismatch::Tool(mismatch::listed(tools)));
         }
         Ok(())
@@ -235,26 +343,68 @@ impl Conditions {
 
     /// Returns how certain it is that the conditions hold, or why they cannot.
     fn check_possible(&self, asked: &ApprovalQuery<'_>) -> Result<Occurrence, Mismatch> {
-        let Self { agents: _, tools: _, profiles: _, risks: _, paths, commands, hosts } = self;
-        let Operation { tool: _, command, paths: stated, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } =
-            asked.operation;
-        let words = command.as_deref().map(command_words::possible_words).unwrap_or_default();
-        let within = directory.as_ref().map_or(asked.directory(), |directory| directory.stated.as_str());
+        let Self {
+            agents: _,
+            tools: _,
+            profiles: _,
+            risks: _,
+            paths,
+            commands,
+            hosts,
+        } = self;
+        let Operation {
+            tool: _,
+            command,
+            paths: stated,
+            urls,
+            directory,
+            possible_directories,
+            run_directory: _,
+            is_complete: _,
+            digest: _,
+        } = asked.operation;
+        let words = command
+            .as_deref()
+            .map(command_words::possible_words)
+            .unwrap_or_default();
+        let within = directory
+            .as_ref()
+            .map_or(asked.directory(), |directory| directory.stated.as_str());
         let may_name = |pattern: &PathPattern, path: &str| {
             // Relative patterns are meant from the run's directory, relative words from that of the command.
-            let mut directories = std::iter::once(within).chain(possible_directories.iter().map(String::as_str));
-            directories.any(|directory| pattern.may_match(&absolute(path, directory), asked.directory()))
+            let mut directories =
+                std::iter::once(within).chain(possible_directories.iter().map(String::as_str));
+            directories
+                .any(|directory| pattern.may_match(&absolute(path, directory), asked.directory()))
         };
         let names_path = |pattern: &PathPattern| {
-            stated.iter().any(|path| may_name(pattern, &path.stated) || path.real.as_deref().is_some_and(|real| may_name(pattern, real)))
-                || words.iter().any(|word| may_name(pattern, word) || word.split_once('=').is_some_and(|(_, value)| may_name(pattern, value)))
+            stated.iter().any(|path| {
+                may_name(pattern, &path.stated)
+                    || path
+                        .real
+                        .as_deref()
+                        .is_some_and(|real| may_name(pattern, real))
+            }) || words.iter().any(|word| {
+                may_name(pattern, word)
+                    || word
+                        .split_once('=')
+                        .is_some_and(|(_, value)| may_name(pattern, value))
+            })
         };
-        let names_host = |pattern: &HostPattern| urls.iter().chain(&words).any(|text| pattern.may_match(text));
+        let names_host = |pattern: &HostPattern| {
+            urls.iter()
+                .chain(&words)
+                .any(|text| pattern.may_match(text))
+        };
         self.check_caller(asked, Wildcard::matches_any_case)?;
         let occurrence = match command.as_deref() {
             _ if commands.is_empty() => Occurrence::Certain,
             None => return Err(Mismatch::NoCommand),
-            Some(text) => commands.iter().map(|pattern| pattern.occurrence(text)).max().unwrap_or(Occurrence::None),
+            Some(text) => commands
+                .iter()
+                .map(|pattern| pattern.occurrence(text))
+                .max()
+                .unwrap_or(Occurrence::None),
         };
         if occurrence == Occurrence::None {
             return Err(Mismatch::OtherCommand);
@@ -270,10 +420,21 @@ impl Conditions {
 }
 
 /// Returns whether a command runs in the run's directory or below, and exactly there if its program is relative.
-fn is_directory_certain(pattern: &CommandPattern, directory: Option<&StatedPath>, run_directory: &str) -> bool {
-    let Some(directory) = directory else { return true };
-    let Some(real) = directory.real.as_deref() else { return false };
-    let is_below = || real.strip_prefix(run_directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'));
+fn is_directory_certain(
+    pattern: &CommandPattern,
+    directory: Option<&StatedPath>,
+    run_directory: &str,
+) -> bool {
+    let Some(directory) = directory else {
+        return true;
+    };
+    let Some(real) = directory.real.as_deref() else {
+        return false;
+    };
+    let is_below = || {
+        real.strip_prefix(run_directory.trim_end_matches('/'))
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
     real == run_directory || is_below() && !pattern.depends_on_directory()
 }
 

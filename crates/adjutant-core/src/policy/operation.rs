@@ -41,7 +41,17 @@ impl Operation {
     /// fully known.
     #[must_use]
     pub fn identity(&self) -> Option<Vec<String>> {
-        let Self { tool, command, paths, urls, directory, possible_directories, run_directory, is_complete: _, digest } = self;
+        let Self {
+            tool,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory,
+            is_complete: _,
+            digest,
+        } = self;
         if !possible_directories.is_empty() {
             return None;
         }
@@ -51,7 +61,12 @@ impl Operation {
             Some(directory) => path(directory)?.concat(),
             None => run_directory.clone(),
         };
-        let mut parts = vec![tool.clone(), run_directory.clone(), directory, digest.clone()];
+        let mut parts = vec![
+            tool.clone(),
+            run_directory.clone(),
+            directory,
+            digest.clone(),
+        ];
         parts.push(command.clone().unwrap_or_default());
         parts.push(paths.len().to_string());
         for stated in paths {
@@ -70,13 +85,34 @@ impl Operation {
     /// Returns everything that an approval of the operation allows, in order. The tool is not a part.
     #[must_use]
     pub fn parts(&self) -> Vec<OperationPart> {
-        let Self { tool: _, command, paths, urls, directory, possible_directories, run_directory: _, is_complete: _, digest: _ } = self;
+        let Self {
+            tool: _,
+            command,
+            paths,
+            urls,
+            directory,
+            possible_directories,
+            run_directory: _,
+            is_complete: _,
+            digest: _,
+        } = self;
         let part = |name, label, text: String| OperationPart { name, label, text };
-        let mut parts: Vec<OperationPart> = command.iter().map(|command| part("command", "command", command.clone())).collect();
+        let mut parts: Vec<OperationPart> = command
+            .iter()
+            .map(|command| part("command", "command", command.clone()))
+            .collect();
         parts.extend(paths.iter().map(|path| part("paths", "file", path.shown())));
         parts.extend(urls.iter().map(|url| part("urls", "address", url.clone())));
-        parts.extend(directory.iter().map(|directory| part("directory", "in directory", directory.shown())));
-        parts.extend(possible_directories.iter().map(|directory| part("possible_directories", "or in directory", directory.clone())));
+        parts.extend(
+            directory
+                .iter()
+                .map(|directory| part("directory", "in directory", directory.shown())),
+        );
+        parts.extend(
+            possible_directories.iter().map(|directory| {
+                part("possible_directories", "or in directory", directory.clone())
+            }),
+        );
         parts
     }
 
@@ -113,8 +149,14 @@ pub struct OperationPart {
 pub fn approval_parts(operation: Option<&Operation>, preview: Option<&str>) -> Vec<OperationPart> {
     let mut parts = operation.map(Operation::parts).unwrap_or_default();
     // The preview of a CLI's call repeats the call, which complete parts already show. A run's own statement is never complete.
-    if !operation.is_some_and(|operation| operation.tool != REQUEST_APPROVAL && operation.is_complete && operation.has_content()) {
-        parts.extend(preview.map(|preview| OperationPart { name: "preview", label: "preview", text: preview.to_owned() }));
+    if !operation.is_some_and(|operation| {
+        operation.tool != REQUEST_APPROVAL && operation.is_complete && operation.has_content()
+    }) {
+        parts.extend(preview.map(|preview| OperationPart {
+            name: "preview",
+            label: "preview",
+            text: preview.to_owned(),
+        }));
     }
     parts
 }
@@ -130,11 +172,17 @@ const LINE_PARTS_MAX: usize = 3;
 pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
     let mut line = shorten(text);
     for (n, part) in parts.iter().enumerate() {
-        let before = parts[..n].iter().filter(|other| other.name == part.name).count();
+        let before = parts[..n]
+            .iter()
+            .filter(|other| other.name == part.name)
+            .count();
         if before < LINE_PARTS_MAX {
             line.push_str(&format!("; {}: {}", part.label, shorten(&part.text)));
         } else if before == LINE_PARTS_MAX {
-            let more = parts[n..].iter().filter(|other| other.name == part.name).count();
+            let more = parts[n..]
+                .iter()
+                .filter(|other| other.name == part.name)
+                .count();
             line.push_str(&format!("; … {more} more of \"{}\"", part.label));
         }
     }
@@ -145,7 +193,11 @@ fn shorten(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(LINE_TEXT_CHARS_MAX) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+        Some((end, _)) => format!(
+            "{}… ({} more characters)",
+            &text[..end],
+            text[end..].chars().count()
+        ),
     }
 }
 
@@ -154,7 +206,10 @@ mod tests {
     use super::*;
 
     fn path(stated: &str, real: Option<&str>) -> StatedPath {
-        StatedPath { stated: stated.to_owned(), real: real.map(str::to_owned) }
+        StatedPath {
+            stated: stated.to_owned(),
+            real: real.map(str::to_owned),
+        }
     }
 
     #[test]
@@ -162,7 +217,10 @@ mod tests {
         let operation = Operation {
             tool: REQUEST_APPROVAL.to_owned(),
             command: Some("rm -rf /".to_owned()),
-            paths: vec![path("/etc/passwd", None), path("/tmp/x", Some("/etc/shadow"))],
+            paths: vec![
+                path("/etc/passwd", None),
+                path("/tmp/x", Some("/etc/shadow")),
+            ],
             urls: vec!["https://evil.example".to_owned()],
             ..Operation::default()
         };

@@ -13,7 +13,12 @@ pub struct PathPattern {
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<&str> = self.parts.iter().map(Wildcard::as_str).collect();
-        write!(f, "{}{}", if self.is_absolute { "/" } else { "" }, parts.join("/"))
+        write!(
+            f,
+            "{}{}",
+            if self.is_absolute { "/" } else { "" },
+            parts.join("/")
+        )
     }
 }
 
@@ -31,30 +36,45 @@ impl PathPattern {
             return unusable("~ and variables are not expanded: write the absolute path");
         }
         let is_absolute = text.starts_with('/');
-        let (text, is_below) = text.strip_suffix('/').map_or((text, false), |text| (text, true));
+        let (text, is_below) = text
+            .strip_suffix('/')
+            .map_or((text, false), |text| (text, true));
         let mut parts: Vec<&str> = text.strip_prefix('/').unwrap_or(text).split('/').collect();
         if is_below {
             parts.push("**");
         }
         parts.retain(|part| !(is_absolute && is_below && part.is_empty()));
-        if parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
+        if parts
+            .iter()
+            .any(|part| part.is_empty() || *part == "." || *part == "..")
+        {
             return unusable("//, . and .. are not allowed");
         }
-        if parts.iter().any(|part| part.contains("**") && *part != "**") {
+        if parts
+            .iter()
+            .any(|part| part.contains("**") && *part != "**")
+        {
             return unusable("write ** alone between slashes");
         }
-        Ok(Self { is_absolute, parts: parts.into_iter().map(Wildcard::new).collect() })
+        Ok(Self {
+            is_absolute,
+            parts: parts.into_iter().map(Wildcard::new).collect(),
+        })
     }
 
     /// Returns whether a real path, with the real path of the run's directory, certainly matches. What belongs to git
     /// matches no wildcard, because hooks and configuration there are programs that run later.
     #[must_use]
     pub fn matches(&self, real: &str, directory: &str) -> bool {
-        let Some(parts) = self.parts_of(real, directory) else { return false };
+        let Some(parts) = self.parts_of(real, directory) else {
+            return false;
+        };
         let is_plain = |part: &&str| !part.is_empty() && *part != "." && *part != "..";
         parts.iter().all(is_plain)
             && matches_parts(&self.parts, &parts, &|pattern, part| {
-                (!part.eq_ignore_ascii_case(".git") || pattern.as_str().eq_ignore_ascii_case(".git")) && pattern.matches(part)
+                (!part.eq_ignore_ascii_case(".git")
+                    || pattern.as_str().eq_ignore_ascii_case(".git"))
+                    && pattern.matches(part)
             })
     }
 
@@ -62,12 +82,21 @@ impl PathPattern {
     #[must_use]
     pub fn may_match(&self, path: &str, directory: &str) -> bool {
         let path = absolute(path, directory);
-        let Some(parts) = self.parts_of(&path, directory) else { return false };
-        matches_parts(&self.parts, &parts, &|pattern, part| pattern.matches_any_case(part))
+        let Some(parts) = self.parts_of(&path, directory) else {
+            return false;
+        };
+        matches_parts(&self.parts, &parts, &|pattern, part| {
+            pattern.matches_any_case(part)
+        })
     }
 
     fn parts_of<'a>(&self, path: &'a str, directory: &str) -> Option<Vec<&'a str>> {
-        let below = if self.is_absolute { path.strip_prefix('/')? } else { path.strip_prefix(directory.trim_end_matches('/'))?.strip_prefix('/')? };
+        let below = if self.is_absolute {
+            path.strip_prefix('/')?
+        } else {
+            path.strip_prefix(directory.trim_end_matches('/'))?
+                .strip_prefix('/')?
+        };
         Some(below.split('/').collect())
     }
 }
@@ -75,7 +104,11 @@ impl PathPattern {
 /// Resolves a path by name, without links.
 #[must_use]
 pub fn absolute(path: &str, directory: &str) -> String {
-    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
+    let whole = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{directory}/{path}")
+    };
     let mut parts: Vec<&str> = Vec::new();
     for part in whole.split('/') {
         match part {
@@ -89,7 +122,11 @@ pub fn absolute(path: &str, directory: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn matches_parts(patterns: &[Wildcard], parts: &[&str], matches: &impl Fn(&Wildcard, &str) -> bool) -> bool {
+fn matches_parts(
+    patterns: &[Wildcard],
+    parts: &[&str],
+    matches: &impl Fn(&Wildcard, &str) -> bool,
+) -> bool {
     // `reached[n]`: the patterns so far match the first `n` parts.
     let mut reached = vec![false; parts.len() + 1];
     reached[0] = true;
@@ -98,7 +135,11 @@ fn matches_parts(patterns: &[Wildcard], parts: &[&str], matches: &impl Fn(&Wildc
         let is_any = pattern.as_str() == "**";
         next[0] = is_any && reached[0];
         for (at, part) in parts.iter().enumerate() {
-            next[at + 1] = if is_any { reached[at + 1] || next[at] && matches(pattern, part) } else { reached[at] && matches(pattern, part) };
+            next[at + 1] = if is_any {
+                reached[at + 1] || next[at] && matches(pattern, part)
+            } else {
+                reached[at] && matches(pattern, part)
+            };
         }
         reached = next;
     }
@@ -149,16 +190,32 @@ mod tests {
 
     #[test]
     fn refused_path_is_found_in_any_spelling() {
-        for path in ["/w/.env", ".env", "./.env", "a/../.env", "/w/x/.ENV", "x//.env", "/w/./a/../.env"] {
+        for path in [
+            "/w/.env",
+            ".env",
+            "./.env",
+            "a/../.env",
+            "/w/x/.ENV",
+            "x//.env",
+            "/w/./a/../.env",
+        ] {
             assert!(pattern("**/.env").may_match(path, "/w"), "{path}");
         }
-        assert!(pattern("/etc/**").may_match("../../etc/passwd", "/w/x") && !pattern("**/.env").may_match(".envrc", "/w"));
-        assert!(pattern("**").may_match(".git/config", "/w"), "git's files too");
+        assert!(
+            pattern("/etc/**").may_match("../../etc/passwd", "/w/x")
+                && !pattern("**/.env").may_match(".envrc", "/w")
+        );
+        assert!(
+            pattern("**").may_match(".git/config", "/w"),
+            "git's files too"
+        );
     }
 
     #[test]
     fn unusable_patterns_are_refused() {
-        for bad in ["", "~/x", "$HOME/x", "../x", "a/../b", "a//b", "./a", "a**", "a/**b", "a\nb"] {
+        for bad in [
+            "", "~/x", "$HOME/x", "../x", "a/../b", "a//b", "./a", "a**", "a/**b", "a\nb",
+        ] {
             assert!(PathPattern::parse(bad).is_err(), "{bad}");
         }
     }

@@ -65,6 +65,8 @@ pub(super) fn takes_value(option: &str) -> bool {
 fn is_one_of(programs: &[&str], program: &str) -> bool {
     let name = base_name(program);
     let name = name.strip_suffix(".exe").unwrap_or(name);
-    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').trim_end_matches('-');
+    let unversioned = name
+        .trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+        .trim_end_matches('-');
     programs.contains(&name) || programs.contains(&unversioned)
 }

@@ -27,22 +27,54 @@ pub struct Observation {
 #[must_use]
 pub fn observe(file: FilePolicies, is_guarded: bool, has_live_runs: bool) -> Observation {
     match file {
-        FilePolicies::Same => Observation { accepts: false, is_guarded: has_live_runs },
-        FilePolicies::Unknown => Observation { accepts: false, is_guarded: is_guarded || has_live_runs },
-        FilePolicies::Other if is_guarded || has_live_runs => Observation { accepts: false, is_guarded: true },
-        FilePolicies::Other => Observation { accepts: true, is_guarded: false },
+        FilePolicies::Same => Observation {
+            accepts: false,
+            is_guarded: has_live_runs,
+        },
+        FilePolicies::Unknown => Observation {
+            accepts: false,
+            is_guarded: is_guarded || has_live_runs,
+        },
+        FilePolicies::Other if is_guarded || has_live_runs => Observation {
+            accepts: false,
+            is_guarded: true,
+        },
+        FilePolicies::Other => Observation {
+            accepts: true,
+            is_guarded: false,
+        },
     }
 }
 
 /// Returns the policy that decides about a request while a change waits: the more restrictive decision of the policies in
 /// effect and of the change. `None`: the request is asked.
 #[must_use]
-pub fn deciding_with_change<'a>(in_effect: &'a [Policy], change: &'a [Policy], asked: &ApprovalQuery<'_>) -> Option<&'a Policy> {
-    let both = [deciding(in_effect.iter(), asked), deciding(change.iter(), asked)];
-    let first = |decision| both.into_iter().flatten().find(|policy| policy.decision == decision);
-    let is_allowed = || both.iter().all(|policy| policy.is_some_and(|policy| policy.decision == PolicyDecision::Allow));
+pub fn deciding_with_change<'a>(
+    in_effect: &'a [Policy],
+    change: &'a [Policy],
+    asked: &ApprovalQuery<'_>,
+) -> Option<&'a Policy> {
+    let both = [
+        deciding(in_effect.iter(), asked),
+        deciding(change.iter(), asked),
+    ];
+    let first = |decision| {
+        both.into_iter()
+            .flatten()
+            .find(|policy| policy.decision == decision)
+    };
+    let is_allowed = || {
+        both.iter()
+            .all(|policy| policy.is_some_and(|policy| policy.decision == PolicyDecision::Allow))
+    };
     let restricts = first(PolicyDecision::Deny).or_else(|| first(PolicyDecision::Ask));
-    restricts.or_else(|| if is_allowed() { first(PolicyDecision::Allow) } else { None })
+    restricts.or_else(|| {
+        if is_allowed() {
+            first(PolicyDecision::Allow)
+        } else {
+            None
+        }
+    })
 }
 
 #[cfg(test)]
@@ -55,16 +87,39 @@ mod tests {
     fn change_counts_only_if_no_run_could_have_made_it() {
         use FilePolicies::{Other, Same, Unknown};
         let seen = |file, is_guarded, live| {
-            let Observation { accepts, is_guarded } = observe(file, is_guarded, live);
+            let Observation {
+                accepts,
+                is_guarded,
+            } = observe(file, is_guarded, live);
             (accepts, is_guarded)
         };
-        assert_eq!(seen(Other, false, false), (true, false), "nobody else could write it");
+        assert_eq!(
+            seen(Other, false, false),
+            (true, false),
+            "nobody else could write it"
+        );
         assert_eq!(seen(Other, false, true), (false, true));
         assert_eq!(seen(Other, true, true), (false, true));
-        assert_eq!(seen(Other, true, false), (false, true), "the run that made it has ended, which changes nothing");
-        assert_eq!(seen(Same, true, false), (false, false), "it was undone, or never made");
-        assert_eq!(seen(Same, true, true), (false, true), "it can still be made");
-        assert_eq!(seen(Unknown, true, false), (false, true), "the next readable file can contain the run's change");
+        assert_eq!(
+            seen(Other, true, false),
+            (false, true),
+            "the run that made it has ended, which changes nothing"
+        );
+        assert_eq!(
+            seen(Same, true, false),
+            (false, false),
+            "it was undone, or never made"
+        );
+        assert_eq!(
+            seen(Same, true, true),
+            (false, true),
+            "it can still be made"
+        );
+        assert_eq!(
+            seen(Unknown, true, false),
+            (false, true),
+            "the next readable file can contain the run's change"
+        );
         assert_eq!(seen(Unknown, false, true), (false, true));
         assert_eq!(seen(Unknown, false, false), (false, false));
     }
@@ -78,8 +133,18 @@ mod tests {
             reason: None,
         };
         let operation = Operation::default();
-        let asked = ApprovalQuery { agent: "echo", profile: Permissions::Full, risk: None, operation: &operation };
-        let choices = [None, Some(PolicyDecision::Allow), Some(PolicyDecision::Ask), Some(PolicyDecision::Deny)];
+        let asked = ApprovalQuery {
+            agent: "echo",
+            profile: Permissions::Full,
+            risk: None,
+            operation: &operation,
+        };
+        let choices = [
+            None,
+            Some(PolicyDecision::Allow),
+            Some(PolicyDecision::Ask),
+            Some(PolicyDecision::Deny),
+        ];
         let rank = |answer: Option<Decision>| match answer {
             Some(Decision::Approved { .. }) => 0,
             None => 1,
@@ -87,10 +152,17 @@ mod tests {
         };
         for now in choices {
             for then in choices {
-                let sets = [now, then].map(|decision| decision.map(policy).into_iter().collect::<Vec<_>>());
-                let alone = |set: &[Policy]| rank(deciding(set.iter(), &asked).and_then(Policy::answer));
-                let both = rank(deciding_with_change(&sets[0], &sets[1], &asked).and_then(Policy::answer));
-                assert_eq!(both, alone(&sets[0]).max(alone(&sets[1])), "{now:?} and {then:?}");
+                let sets = [now, then]
+                    .map(|decision| decision.map(policy).into_iter().collect::<Vec<_>>());
+                let alone =
+                    |set: &[Policy]| rank(deciding(set.iter(), &asked).and_then(Policy::answer));
+                let both =
+                    rank(deciding_with_change(&sets[0], &sets[1], &asked).and_then(Policy::answer));
+                assert_eq!(
+                    both,
+                    alone(&sets[0]).max(alone(&sets[1])),
+                    "{now:?} and {then:?}"
+                );
             }
         }
     }

@@ -27,9 +27,13 @@ impl Wildcard {
         // Each part must follow the one before it; the last one must end the word.
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = word.strip_prefix(first) else { return false };
+        let Some(mut rest) = word.strip_prefix(first) else {
+            return false;
+        };
         let mut parts: Vec<&str> = parts.collect();
-        let Some(last) = parts.pop() else { return rest.is_empty() };
+        let Some(last) = parts.pop() else {
+            return rest.is_empty();
+        };
         for part in parts {
             match rest.find(part) {
                 Some(at) => rest = &rest[at + part.len()..],
@@ -53,10 +57,27 @@ mod tests {
     #[test]
     fn star_stands_for_any_characters() {
         let matches = |pattern: &str, word: &str| Wildcard::new(pattern).matches(word);
-        for (pattern, word) in [("a", "a"), ("*", ""), ("*", "abc"), ("a*", "a"), ("a*c", "abbc"), ("*b*", "abc"), ("a*b*c", "a-b-b-c"), ("", "")] {
+        for (pattern, word) in [
+            ("a", "a"),
+            ("*", ""),
+            ("*", "abc"),
+            ("a*", "a"),
+            ("a*c", "abbc"),
+            ("*b*", "abc"),
+            ("a*b*c", "a-b-b-c"),
+            ("", ""),
+        ] {
             assert!(matches(pattern, word), "{pattern} {word}");
         }
-        for (pattern, word) in [("a", "ab"), ("a*", "ba"), ("a*c", "ab"), ("a*a", "a"), ("*b*", "ac"), ("A", "a"), ("ab*ba", "aba")] {
+        for (pattern, word) in [
+            ("a", "ab"),
+            ("a*", "ba"),
+            ("a*c", "ab"),
+            ("a*a", "a"),
+            ("*b*", "ac"),
+            ("A", "a"),
+            ("ab*ba", "aba"),
+        ] {
             assert!(!matches(pattern, word), "{pattern} {word}");
         }
         assert!(Wildcard::new("A*").matches_any_case("aB"));

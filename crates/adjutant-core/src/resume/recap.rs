@@ -50,7 +50,11 @@ impl Recap {
             return None;
         }
         let more = has_more.then(|| "Older or longer entries are omitted.".to_owned());
-        let parts: Vec<String> = [format!("{heading}\n\n{about}")].into_iter().chain(texts.iter().cloned()).chain(more).collect();
+        let parts: Vec<String> = [format!("{heading}\n\n{about}")]
+            .into_iter()
+            .chain(texts.iter().cloned())
+            .chain(more)
+            .collect();
         Some(parts.join("\n\n"))
     }
 }

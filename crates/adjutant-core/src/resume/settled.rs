@@ -63,13 +63,18 @@ pub(super) fn lines<const N: usize>(parts: [Option<String>; N]) -> String {
 
 /// Quotes an optional text after its label.
 pub(super) fn field(label: &str, text: Option<&String>) -> Option<String> {
-    text.filter(|text| !text.trim().is_empty()).map(|text| quote_field(label, text))
+    text.filter(|text| !text.trim().is_empty())
+        .map(|text| quote_field(label, text))
 }
 
 impl SettledQuestion {
     /// Returns the labels of the question and of its answer, with the run's own id if there is one.
     pub(super) fn labels(&self) -> (String, String) {
-        let own = self.own_id.as_deref().map(quote_label).filter(|id| !id.is_empty());
+        let own = self
+            .own_id
+            .as_deref()
+            .map(quote_label)
+            .filter(|id| !id.is_empty());
         match own {
             None => (self.number.clone(), "A".to_owned()),
             Some(id) => match id.strip_prefix('Q') {
@@ -85,16 +90,25 @@ impl SettledQuestion {
         let (question, answer) = self.labels();
         let answer = match &self.outcome {
             QuestionOutcome::Answered(text) => quote_field(&answer, text),
-            QuestionOutcome::Expired => "Nobody answered in time. Decide for yourself and say so in your report.".to_owned(),
+            QuestionOutcome::Expired => {
+                "Nobody answered in time. Decide for yourself and say so in your report.".to_owned()
+            }
             QuestionOutcome::Withdrawn => "The question was withdrawn.".to_owned(),
         };
-        lines([Some(quote_field(&question, &self.question)), Some(answer), field("Context", self.context.as_ref())])
+        lines([
+            Some(quote_field(&question, &self.question)),
+            Some(answer),
+            field("Context", self.context.as_ref()),
+        ])
     }
 
     /// Formats the outcome for a run that does not remember the request.
     pub(super) fn to_recap(&self) -> String {
         let clarification = self.clarification.clone().unwrap_or_default();
-        let state = [field("You were at", clarification.blocked_at.as_ref()), field("State at that time", clarification.state.as_ref())];
+        let state = [
+            field("You were at", clarification.blocked_at.as_ref()),
+            field("State at that time", clarification.state.as_ref()),
+        ];
         let state = lines(state);
         let gap = if state.is_empty() { "" } else { "\n" };
         format!("{}{gap}{state}", self.to_text())
@@ -105,22 +119,49 @@ impl SettledApproval {
     /// Formats the outcome under its heading.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let Self { number, action, approved, words } = self;
-        let (heading, label) = if *approved { ("## APPROVAL GRANTED", "Note") } else { ("## APPROVAL DENIED", "Reason") };
-        let bounds =
-            if *approved { "This covers what you showed and nothing else." } else { "Do not do it. Find another way, or report that there is none." };
-        let text = lines([Some(quote_field(number, action)), field(label, words.as_ref()), Some(bounds.to_owned())]);
+        let Self {
+            number,
+            action,
+            approved,
+            words,
+        } = self;
+        let (heading, label) = if *approved {
+            ("## APPROVAL GRANTED", "Note")
+        } else {
+            ("## APPROVAL DENIED", "Reason")
+        };
+        let bounds = if *approved {
+            "This covers what you showed and nothing else."
+        } else {
+            "Do not do it. Find another way, or report that there is none."
+        };
+        let text = lines([
+            Some(quote_field(number, action)),
+            field(label, words.as_ref()),
+            Some(bounds.to_owned()),
+        ]);
         format!("{heading}\n\n{text}")
     }
 
     pub(super) fn to_recap(&self) -> String {
-        let Self { number, action, approved, words } = self;
+        let Self {
+            number,
+            action,
+            approved,
+            words,
+        } = self;
         let action = Some(quote_field(number, action));
         if *approved {
-            let bounds = "Approved at that time. Check whether it was done; ask again before you do it now.".to_owned();
+            let bounds =
+                "Approved at that time. Check whether it was done; ask again before you do it now."
+                    .to_owned();
             lines([action, Some(bounds), field("Note", words.as_ref())])
         } else {
-            lines([action, Some("Denied.".to_owned()), field("Reason", words.as_ref())])
+            lines([
+                action,
+                Some("Denied.".to_owned()),
+                field("Reason", words.as_ref()),
+            ])
         }
     }
 }
@@ -130,9 +171,18 @@ impl SettledDelegation {
     #[must_use]
     pub fn to_text(&self) -> String {
         match self {
-            Self::Approved { task, child, coordination, note, result } => {
+            Self::Approved {
+                task,
+                child,
+                coordination,
+                note,
+                result,
+            } => {
                 let text = lines([
-                    Some(format!("New agent launched: {}", quote_line(child, NAME_CHARS_MAX))),
+                    Some(format!(
+                        "New agent launched: {}",
+                        quote_line(child, NAME_CHARS_MAX)
+                    )),
                     Some(quote_field("Task", task)),
                     field("Result", result.as_ref()),
                     field("Coordination", coordination.as_ref()),
@@ -140,17 +190,38 @@ impl SettledDelegation {
                 ]);
                 format!("## DELEGATION APPROVED\n\n{text}")
             }
-            Self::Denied { task, reason } => format!("## DELEGATION DENIED\n\n{}\n{}", quote_field("Task", task), quote_field("Reason", reason)),
+            Self::Denied { task, reason } => format!(
+                "## DELEGATION DENIED\n\n{}\n{}",
+                quote_field("Task", task),
+                quote_field("Reason", reason)
+            ),
         }
     }
 
     pub(super) fn to_recap(&self) -> String {
         match self {
-            Self::Approved { task, child, coordination: _, note, result } => {
-                let label = format!("Delegated to {}", quote_line(child, NAME_CHARS_MAX).replace(':', "_"));
-                lines([Some(quote_field(&label, task)), field("Result", result.as_ref()), field("Note", note.as_ref())])
+            Self::Approved {
+                task,
+                child,
+                coordination: _,
+                note,
+                result,
+            } => {
+                let label = format!(
+                    "Delegated to {}",
+                    quote_line(child, NAME_CHARS_MAX).replace(':', "_")
+                );
+                lines([
+                    Some(quote_field(&label, task)),
+                    field("Result", result.as_ref()),
+                    field("Note", note.as_ref()),
+                ])
             }
-            Self::Denied { task, reason } => format!("{}\n{}", quote_field("Not delegated", task), quote_field("Reason", reason)),
+            Self::Denied { task, reason } => format!(
+                "{}\n{}",
+                quote_field("Not delegated", task),
+                quote_field("Reason", reason)
+            ),
         }
     }
 }

@@ -11,7 +11,14 @@ const BEFORE: &str = "You have worked on this task before. Below is what you lef
 const ACKNOWLEDGE: &str = "Acknowledge this first: write the heading `## CLARIFICATION RECEIVED` and below it one line for each answer, such as `- Q1 answered: …`. Then continue.";
 
 fn decided(number: &str, question: &str, outcome: QuestionOutcome) -> SettledQuestion {
-    SettledQuestion { number: number.to_owned(), own_id: None, question: question.to_owned(), context: None, outcome, clarification: None }
+    SettledQuestion {
+        number: number.to_owned(),
+        own_id: None,
+        question: question.to_owned(),
+        context: None,
+        outcome,
+        clarification: None,
+    }
 }
 
 fn answered(text: &str) -> QuestionOutcome {
@@ -21,7 +28,10 @@ fn answered(text: &str) -> QuestionOutcome {
 #[test]
 fn answers_follow_their_questions() {
     let resumption = Resumption {
-        decided: vec![decided("Q1", "OAuth2, JWT, or both?", answered("Both.")), decided("Q2", "Which version?", QuestionOutcome::Expired)],
+        decided: vec![
+            decided("Q1", "OAuth2, JWT, or both?", answered("Both.")),
+            decided("Q2", "Which version?", QuestionOutcome::Expired),
+        ],
         working_directory: "/w".to_owned(),
         ..Resumption::default()
     };
@@ -34,11 +44,12 @@ fn answers_follow_their_questions() {
 /// The example of the original protocol, verbatim.
 #[test]
 fn clarification_keeps_its_own_ids_and_state() {
-    let own = |number: &str, id: &str, question: &str, context: &str, answer: &str| SettledQuestion {
-        own_id: Some(id.to_owned()),
-        context: Some(context.to_owned()),
-        ..decided(number, question, answered(answer))
-    };
+    let own =
+        |number: &str, id: &str, question: &str, context: &str, answer: &str| SettledQuestion {
+            own_id: Some(id.to_owned()),
+            context: Some(context.to_owned()),
+            ..decided(number, question, answered(answer))
+        };
     let mut first = own(
         "Q10",
         "Q1",
@@ -47,10 +58,18 @@ fn clarification_keeps_its_own_ids_and_state() {
         "Analyze both OAuth2 and JWT. They are both in active use.",
     );
     first.clarification = Some(Clarification {
-        reason: Some("Multiple authentication strategies found, unclear which to analyze".to_owned()),
+        reason: Some(
+            "Multiple authentication strategies found, unclear which to analyze".to_owned(),
+        ),
         blocked_at: Some("Analyzing authentication patterns in src/auth/".to_owned()),
-        resume_with: Some("Answers specifying which auth strategies to analyze and framework version assumptions".to_owned()),
-        state: Some("Completed secret scanning (found 0 hardcoded secrets), started auth analysis".to_owned()),
+        resume_with: Some(
+            "Answers specifying which auth strategies to analyze and framework version assumptions"
+                .to_owned(),
+        ),
+        state: Some(
+            "Completed secret scanning (found 0 hardcoded secrets), started auth analysis"
+                .to_owned(),
+        ),
     });
     let second = own(
         "Q11",
@@ -61,7 +80,9 @@ fn clarification_keeps_its_own_ids_and_state() {
     );
     let resumption = Resumption {
         decided: vec![first, second],
-        next_step: Some("Analyze both OAuth2 and JWT implementations with 3.0-beta assumptions".to_owned()),
+        next_step: Some(
+            "Analyze both OAuth2 and JWT implementations with 3.0-beta assumptions".to_owned(),
+        ),
         ..Resumption::default()
     };
     let expected = format!(
@@ -99,43 +120,96 @@ fn attempt_without_memory_gets_earlier_decisions() {
             words: words.map(str::to_owned),
         })
     };
-    let denied = SettledRequest::Delegation(SettledDelegation::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() });
+    let denied = SettledRequest::Delegation(SettledDelegation::Denied {
+        task: "Rewrite".to_owned(),
+        reason: "later".to_owned(),
+    });
     let mut first = decided("Q1", "Which?", answered("Both."));
-    first.clarification =
-        Some(Clarification { blocked_at: Some("src/auth/".to_owned()), state: Some("a\nb".to_owned()), ..Clarification::default() });
-    let earlier = Recap::of_requests(&[SettledRequest::Question(first), approvals(true, None), approvals(false, Some("not today")), denied]);
-    let resumption = Resumption { earlier, ..Resumption::default() };
+    first.clarification = Some(Clarification {
+        blocked_at: Some("src/auth/".to_owned()),
+        state: Some("a\nb".to_owned()),
+        ..Clarification::default()
+    });
+    let earlier = Recap::of_requests(&[
+        SettledRequest::Question(first),
+        approvals(true, None),
+        approvals(false, Some("not today")),
+        denied,
+    ]);
+    let resumption = Resumption {
+        earlier,
+        ..Resumption::default()
+    };
     let expected = "## EARLIER ANSWERS\n\nThese decisions still apply:\n\nQ1: Which?\nA: Both.\nYou were at: src/auth/\nState at that time:\n    a\n    b\n\nQ2: Drop the table\nApproved at that time. Check whether it was done; ask again before you do it now.\n\nQ2: Drop the table\nDenied.\nReason: not today\n\nNot delegated: Rewrite\nReason: later\n\n## RESUME INSTRUCTIONS";
     let text = compose("T", &resumption);
     assert!(text.contains(expected), "{text}");
-    assert!(!compose_in_session(&resumption).contains("EARLIER"), "the session already contains it");
+    assert!(
+        !compose_in_session(&resumption).contains("EARLIER"),
+        "the session already contains it"
+    );
 }
 
 #[test]
 fn newest_earlier_decisions_that_fit_are_kept() {
-    let many: Vec<SettledRequest> = (1..=EARLIER_MAX + 1).map(|n| settled_question(n, "yes")).collect();
+    let many: Vec<SettledRequest> = (1..=EARLIER_MAX + 1)
+        .map(|n| settled_question(n, "yes"))
+        .collect();
     let many = Recap::of_requests(&many);
     assert_eq!((many.texts.len(), many.has_more), (EARLIER_MAX, true));
-    assert!(many.texts[0].starts_with("Q2:") && many.texts.ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)]));
-    let long = Recap::of_requests(&[settled_question(1, "short"), settled_question(2, &"x".repeat(EARLIER_BYTES_MAX)), settled_question(3, "short")]);
-    assert_eq!((long.texts.len(), long.has_more), (2, true), "an entry that is too long does not displace others");
-    assert!(compose("T", &Resumption { earlier: long, ..Resumption::default() }).contains("\n\nOlder or longer entries are omitted."));
+    assert!(
+        many.texts[0].starts_with("Q2:")
+            && many
+                .texts
+                .ends_with(&[format!("Q{}: Which?\nA: yes", EARLIER_MAX + 1)])
+    );
+    let long = Recap::of_requests(&[
+        settled_question(1, "short"),
+        settled_question(2, &"x".repeat(EARLIER_BYTES_MAX)),
+        settled_question(3, "short"),
+    ]);
+    assert_eq!(
+        (long.texts.len(), long.has_more),
+        (2, true),
+        "an entry that is too long does not displace others"
+    );
+    assert!(
+        compose(
+            "T",
+            &Resumption {
+                earlier: long,
+                ..Resumption::default()
+            }
+        )
+        .contains("\n\nOlder or longer entries are omitted.")
+    );
     assert!(!Recap::of_requests(&[settled_question(1, "yes")]).has_more);
 }
 
 fn sent(from: &str, text: &str) -> SentMessage {
-    SentMessage { from: from.to_owned(), text: text.to_owned() }
+    SentMessage {
+        from: from.to_owned(),
+        text: text.to_owned(),
+    }
 }
 
 #[test]
 fn attempt_without_memory_gets_earlier_messages() {
-    let earlier_messages = Recap::of_messages(&[sent("person", "keep to src/"), sent("client:a", "two\nlines")]);
-    let resumption = Resumption { earlier_messages, messages: vec![sent("person", "now")], ..Resumption::default() };
+    let earlier_messages = Recap::of_messages(&[
+        sent("person", "keep to src/"),
+        sent("client:a", "two\nlines"),
+    ]);
+    let resumption = Resumption {
+        earlier_messages,
+        messages: vec![sent("person", "now")],
+        ..Resumption::default()
+    };
     let expected = "## EARLIER MESSAGES\n\nYou received these messages before:\n\nFrom person: keep to src/\n\nFrom client:a:\n    two\n    lines\n\n## MESSAGES\n\nFrom person: now\n\n## RESUME";
     let text = compose("T", &resumption);
     assert!(text.contains(expected), "{text}");
     assert!(!compose_in_session(&resumption).contains("EARLIER"));
-    let many: Vec<SentMessage> = (0..=EARLIER_MAX).map(|n| sent("person", &n.to_string())).collect();
+    let many: Vec<SentMessage> = (0..=EARLIER_MAX)
+        .map(|n| sent("person", &n.to_string()))
+        .collect();
     assert!(Recap::of_messages(&many).has_more);
 }
 
@@ -161,13 +235,32 @@ fn checkpoint_is_restored_with_its_resolution_and_next_step() {
         "Audit\n\n{BEFORE}\n\n## BLOCKER RESOLVED\n\nIssue: node_modules is missing\nResolution: Ran npm install\nBlocker type: external_dependency\nYou needed: Run npm install\nRecovery that you proposed:\n    1. Skip the scan\n    2. Install it\n\n## STATE RESTORATION\n\nCompleted: ✓ Scanned\nNot started:\n    ✗ npm audit\n    ✗ npm ls\nState: 47/120 files\nWorking directory: /w/src\n\n## RESUME INSTRUCTIONS\n\nNext step: Continue with what was not started:\n    ✗ npm audit\n    ✗ npm ls"
     );
     assert_eq!(compose("Audit", &resumption), expected);
-    let after_error = Resumption { after_error: true, next_step: Some("Skip the file".to_owned()), ..resumption.clone() };
+    let after_error = Resumption {
+        after_error: true,
+        next_step: Some("Skip the file".to_owned()),
+        ..resumption.clone()
+    };
     let text = compose("Audit", &after_error);
-    assert!(text.contains("## ERROR RECOVERY\n\nIssue: node_modules") && text.ends_with("## RESUME INSTRUCTIONS\n\nNext step: Skip the file"));
-    let old = Resumption { checkpoint_is_old: true, resolution: None, ..resumption };
+    assert!(
+        text.contains("## ERROR RECOVERY\n\nIssue: node_modules")
+            && text.ends_with("## RESUME INSTRUCTIONS\n\nNext step: Skip the file")
+    );
+    let old = Resumption {
+        checkpoint_is_old: true,
+        resolution: None,
+        ..resumption
+    };
     let text = compose("Audit", &old);
-    assert!(!text.contains("RESOLVED") && text.contains("## STATE RESTORATION\n\nYou left this before your last attempt; "), "{text}");
-    assert!(text.contains("State: 47/120 files") && text.ends_with("Next step: Continue where you left off. Do not repeat what is done."));
+    assert!(
+        !text.contains("RESOLVED")
+            && text.contains("## STATE RESTORATION\n\nYou left this before your last attempt; "),
+        "{text}"
+    );
+    assert!(
+        text.contains("State: 47/120 files")
+            && text
+                .ends_with("Next step: Continue where you left off. Do not repeat what is done.")
+    );
 }
 
 #[test]
@@ -189,7 +282,9 @@ fn choice_after_an_error_follows_its_heading() {
             ..Resumption::default()
         };
         let text = compose("T", &resumption);
-        text.split_once(&format!("{BEFORE}\n\n")).map(|(_, rest)| rest.to_owned()).expect("the introduction is there")
+        text.split_once(&format!("{BEFORE}\n\n"))
+            .map(|(_, rest)| rest.to_owned())
+            .expect("the introduction is there")
     };
     let state = "## STATE RESTORATION\n\nCompleted: 46 files\nState: 47/120\nChanged files: A.md, b.rs\nWorking directory: /w";
     let golden = [
@@ -236,10 +331,19 @@ fn approvals_and_denials_are_reported() {
     };
     let text = compose(
         "T",
-        &Resumption { approvals: vec![approvals("Q1", true, None), approvals("Q2", false, Some("not today"))], ..Resumption::default() },
+        &Resumption {
+            approvals: vec![
+                approvals("Q1", true, None),
+                approvals("Q2", false, Some("not today")),
+            ],
+            ..Resumption::default()
+        },
     );
     assert!(text.contains("## APPROVAL GRANTED\n\nQ1: Drop the table\nThis covers what you showed and nothing else."), "{text}");
-    assert!(text.contains("## APPROVAL DENIED\n\nQ2: Drop the table\nReason: not today\nDo not do it."), "{text}");
+    assert!(
+        text.contains("## APPROVAL DENIED\n\nQ2: Drop the table\nReason: not today\nDo not do it."),
+        "{text}"
+    );
 }
 
 #[test]
@@ -253,7 +357,10 @@ fn approved_and_denied_delegations_are_reported() {
                 note: Some("only src/auth".to_owned()),
                 result: Some("done".to_owned()),
             },
-            SettledDelegation::Denied { task: "Rewrite".to_owned(), reason: "later".to_owned() },
+            SettledDelegation::Denied {
+                task: "Rewrite".to_owned(),
+                reason: "later".to_owned(),
+            },
         ],
         ..Resumption::default()
     };
@@ -262,22 +369,59 @@ fn approved_and_denied_delegations_are_reported() {
     assert!(text.contains("## DELEGATION DENIED\n\nTask: Rewrite\nReason: later"));
 }
 
-fn open(number: usize, kind: RequestKind, text: &str, by_block: bool, state: OpenRequestState) -> OpenRequest {
-    OpenRequest { number: format!("Q{number}"), own_id: None, kind, text: text.to_owned(), by_block, state }
+fn open(
+    number: usize,
+    kind: RequestKind,
+    text: &str,
+    by_block: bool,
+    state: OpenRequestState,
+) -> OpenRequest {
+    OpenRequest {
+        number: format!("Q{number}"),
+        own_id: None,
+        kind,
+        text: text.to_owned(),
+        by_block,
+        state,
+    }
 }
 
 #[test]
 fn open_requests_explain_how_to_get_their_answers() {
-    let at_work = |independence| OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence };
+    let at_work = |independence| OpenRequestState::ChildRunning {
+        child: "calm-newt".to_owned(),
+        independence,
+    };
     let undecided = |blocking| OpenRequestState::Undecided { blocking };
     let resumption = Resumption {
         open: vec![
-            open(1, RequestKind::Delegation, "Refactor\n  it", false, at_work(Independence::Blocks)),
-            open(2, RequestKind::Delegation, "Look", false, at_work(Independence::Parallel)),
+            open(
+                1,
+                RequestKind::Delegation,
+                "Refactor\n  it",
+                false,
+                at_work(Independence::Blocks),
+            ),
+            open(
+                2,
+                RequestKind::Delegation,
+                "Look",
+                false,
+                at_work(Independence::Parallel),
+            ),
             open(3, RequestKind::Question, "Which?", false, undecided(true)),
             open(4, RequestKind::Approval, "Drop it", false, undecided(false)),
-            OpenRequest { own_id: Some("Q1".to_owned()), ..open(5, RequestKind::Question, "How?", true, undecided(true)) },
-            open(6, RequestKind::Delegation, "Test", true, at_work(Independence::Blocks)),
+            OpenRequest {
+                own_id: Some("Q1".to_owned()),
+                ..open(5, RequestKind::Question, "How?", true, undecided(true))
+            },
+            open(
+                6,
+                RequestKind::Delegation,
+                "Test",
+                true,
+                at_work(Independence::Blocks),
+            ),
         ],
         open_more: 3,
         ..Resumption::default()
@@ -298,8 +442,15 @@ fn open_requests_explain_how_to_get_their_answers() {
 
 /// Returns the unindented lines of a prompt: headings and sentences whole, and the labels of labelled lines.
 fn margin(prompt: &str) -> Vec<String> {
-    let ours = prompt.lines().filter(|line| !line.is_empty() && !line.starts_with(INDENT));
-    ours.map(|line| line.split_once(": ").map_or(line.trim_end_matches(':'), |(label, _)| label).to_owned()).collect()
+    let ours = prompt
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(INDENT));
+    ours.map(|line| {
+        line.split_once(": ")
+            .map_or(line.trim_end_matches(':'), |(label, _)| label)
+            .to_owned()
+    })
+    .collect()
 }
 
 /// A resumption with every field filled with the given texts, in their order.
@@ -311,18 +462,40 @@ fn filled(texts: &[String]) -> Resumption {
         format!("x{}", texts[next.get() % texts.len()])
     };
     let some = || Some(text());
-    let approvals = |approved| SettledApproval { number: "Q7".to_owned(), action: text(), approved, words: some() };
-    let approved = || SettledDelegation::Approved { task: text(), child: text(), coordination: some(), note: some(), result: some() };
-    let denied = || SettledDelegation::Denied { task: text(), reason: text() };
+    let approvals = |approved| SettledApproval {
+        number: "Q7".to_owned(),
+        action: text(),
+        approved,
+        words: some(),
+    };
+    let approved = || SettledDelegation::Approved {
+        task: text(),
+        child: text(),
+        coordination: some(),
+        note: some(),
+        result: some(),
+    };
+    let denied = || SettledDelegation::Denied {
+        task: text(),
+        reason: text(),
+    };
     let asked = |outcome| SettledQuestion {
         number: "Q8".to_owned(),
         own_id: None,
         question: text(),
         context: some(),
         outcome,
-        clarification: Some(Clarification { reason: some(), blocked_at: some(), resume_with: some(), state: some() }),
+        clarification: Some(Clarification {
+            reason: some(),
+            blocked_at: some(),
+            resume_with: some(),
+            state: some(),
+        }),
     };
-    let sent = || SentMessage { from: "person".to_owned(), text: text() };
+    let sent = || SentMessage {
+        from: "person".to_owned(),
+        text: text(),
+    };
     let earlier = [
         SettledRequest::Question(asked(answered(&text()))),
         SettledRequest::Approval(approvals(true)),
@@ -332,17 +505,30 @@ fn filled(texts: &[String]) -> Resumption {
     Resumption {
         earlier: Recap::of_requests(&earlier),
         earlier_messages: Recap::of_messages(&[sent()]),
-        decided: vec![asked(answered(&text())), asked(QuestionOutcome::Expired), asked(QuestionOutcome::Withdrawn)],
+        decided: vec![
+            asked(answered(&text())),
+            asked(QuestionOutcome::Expired),
+            asked(QuestionOutcome::Withdrawn),
+        ],
         approvals: vec![approvals(true), approvals(false)],
         delegations: vec![approved(), denied()],
         open: vec![
-            open(1, RequestKind::Question, &text(), true, OpenRequestState::Undecided { blocking: true }),
+            open(
+                1,
+                RequestKind::Question,
+                &text(),
+                true,
+                OpenRequestState::Undecided { blocking: true },
+            ),
             open(
                 2,
                 RequestKind::Delegation,
                 &text(),
                 false,
-                OpenRequestState::ChildRunning { child: "calm-newt".to_owned(), independence: Independence::Blocks },
+                OpenRequestState::ChildRunning {
+                    child: "calm-newt".to_owned(),
+                    independence: Independence::Blocks,
+                },
             ),
         ],
         open_more: 1,

@@ -17,8 +17,13 @@ pub struct Blocking {
 #[must_use]
 pub fn awaits_requests(state: RunState, blocking: Blocking) -> bool {
     match state {
-        RunState::Stopped { reason: StopReason::Parked, .. } => true,
-        RunState::Stopped { reason, .. } if reason.is_announced() => blocking.open || blocking.settled,
+        RunState::Stopped {
+            reason: StopReason::Parked,
+            ..
+        } => true,
+        RunState::Stopped { reason, .. } if reason.is_announced() => {
+            blocking.open || blocking.settled
+        }
         _ => false,
     }
 }

@@ -13,7 +13,10 @@ pub enum RunState {
     Starting,
     Running,
     Stopping(StopReason),
-    Stopped { reason: StopReason, until: SteadyTime },
+    Stopped {
+        reason: StopReason,
+        until: SteadyTime,
+    },
     Finished(Outcome),
 }
 
@@ -156,11 +159,24 @@ impl StateRefusal {
 ///
 /// # Errors
 /// `Finished` for any event of a finished run, `NotIn` for an event that is not valid in this state.
-pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Retention) -> Result<RunState, StateRefusal> {
+pub fn apply(
+    state: RunState,
+    event: RunEvent,
+    now: SteadyTime,
+    retention: Retention,
+) -> Result<RunState, StateRefusal> {
     use RunEvent as E;
     use RunState as S;
-    let stopped = |reason| S::Stopped { reason, until: now.plus_ms(retention.stopped_ms) };
-    let wrong = |wanted| Err(StateRefusal::NotIn { state: state.word(), wanted });
+    let stopped = |reason| S::Stopped {
+        reason,
+        until: now.plus_ms(retention.stopped_ms),
+    };
+    let wrong = |wanted| {
+        Err(StateRefusal::NotIn {
+            state: state.word(),
+            wanted,
+        })
+    };
     match (state, event) {
         (S::Finished(outcome), _) => Err(StateRefusal::Finished(outcome)),
 
@@ -169,7 +185,9 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
 
         (S::Starting, E::NotStarted) => Ok(S::Queued),
         (S::Stopping(StopReason::Cancelled), E::NotStarted) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Stopping(reason @ (StopReason::Paused | StopReason::Budget)), E::NotStarted) => Ok(stopped(reason)),
+        (S::Stopping(reason @ (StopReason::Paused | StopReason::Budget)), E::NotStarted) => {
+            Ok(stopped(reason))
+        }
         (S::Stopping(_), E::NotStarted) => Ok(S::Queued),
         (_, E::NotStarted) => wrong("started again"),
 
@@ -183,52 +201,91 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
         (_, E::SpawnFailed) => wrong("ended as not started"),
 
         (S::Stopping(StopReason::Cancelled), E::Refused(_)) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Starting | S::Stopping(_), E::Refused(cause)) => Ok(S::Finished(Outcome::Failed(Failure::Agent(cause)))),
+        (S::Starting | S::Stopping(_), E::Refused(cause)) => {
+            Ok(S::Finished(Outcome::Failed(Failure::Agent(cause))))
+        }
         (_, E::Refused(_)) => wrong("refused"),
 
         (S::Starting | S::Running, E::FellBack) => Ok(S::Queued),
         (_, E::FellBack) => wrong("moved to another agent"),
 
-        (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Queued, E::StopAsked(reason @ (StopReason::Paused | StopReason::Budget))) => Ok(stopped(reason)),
+        (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => {
+            Ok(S::Finished(Outcome::Cancelled))
+        }
+        (S::Queued, E::StopAsked(reason @ (StopReason::Paused | StopReason::Budget))) => {
+            Ok(stopped(reason))
+        }
         // A caller's pause is not ended by the memory that is free again.
-        (S::Stopped { reason: StopReason::MemoryPressure, .. }, E::StopAsked(StopReason::Paused)) => Ok(stopped(StopReason::Paused)),
-        (S::Stopping(StopReason::MemoryPressure), E::StopAsked(StopReason::Paused)) => Ok(S::Stopping(StopReason::Paused)),
+        (
+            S::Stopped {
+                reason: StopReason::MemoryPressure,
+                ..
+            },
+            E::StopAsked(StopReason::Paused),
+        ) => Ok(stopped(StopReason::Paused)),
+        (S::Stopping(StopReason::MemoryPressure), E::StopAsked(StopReason::Paused)) => {
+            Ok(S::Stopping(StopReason::Paused))
+        }
         (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
         (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
         // A cancel overrides any other stop in progress. Nothing overrides a cancel.
-        (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => Ok(S::Stopping(StopReason::Cancelled)),
+        (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => {
+            Ok(S::Stopping(StopReason::Cancelled))
+        }
         (S::Stopping(_), E::StopAsked(_)) => Ok(state),
 
         (S::Starting | S::Running, E::Ended(end)) => Ok(state_after_end(end, stopped)),
         (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Stopping(reason), E::Ended(end)) if reason.is_announced() && end.blocking_request_open && !end.can_resume => {
+        (S::Stopping(reason), E::Ended(end))
+            if reason.is_announced() && end.blocking_request_open && !end.can_resume =>
+        {
             Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
         }
         // The stop came too late. Resuming the run would do its work again.
-        (S::Stopping(reason), E::Ended(end)) if end.by_itself && !reason.outlasts_an_exit() => match state_after_end(end, stopped) {
-            finished @ S::Finished(_) => Ok(finished),
-            _ => Ok(stopped(reason)),
-        },
-        // It has finished its work with what it used last.
-        (S::Stopping(StopReason::Budget), E::Ended(end @ AttemptEnd { verdict: Some(Verdict::Succeeded), exit: Exit::Code(0), .. }))
-            if !end.blocking_request_open =>
-        {
-            Ok(state_after_end(end, stopped))
+        (S::Stopping(reason), E::Ended(end)) if end.by_itself && !reason.outlasts_an_exit() => {
+            match state_after_end(end, stopped) {
+                finished @ S::Finished(_) => Ok(finished),
+                _ => Ok(stopped(reason)),
+            }
         }
+        // It has finished its work with what it used last.
+        (
+            S::Stopping(StopReason::Budget),
+            E::Ended(
+                end @ AttemptEnd {
+                    verdict: Some(Verdict::Succeeded),
+                    exit: Exit::Code(0),
+                    ..
+                },
+            ),
+        ) if !end.blocking_request_open => Ok(state_after_end(end, stopped)),
         (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
         (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
 
-        (S::Stopping(StopReason::Cancelled), E::SupervisorLost | E::HostLost) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Starting | S::Running | S::Stopping(_), E::SupervisorLost) => Ok(stopped(StopReason::SupervisorLost)),
-        (S::Starting | S::Running | S::Stopping(_), E::HostLost) => Ok(stopped(StopReason::HostLost)),
+        (S::Stopping(StopReason::Cancelled), E::SupervisorLost | E::HostLost) => {
+            Ok(S::Finished(Outcome::Cancelled))
+        }
+        (S::Starting | S::Running | S::Stopping(_), E::SupervisorLost) => {
+            Ok(stopped(StopReason::SupervisorLost))
+        }
+        (S::Starting | S::Running | S::Stopping(_), E::HostLost) => {
+            Ok(stopped(StopReason::HostLost))
+        }
         (S::Queued | S::Stopped { .. }, E::SupervisorLost | E::HostLost) => wrong("lost"),
 
         (S::Stopped { .. }, E::Resumed) => Ok(S::Queued),
         (_, E::Resumed) => wrong("resumed"),
 
-        (S::Stopped { reason: StopReason::SupervisorLost | StopReason::HostLost, .. }, E::Retired) => Ok(S::Finished(Outcome::Lost)),
-        (S::Stopped { reason, .. }, E::Retired) => Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason)))),
+        (
+            S::Stopped {
+                reason: StopReason::SupervisorLost | StopReason::HostLost,
+                ..
+            },
+            E::Retired,
+        ) => Ok(S::Finished(Outcome::Lost)),
+        (S::Stopped { reason, .. }, E::Retired) => {
+            Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason))))
+        }
         (_, E::Retired) => wrong("expired"),
     }
 }
@@ -236,7 +293,11 @@ pub fn apply(state: RunState, event: RunEvent, now: SteadyTime, retention: Reten
 /// Returns the state after an attempt that was not stopped.
 fn state_after_end(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> RunState {
     if end.blocking_request_open {
-        return if end.can_resume { stopped(StopReason::Parked) } else { RunState::Finished(Outcome::Failed(Failure::Unanswered)) };
+        return if end.can_resume {
+            stopped(StopReason::Parked)
+        } else {
+            RunState::Finished(Outcome::Failed(Failure::Unanswered))
+        };
     }
     if let (Some(Verdict::Failed(cause)), Some(until)) = (end.verdict, end.again_at)
         && let Some(reason) = cause.stop()
@@ -245,17 +306,32 @@ fn state_after_end(end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) ->
         return RunState::Stopped { reason, until };
     }
     let outcome = match (end.verdict, end.exit) {
-        (Some(Verdict::Failed(cause)), _) if cause.passes() && end.waits_for_caller && end.can_resume => return stopped(StopReason::Error),
-        (Some(Verdict::Failed(_)), _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
+        (Some(Verdict::Failed(cause)), _)
+            if cause.passes() && end.waits_for_caller && end.can_resume =>
+        {
+            return stopped(StopReason::Error);
+        }
+        (Some(Verdict::Failed(_)), _) if end.checkpoint_left && end.can_resume => {
+            return stopped(StopReason::Error);
+        }
         (Some(Verdict::Failed(cause)), _) => Outcome::Failed(Failure::Agent(cause)),
-        (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) if end.failure_reported => Outcome::Failed(Failure::Reported),
+        (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) if end.failure_reported => {
+            Outcome::Failed(Failure::Reported)
+        }
         (Some(Verdict::Succeeded), _) | (None, Exit::Code(0)) => Outcome::Succeeded,
         (None, _) if end.checkpoint_left && end.can_resume => return stopped(StopReason::Error),
         (None, exit) => Outcome::Failed(Failure::Exit(exit)),
     };
     match (outcome, end.unreadable) {
-        (Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))), Some(UnreadableEnd::Notify)) if end.can_resume => RunState::Queued,
-        (Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))), Some(_)) if end.can_resume => stopped(StopReason::UnreadableBlock),
+        (
+            Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))),
+            Some(UnreadableEnd::Notify),
+        ) if end.can_resume => RunState::Queued,
+        (Outcome::Succeeded | Outcome::Failed(Failure::Exit(Exit::Code(_))), Some(_))
+            if end.can_resume =>
+        {
+            stopped(StopReason::UnreadableBlock)
+        }
         (outcome, _) => RunState::Finished(outcome),
     }
 }

@@ -59,6 +59,8 @@ pub fn status(state: RunState, open: OpenRequests, claim: Option<Claim>) -> RunS
             Some(Claim::Success | Claim::Failed) | None => RunStatus::Success,
         },
         RunState::Finished(Outcome::Cancelled) => RunStatus::Cancelled,
-        RunState::Finished(Outcome::Failed(_) | Outcome::SpawnFailed | Outcome::Lost) => RunStatus::Error,
+        RunState::Finished(Outcome::Failed(_) | Outcome::SpawnFailed | Outcome::Lost) => {
+            RunStatus::Error
+        }
     }
 }

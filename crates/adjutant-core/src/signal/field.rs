@@ -13,7 +13,10 @@ impl Field {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Map(pairs) => pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            Self::Map(pairs) => pairs
+                .iter()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value),
             Self::Text(_) | Self::List(_) => None,
         }
     }
@@ -23,8 +26,16 @@ impl Field {
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.trim_end().to_owned(),
-            Self::List(items) => items.iter().map(|item| format!("- {}", item.to_text().replace('\n', "\n  "))).collect::<Vec<_>>().join("\n"),
-            Self::Map(pairs) => pairs.iter().map(|(name, value)| format!("{name}: {}", value.to_text())).collect::<Vec<_>>().join("\n"),
+            Self::List(items) => items
+                .iter()
+                .map(|item| format!("- {}", item.to_text().replace('\n', "\n  ")))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            Self::Map(pairs) => pairs
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_text()))
+                .collect::<Vec<_>>()
+                .join("\n"),
         }
     }
 
@@ -33,7 +44,11 @@ impl Field {
     #[must_use]
     pub fn to_texts(&self) -> Vec<String> {
         match self {
-            Self::List(items) => items.iter().map(Self::to_text).filter(|text| !text.is_empty()).collect(),
+            Self::List(items) => items
+                .iter()
+                .map(Self::to_text)
+                .filter(|text| !text.is_empty())
+                .collect(),
             Self::Text(text) => text
                 .lines()
                 .map(|line| line.trim().trim_start_matches(['-', '*', '•']).trim())

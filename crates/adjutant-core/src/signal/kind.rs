@@ -15,7 +15,14 @@ pub enum SignalKind {
 }
 
 impl SignalKind {
-    pub const ALL: [Self; 6] = [Self::Clarification, Self::Stop, Self::Delegation, Self::Completion, Self::Progress, Self::Approval];
+    pub const ALL: [Self; 6] = [
+        Self::Clarification,
+        Self::Stop,
+        Self::Delegation,
+        Self::Completion,
+        Self::Progress,
+        Self::Approval,
+    ];
 
     /// Returns the word in the brackets of a block's first line, which is also `signal_type` in the JSON form.
     #[must_use]
@@ -52,7 +59,9 @@ impl SignalKind {
     /// Returns the kind whose tag a run has written, in any case.
     #[must_use]
     pub fn from_spoken_tag(tag: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.tag().eq_ignore_ascii_case(tag.trim()))
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.tag().eq_ignore_ascii_case(tag.trim()))
     }
 }
 

@@ -21,7 +21,10 @@ pub struct Opening {
 #[must_use]
 pub fn opening(line: &str) -> Option<Opening> {
     let tag = bare_tag(line)?;
-    SignalKind::from_spoken_tag(&tag).map(|kind| Opening { kind, indent: indentation(line) })
+    SignalKind::from_spoken_tag(&tag).map(|kind| Opening {
+        kind,
+        indent: indentation(line),
+    })
 }
 
 /// Returns whether a line ends the block that `begun` began. An indented marker is part of a field. The tag of another kind
@@ -32,8 +35,12 @@ pub fn closes(line: &str, begun: Opening) -> bool {
         return false;
     }
     let bare = undecorated(line);
-    let Some(rest) = bare.strip_prefix("[/").or_else(|| bare.strip_prefix("[\\")) else { return false };
-    let Some((tag, _)) = rest.split_once(']') else { return false };
+    let Some(rest) = bare.strip_prefix("[/").or_else(|| bare.strip_prefix("[\\")) else {
+        return false;
+    };
+    let Some((tag, _)) = rest.split_once(']') else {
+        return false;
+    };
     let tag = plain_tag(tag);
     SignalKind::from_spoken_tag(&tag).is_some() || begun.kind.tag().starts_with(&tag)
 }
@@ -86,8 +93,13 @@ fn bare_tag(line: &str) -> Option<String> {
         return None;
     }
     let bare = undecorated(line);
-    let (tag, rest) = bare.strip_prefix('[').filter(|tag| !tag.trim_start().starts_with(['/', '\\']))?.split_once(']')?;
-    let is_punctuation = |c: char| c.is_whitespace() || matches!(c, '.' | ',' | ':' | ';' | '!' | '*' | '_' | '`' | '#');
+    let (tag, rest) = bare
+        .strip_prefix('[')
+        .filter(|tag| !tag.trim_start().starts_with(['/', '\\']))?
+        .split_once(']')?;
+    let is_punctuation = |c: char| {
+        c.is_whitespace() || matches!(c, '.' | ',' | ':' | ';' | '!' | '*' | '_' | '`' | '#')
+    };
     rest.chars().all(is_punctuation).then(|| plain_tag(tag))
 }
 
@@ -97,17 +109,33 @@ fn undecorated(line: &str) -> &str {
     // A list entry can be a heading, and a heading can be emphasized.
     for _ in 0..4 {
         let digits = bare.trim_start_matches(|c: char| c.is_ascii_digit());
-        let numbered = (digits.len() < bare.len()).then(|| digits.strip_prefix(['.', ')'])).flatten();
-        bare = numbered.unwrap_or(bare).trim_start_matches(['#', '*', '_', '`', '+', '-', '•']).trim_start();
+        let numbered = (digits.len() < bare.len())
+            .then(|| digits.strip_prefix(['.', ')']))
+            .flatten();
+        bare = numbered
+            .unwrap_or(bare)
+            .trim_start_matches(['#', '*', '_', '`', '+', '-', '•'])
+            .trim_start();
     }
-    bare.strip_prefix('\\').filter(|rest| rest.starts_with('[')).unwrap_or(bare)
+    bare.strip_prefix('\\')
+        .filter(|rest| rest.starts_with('['))
+        .unwrap_or(bare)
 }
 
 /// Returns the tag that a text in brackets spells.
 fn plain_tag(text: &str) -> String {
     let plain = text.replace('\\', "");
     let plain = plain.trim_matches(|c: char| !c.is_alphanumeric());
-    plain.chars().map(|c| if matches!(c, ' ' | '-') { '_' } else { c.to_ascii_uppercase() }).collect()
+    plain
+        .chars()
+        .map(|c| {
+            if matches!(c, ' ' | '-') {
+                '_'
+            } else {
+                c.to_ascii_uppercase()
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -136,28 +164,62 @@ mod tests {
             "\\[STOP_WORK\\]",
             "\\[STOP\\_WORK\\]",
         ] {
-            assert_eq!(opening(line).map(|found| found.kind), Some(SignalKind::Stop), "{line}");
+            assert_eq!(
+                opening(line).map(|found| found.kind),
+                Some(SignalKind::Stop),
+                "{line}"
+            );
         }
-        let begun = Opening { kind: SignalKind::Stop, indent: 0 };
-        for line in
-            ["[/STOP_WORK]", "[/STOP_WORK].", "**[/STOP_WORK]**", "[/stop_work]", "\\[/STOP\\_WORK\\]", "[/STOP_WORK] Bye.", "[/STOP]", "[/PROGRESS]"]
-        {
+        let begun = Opening {
+            kind: SignalKind::Stop,
+            indent: 0,
+        };
+        for line in [
+            "[/STOP_WORK]",
+            "[/STOP_WORK].",
+            "**[/STOP_WORK]**",
+            "[/stop_work]",
+            "\\[/STOP\\_WORK\\]",
+            "[/STOP_WORK] Bye.",
+            "[/STOP]",
+            "[/PROGRESS]",
+        ] {
             assert!(closes(line, begun), "{line}");
         }
     }
 
     #[test]
     fn quotations_and_prose_are_not_markers() {
-        for line in ["> [STOP_WORK]", "print [STOP_WORK]", "[STOP_WORK] then end", "[STOP_WORK", "[STOPWORK]", "[x] STOP_WORK", "[]", "[/STOP_WORK]"]
-        {
+        for line in [
+            "> [STOP_WORK]",
+            "print [STOP_WORK]",
+            "[STOP_WORK] then end",
+            "[STOP_WORK",
+            "[STOPWORK]",
+            "[x] STOP_WORK",
+            "[]",
+            "[/STOP_WORK]",
+        ] {
             assert_eq!(opening(line), None, "{line}");
         }
-        let begun = Opening { kind: SignalKind::Stop, indent: 0 };
-        for line in ["  [/STOP_WORK]", "> [/STOP_WORK]", "see [/STOP_WORK]", "[/x]", "[STOP_WORK]"] {
+        let begun = Opening {
+            kind: SignalKind::Stop,
+            indent: 0,
+        };
+        for line in [
+            "  [/STOP_WORK]",
+            "> [/STOP_WORK]",
+            "see [/STOP_WORK]",
+            "[/x]",
+            "[STOP_WORK]",
+        ] {
             assert!(!closes(line, begun), "{line}");
         }
         assert_eq!(mentioned("> [STOP_WORK]"), Some(SignalKind::Stop));
-        assert_eq!(mentioned("print a [x] and a [/progress] line"), Some(SignalKind::Progress));
+        assert_eq!(
+            mentioned("print a [x] and a [/progress] line"),
+            Some(SignalKind::Progress)
+        );
         assert_eq!(mentioned("[a] [b"), None);
     }
 }

@@ -18,10 +18,13 @@ mod unreadable;
 pub use content::{Clarification, Delegation, Independence, Priority, Question, Signal, StopCause};
 pub use field::Field;
 pub use kind::{SignalKind, Source};
-pub use marker::{MARKER_BYTES_MAX, Opening, closes, indentation, mentioned, opening, without_blocks};
+pub use marker::{
+    MARKER_BYTES_MAX, Opening, closes, indentation, mentioned, opening, without_blocks,
+};
 pub use read::{Own, Reading, SignalError, read, read_block, read_broken, read_json};
 pub use unreadable::{
-    NOTIFIED_MAX, Notice, RECORDED_MAX, UnreadableBlock, UnreadableEnd, end_of, first_open, is_notified, is_repeated, notice_text, problem,
+    NOTIFIED_MAX, Notice, RECORDED_MAX, UnreadableBlock, UnreadableEnd, end_of, first_open,
+    is_notified, is_repeated, notice_text, problem,
 };
 
 pub use crate::checkpoint::Checkpoint;

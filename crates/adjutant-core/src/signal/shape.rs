@@ -18,12 +18,27 @@ pub(super) enum Shape {
 use Shape::{Line, Questions, Text, Texts};
 
 /// The fields of every kind.
-const HEAD: &[(&str, Shape)] = &[("agent_id", Line), ("timestamp", Line), ("signal_type", Line)];
-const CLARIFICATION: &[(&str, Shape)] =
-    &[("reason", Text), ("blocked_at", Text), ("questions", Questions), ("can_resume_with", Text), ("current_state", Text)];
+const HEAD: &[(&str, Shape)] = &[
+    ("agent_id", Line),
+    ("timestamp", Line),
+    ("signal_type", Line),
+];
+const CLARIFICATION: &[(&str, Shape)] = &[
+    ("reason", Text),
+    ("blocked_at", Text),
+    ("questions", Questions),
+    ("can_resume_with", Text),
+    ("current_state", Text),
+];
 /// The fields of one question.
-pub(super) const QUESTION: &[(&str, Shape)] =
-    &[("question_id", Line), ("text", Text), ("context", Text), ("options", Texts), ("type", Line), ("current_assumption", Text)];
+pub(super) const QUESTION: &[(&str, Shape)] = &[
+    ("question_id", Line),
+    ("text", Text),
+    ("context", Text),
+    ("options", Texts),
+    ("type", Line),
+    ("current_assumption", Text),
+];
 const STOP: &[(&str, Shape)] = &[
     ("stop_reason", Line),
     ("blocker_type", Line),
@@ -57,7 +72,14 @@ const COMPLETION: &[(&str, Shape)] = &[
     ("total_duration", Line),
 ];
 const PROGRESS: &[(&str, Shape)] = &[("percent", Line), ("note", Text), ("eta", Line)];
-const APPROVAL: &[(&str, Shape)] = &[("action", Text), ("reason", Text), ("preview", Text), ("risk", Text), ("options", Texts), ("default", Line)];
+const APPROVAL: &[(&str, Shape)] = &[
+    ("action", Text),
+    ("reason", Text),
+    ("preview", Text),
+    ("risk", Text),
+    ("options", Texts),
+    ("default", Line),
+];
 
 /// Returns the name and the shape of a field of this kind. `name` is in lower case with underscores.
 pub(super) fn field_of(kind: SignalKind, name: &str) -> Option<(&'static str, Shape)> {
@@ -73,6 +95,9 @@ pub(super) fn field_of(kind: SignalKind, name: &str) -> Option<(&'static str, Sh
 }
 
 /// Returns the entry of a table with this name.
-pub(super) fn find(table: &'static [(&'static str, Shape)], name: &str) -> Option<(&'static str, Shape)> {
+pub(super) fn find(
+    table: &'static [(&'static str, Shape)],
+    name: &str,
+) -> Option<(&'static str, Shape)> {
     table.iter().copied().find(|(known, _)| *known == name)
 }

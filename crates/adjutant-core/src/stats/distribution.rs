@@ -15,7 +15,10 @@ pub struct Distribution {
 impl Distribution {
     /// Adds a time in milliseconds. A negative one, from a wall clock that was set back, counts as 0.
     pub fn add(&mut self, ms: i64) {
-        *self.counts.entry(bucket(u64::try_from(ms).unwrap_or(0))).or_default() += 1;
+        *self
+            .counts
+            .entry(bucket(u64::try_from(ms).unwrap_or(0)))
+            .or_default() += 1;
         self.count += 1;
     }
 
@@ -28,7 +31,11 @@ impl Distribution {
     /// Returns the time that `percent` percent of the times do not exceed. `None`: there is no time.
     #[must_use]
     pub fn quantile_ms(&self, percent: u64) -> Option<u64> {
-        let rank = self.count.saturating_mul(percent.min(100)).div_ceil(100).max(1);
+        let rank = self
+            .count
+            .saturating_mul(percent.min(100))
+            .div_ceil(100)
+            .max(1);
         let mut seen = 0;
         self.counts.iter().find_map(|(lowest, count)| {
             seen += count;
@@ -77,6 +84,9 @@ mod tests {
     fn median_of_two_is_the_lower_one() {
         let mut distribution = Distribution::default();
         [10, -5].into_iter().for_each(|ms| distribution.add(ms));
-        assert_eq!((distribution.quantile_ms(50), distribution.quantile_ms(95)), (Some(0), Some(10)));
+        assert_eq!(
+            (distribution.quantile_ms(50), distribution.quantile_ms(95)),
+            (Some(0), Some(10))
+        );
     }
 }

@@ -178,14 +178,18 @@ impl Tally {
         }
         for request in run.requests {
             if let Some(source) = request.answered_by {
-                self.answers.entry(source).or_default().add(request.until_ms.saturating_sub(request.asked_at_ms));
+                self.answers
+                    .entry(source)
+                    .or_default()
+                    .add(request.until_ms.saturating_sub(request.asked_at_ms));
             }
         }
         if run.has_started {
             self.active_ms.add(run.active_ms);
             self.cost_micros.add(run.cost_micros);
             self.input_tokens.add(run.tokens.map(|tokens| tokens.input));
-            self.output_tokens.add(run.tokens.map(|tokens| tokens.output));
+            self.output_tokens
+                .add(run.tokens.map(|tokens| tokens.output));
         }
     }
 }
@@ -239,7 +243,11 @@ impl Stats {
     /// Returns the groups, those with the most runs first, and the runs of further groups together.
     #[must_use]
     pub fn groups(&self) -> (Vec<(&str, &Tally)>, Option<&Tally>) {
-        let mut groups: Vec<(&str, &Tally)> = self.by_group.iter().map(|(name, tally)| (name.as_str(), tally)).collect();
+        let mut groups: Vec<(&str, &Tally)> = self
+            .by_group
+            .iter()
+            .map(|(name, tally)| (name.as_str(), tally))
+            .collect();
         groups.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.runs));
         (groups, Some(&self.others).filter(|others| others.runs > 0))
     }

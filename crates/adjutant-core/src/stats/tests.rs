@@ -17,41 +17,131 @@ const RUN: RunFacts<'_> = RunFacts {
 };
 
 fn request(asked_at_ms: i64, until_ms: i64, answered_by: AnswerSource) -> RequestTimes {
-    RequestTimes { asked_at_ms, until_ms, answered_by: Some(answered_by), is_blocking: true }
+    RequestTimes {
+        asked_at_ms,
+        until_ms,
+        answered_by: Some(answered_by),
+        is_blocking: true,
+    }
 }
 
 #[test]
 fn unknown_cost_is_never_zero() {
     let mut stats = Stats::default();
     stats.add(None, &RUN);
-    assert_eq!((stats.total.cost_micros.known(), stats.total.cost_micros.unknown), (None, 1));
-    stats.add(None, &RunFacts { cost_micros: Some(0), tokens: Some(Tokens { input: 3, output: 4 }), ..RUN });
-    assert_eq!((stats.total.cost_micros.known(), stats.total.cost_micros.unknown), (Some(0), 1));
-    assert_eq!((stats.total.input_tokens.known(), stats.total.output_tokens.known()), (Some(3), Some(4)));
+    assert_eq!(
+        (
+            stats.total.cost_micros.known(),
+            stats.total.cost_micros.unknown
+        ),
+        (None, 1)
+    );
+    stats.add(
+        None,
+        &RunFacts {
+            cost_micros: Some(0),
+            tokens: Some(Tokens {
+                input: 3,
+                output: 4,
+            }),
+            ..RUN
+        },
+    );
+    assert_eq!(
+        (
+            stats.total.cost_micros.known(),
+            stats.total.cost_micros.unknown
+        ),
+        (Some(0), 1)
+    );
+    assert_eq!(
+        (
+            stats.total.input_tokens.known(),
+            stats.total.output_tokens.known()
+        ),
+        (Some(3), Some(4))
+    );
     // A run that never started has cost nothing.
-    stats.add(None, &RunFacts { has_started: false, outcome: Some(OutcomeKind::SpawnFailed), ..RUN });
+    stats.add(
+        None,
+        &RunFacts {
+            has_started: false,
+            outcome: Some(OutcomeKind::SpawnFailed),
+            ..RUN
+        },
+    );
     assert_eq!(stats.total.cost_micros.unknown, 1);
 }
 
 #[test]
 fn overlapping_requests_are_waited_for_once() {
-    let requests = [request(0, 10, AnswerSource::Person), request(5, 8, AnswerSource::Parent), request(20, 25, AnswerSource::Parent)];
-    let optional = RequestTimes { is_blocking: false, ..request(30, 90, AnswerSource::Policy) };
+    let requests = [
+        request(0, 10, AnswerSource::Person),
+        request(5, 8, AnswerSource::Parent),
+        request(20, 25, AnswerSource::Parent),
+    ];
+    let optional = RequestTimes {
+        is_blocking: false,
+        ..request(30, 90, AnswerSource::Policy)
+    };
     let all = [&requests[..], &[optional]].concat();
     let mut stats = Stats::default();
-    stats.add(None, &RunFacts { requests: &all, ..RUN });
+    stats.add(
+        None,
+        &RunFacts {
+            requests: &all,
+            ..RUN
+        },
+    );
     assert_eq!(stats.total.waiting_ms.quantile_ms(50), Some(15));
-    let counts: Vec<_> = stats.total.answers.iter().map(|(source, times)| (*source, times.count())).collect();
-    assert_eq!(counts, [(AnswerSource::Parent, 2), (AnswerSource::Person, 1), (AnswerSource::Policy, 1)]);
+    let counts: Vec<_> = stats
+        .total
+        .answers
+        .iter()
+        .map(|(source, times)| (*source, times.count()))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            (AnswerSource::Parent, 2),
+            (AnswerSource::Person, 1),
+            (AnswerSource::Policy, 1)
+        ]
+    );
 }
 
 #[test]
 fn merged_and_verified_run_is_accepted_once() {
     let mut stats = Stats::default();
-    stats.add(Some("a"), &RunFacts { is_merged: true, is_verified: true, ..RUN });
-    stats.add(Some("b"), &RunFacts { is_verified: true, is_retried: true, has_used_chat: true, ..RUN });
-    let Tally { merged, verified, accepted, retried, used_chat, .. } = stats.total;
-    assert_eq!((merged, verified, accepted, retried, used_chat), (1, 2, 2, 1, 1));
+    stats.add(
+        Some("a"),
+        &RunFacts {
+            is_merged: true,
+            is_verified: true,
+            ..RUN
+        },
+    );
+    stats.add(
+        Some("b"),
+        &RunFacts {
+            is_verified: true,
+            is_retried: true,
+            has_used_chat: true,
+            ..RUN
+        },
+    );
+    let Tally {
+        merged,
+        verified,
+        accepted,
+        retried,
+        used_chat,
+        ..
+    } = stats.total;
+    assert_eq!(
+        (merged, verified, accepted, retried, used_chat),
+        (1, 2, 2, 1, 1)
+    );
 }
 
 #[test]
@@ -62,7 +152,10 @@ fn groups_beyond_the_maximum_are_counted_together() {
     }
     stats.add(Some("0"), &RUN);
     let (groups, others) = stats.groups();
-    assert_eq!((groups.len(), groups[0].0, others.map(|others| others.runs)), (GROUPS_MAX, "0", Some(3)));
+    assert_eq!(
+        (groups.len(), groups[0].0, others.map(|others| others.runs)),
+        (GROUPS_MAX, "0", Some(3))
+    );
 }
 
 proptest! {

@@ -34,7 +34,14 @@ impl TreeTotals {
     /// Returns the time and cost of the tree. `None`: one of its runs has not finished, or none has started.
     #[must_use]
     pub fn stats(&self) -> Option<TreeStats> {
-        let Self { runs, unfinished, started_at_ms, ended_at_ms, active_ms, cost_micros } = *self;
+        let Self {
+            runs,
+            unfinished,
+            started_at_ms,
+            ended_at_ms,
+            active_ms,
+            cost_micros,
+        } = *self;
         if unfinished > 0 {
             return None;
         }
@@ -55,12 +62,50 @@ mod tests {
     #[test]
     fn tree_has_stats_once_all_of_it_has_ended() {
         let mut cost_micros = KnownSum::default();
-        [Some(3), None].into_iter().for_each(|cost| cost_micros.add(cost));
-        let ended = TreeTotals { runs: 2, unfinished: 0, started_at_ms: Some(10), ended_at_ms: Some(40), active_ms: 50, cost_micros };
-        let stats = TreeStats { runs: 2, elapsed_ms: 30, sequential_ms: 50, cost_micros: Some(3), cost_unknown: 1 };
+        [Some(3), None]
+            .into_iter()
+            .for_each(|cost| cost_micros.add(cost));
+        let ended = TreeTotals {
+            runs: 2,
+            unfinished: 0,
+            started_at_ms: Some(10),
+            ended_at_ms: Some(40),
+            active_ms: 50,
+            cost_micros,
+        };
+        let stats = TreeStats {
+            runs: 2,
+            elapsed_ms: 30,
+            sequential_ms: 50,
+            cost_micros: Some(3),
+            cost_unknown: 1,
+        };
         assert_eq!(ended.stats(), Some(stats));
-        assert_eq!(TreeTotals { unfinished: 1, ..ended }.stats(), None);
-        assert_eq!(TreeTotals { started_at_ms: None, ..ended }.stats(), None);
-        assert_eq!(TreeTotals { started_at_ms: Some(50), ..ended }.stats().map(|stats| stats.elapsed_ms), Some(0), "the clock was set back");
+        assert_eq!(
+            TreeTotals {
+                unfinished: 1,
+                ..ended
+            }
+            .stats(),
+            None
+        );
+        assert_eq!(
+            TreeTotals {
+                started_at_ms: None,
+                ..ended
+            }
+            .stats(),
+            None
+        );
+        assert_eq!(
+            TreeTotals {
+                started_at_ms: Some(50),
+                ..ended
+            }
+            .stats()
+            .map(|stats| stats.elapsed_ms),
+            Some(0),
+            "the clock was set back"
+        );
     }
 }

@@ -27,22 +27,39 @@ pub async fn find_base(git: &Git, cwd: &Path) -> Result<(Repo, Base), GitError> 
         Err(GitError::NotARepository(cwd)) if is_bare(&cwd) => return Err(GitError::Bare(cwd)),
         found => found?,
     };
-    let commit = repo.head().await?.ok_or_else(|| GitError::NoCommit(repo.top.clone()))?;
-    let ran = repo.of_refs(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
+    let commit = repo
+        .head()
+        .await?
+        .ok_or_else(|| GitError::NoCommit(repo.top.clone()))?;
+    let ran = repo
+        .of_refs(&["symbolic-ref", "--quiet", "HEAD"])
+        .run()
+        .await?;
     let name = String::from_utf8_lossy(&ran.output);
-    let branch = name.trim_end().strip_prefix("refs/heads/").map(str::to_owned).filter(|_| ran.exit_code == Some(0));
+    let branch = name
+        .trim_end()
+        .strip_prefix("refs/heads/")
+        .map(str::to_owned)
+        .filter(|_| ran.exit_code == Some(0));
     Ok((repo, Base { commit, branch }))
 }
 
 fn is_bare(dir: &Path) -> bool {
-    dir.ancestors().any(|dir| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir())
+    dir.ancestors().any(|dir| {
+        dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
+    })
 }
 
 /// Creates the refs that keep the base of a run and the user's changes with which it starts. Existing refs stay.
 ///
 /// # Errors
 /// git failed, or the commit does not exist any more.
-pub async fn pin_base(repo: &Repo, run: RunId, base: &str, changes: Option<&str>) -> Result<(), GitError> {
+pub async fn pin_base(
+    repo: &Repo,
+    run: RunId,
+    base: &str,
+    changes: Option<&str>,
+) -> Result<(), GitError> {
     pin(repo, &format!("refs/adjutant/{run}/base"), base).await?;
     match changes {
         Some(changes) => pin(repo, &format!("refs/adjutant/{run}/changes"), changes).await,
@@ -62,7 +79,12 @@ pub async fn move_base(repo: &Repo, run: RunId, base: &str) -> Result<(), GitErr
 ///
 /// # Errors
 /// git failed.
-pub async fn pin_resolved(repo: &Repo, run: RunId, by: RunId, commit: &str) -> Result<(), GitError> {
+pub async fn pin_resolved(
+    repo: &Repo,
+    run: RunId,
+    by: RunId,
+    commit: &str,
+) -> Result<(), GitError> {
     pin(repo, &resolved_ref(run, by), commit).await
 }
 
@@ -70,10 +92,21 @@ pub async fn pin_resolved(repo: &Repo, run: RunId, by: RunId, commit: &str) -> R
 ///
 /// # Errors
 /// git failed.
-pub async fn resolved_snapshot(scratch: &Scratch, run: RunId, by: RunId) -> Result<Option<u32>, GitError> {
-    let Some(commit) = scratch.repo().commit_of(&resolved_ref(run, by)).await? else { return Ok(None) };
+pub async fn resolved_snapshot(
+    scratch: &Scratch,
+    run: RunId,
+    by: RunId,
+) -> Result<Option<u32>, GitError> {
+    let Some(commit) = scratch.repo().commit_of(&resolved_ref(run, by)).await? else {
+        return Ok(None);
+    };
     let tree = scratch.tree_of(&commit).await?;
-    Ok(snapshots(scratch.repo(), run).await?.iter().rev().find(|snapshot| snapshot.tree == tree).map(|snapshot| snapshot.n))
+    Ok(snapshots(scratch.repo(), run)
+        .await?
+        .iter()
+        .rev()
+        .find(|snapshot| snapshot.tree == tree)
+        .map(|snapshot| snapshot.n))
 }
 
 fn resolved_ref(run: RunId, by: RunId) -> String {
@@ -85,14 +118,32 @@ pub(super) async fn pin(repo: &Repo, name: &str, commit: &str) -> Result<(), Git
     if ran.exit_code == Some(0) {
         return repo.sync_refs([name]);
     }
-    let pinned = repo.of_refs(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")]).run().await?;
+    let pinned = repo
+        .of_refs(&[
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &format!("{name}^{{commit}}"),
+        ])
+        .run()
+        .await?;
     if pinned.exit_code == Some(0) && String::from_utf8_lossy(&pinned.output).trim_end() == commit {
         return Ok(());
     }
-    let known = repo.of_refs(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).run().await?;
+    let known = repo
+        .of_refs(&["cat-file", "-e", &format!("{commit}^{{commit}}")])
+        .run()
+        .await?;
     match known.exit_code {
-        Some(0) => Err(GitError::Failed { command: "update-ref".to_owned(), why: error_text(&ran) }),
-        _ => Err(GitError::NoBase { repository: repo.top.clone(), commit: commit.to_owned() }),
+        Some(0) => Err(GitError::Failed {
+            command: "update-ref".to_owned(),
+            why: error_text(&ran),
+        }),
+        _ => Err(GitError::NoBase {
+            repository: repo.top.clone(),
+            commit: commit.to_owned(),
+        }),
     }
 }
 
@@ -109,7 +160,10 @@ mod tests {
         in_repository(async |scratch| {
             let base = commit(scratch, &[("a", b"a\n")]).await;
             let run = RunId::new(adjutant_core::Time(1), [1; 10]);
-            let lock = scratch.repo().common.join(format!("refs/adjutant/{run}/base.lock"));
+            let lock = scratch
+                .repo()
+                .common
+                .join(format!("refs/adjutant/{run}/base.lock"));
             std::fs::create_dir_all(lock.parent().expect("a parent")).expect("a directory");
             std::fs::write(&lock, "").expect("a lock");
             let held = async {
@@ -124,24 +178,38 @@ mod tests {
     #[test]
     fn lock_that_a_killed_call_has_left_is_removed() {
         in_repository(async |scratch| {
-            let (first, second) = (commit(scratch, &[("a", b"a\n")]).await, commit(scratch, &[("a", b"b\n")]).await);
+            let (first, second) = (
+                commit(scratch, &[("a", b"a\n")]).await,
+                commit(scratch, &[("a", b"b\n")]).await,
+            );
             let (repo, run) = (scratch.repo(), RunId::new(adjutant_core::Time(1), [1; 10]));
             let lock = repo.common.join(format!("refs/adjutant/{run}/base.lock"));
             let leave = || {
                 std::fs::create_dir_all(lock.parent().expect("a parent")).expect("a directory");
                 let left = std::fs::File::create(&lock).expect("a lock");
-                left.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(60)).expect("an old lock");
+                left.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(60))
+                    .expect("an old lock");
             };
             let name = format!("refs/adjutant/{run}/base");
             let base = || repo.commit_of(&name);
             leave();
-            pin_base(repo, run, &first, None).await.expect("it is pinned");
-            assert_eq!(base().await.expect("a ref").as_deref(), Some(first.as_str()));
+            pin_base(repo, run, &first, None)
+                .await
+                .expect("it is pinned");
+            assert_eq!(
+                base().await.expect("a ref").as_deref(),
+                Some(first.as_str())
+            );
             leave();
             move_base(repo, run, &second).await.expect("it is moved");
-            assert_eq!(base().await.expect("a ref").as_deref(), Some(second.as_str()));
+            assert_eq!(
+                base().await.expect("a ref").as_deref(),
+                Some(second.as_str())
+            );
             leave();
-            crate::git::remove_all(repo, run).await.expect("it is removed");
+            crate::git::remove_all(repo, run)
+                .await
+                .expect("it is removed");
             assert_eq!(base().await.expect("no ref"), None);
         });
     }

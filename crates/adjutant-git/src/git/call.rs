@@ -33,7 +33,11 @@ const SETTINGS: [(&str, &str); 13] = [
 
 /// Default settings, which a call can override. Writes are synced, so that an acknowledged snapshot survives a power loss. Hub and
 /// supervisor may change the same ref of a run at the same time; git's default lock timeout is 100 ms.
-const DEFAULTS: [(&str, &str); 3] = [("core.fsync", "all"), ("core.filesRefLockTimeout", "10000"), ("core.packedRefsTimeout", "10000")];
+const DEFAULTS: [(&str, &str); 3] = [
+    ("core.fsync", "all"),
+    ("core.filesRefLockTimeout", "10000"),
+    ("core.packedRefsTimeout", "10000"),
+];
 
 /// The git program, and the environment in which it reads the user's own configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +54,10 @@ impl Git {
     ///
     /// # Errors
     /// [`GitError::Missing`].
-    pub fn find<'a>(env: impl IntoIterator<Item = (&'a String, &'a String)>, cwd: &Path) -> Result<Self, GitError> {
+    pub fn find<'a>(
+        env: impl IntoIterator<Item = (&'a String, &'a String)>,
+        cwd: &Path,
+    ) -> Result<Self, GitError> {
         let (mut path, mut user) = (String::new(), Vec::new());
         for (name, value) in env {
             match name.as_str() {
@@ -59,18 +66,34 @@ impl Git {
                 _ => {}
             }
         }
-        let is_program = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+        let is_program = |path: &PathBuf| {
+            path.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        };
         let cwd = cwd.canonicalize().map_err(GitError::file(cwd))?;
         let theirs = nearest_repository(&cwd).unwrap_or(&cwd);
         let is_outside = |dir: &PathBuf| theirs == Path::new("/") || !dir.starts_with(theirs);
-        let dirs = path.split(':').filter(|dir| dir.starts_with('/')).filter_map(|dir| Path::new(dir).canonicalize().ok());
-        let program = dirs.filter(is_outside).map(|dir| dir.join("git")).find(is_program);
-        Ok(Self { program: program.ok_or(GitError::Missing)?, path, user })
+        let dirs = path
+            .split(':')
+            .filter(|dir| dir.starts_with('/'))
+            .filter_map(|dir| Path::new(dir).canonicalize().ok());
+        let program = dirs
+            .filter(is_outside)
+            .map(|dir| dir.join("git"))
+            .find(is_program);
+        Ok(Self {
+            program: program.ok_or(GitError::Missing)?,
+            path,
+            user,
+        })
     }
 
     /// Returns a directory from a variable of the user's environment.
     pub(super) fn user_dir(&self, name: &str) -> Option<PathBuf> {
-        self.user.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.into())
+        self.user
+            .iter()
+            .find(|(known, value)| known == name && !value.is_empty())
+            .map(|(_, value)| value.into())
     }
 
     /// Builds a call.
@@ -134,7 +157,10 @@ impl Call<'_> {
 
     /// Writes the index without syncing and without a checksum, for an index that is rebuilt when it is damaged.
     pub(super) fn disposable_index(self) -> Self {
-        let settings = [("core.fsync", "objects,derived-metadata,reference,-index"), ("index.skipHash", "true")];
+        let settings = [
+            ("core.fsync", "objects,derived-metadata,reference,-index"),
+            ("index.skipHash", "true"),
+        ];
         self.settings(&settings.map(|(name, value)| (name.to_owned(), value.to_owned())))
     }
 
@@ -175,7 +201,20 @@ impl Call<'_> {
 
     /// Runs the call to its end. Any exit code is a result.
     pub(super) async fn run(self) -> Result<Output, GitError> {
-        let Self { git, cwd, args, env: own, settings, input, input_file, output_file, output_bytes_max, is_for_user, limit, umask } = self;
+        let Self {
+            git,
+            cwd,
+            args,
+            env: own,
+            settings,
+            input,
+            input_file,
+            output_file,
+            output_bytes_max,
+            is_for_user,
+            limit,
+            umask,
+        } = self;
         let command = name_of(&args);
         let mut env: Vec<(OsString, OsString)> = [
             ("PATH", git.path.as_str()),
@@ -193,12 +232,21 @@ impl Call<'_> {
         if is_for_user {
             env.extend(git.user.iter().cloned());
         } else {
-            let none = [("HOME", "/nonexistent"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null")];
+            let none = [
+                ("HOME", "/nonexistent"),
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+                ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ];
             env.extend(none.map(|(name, value)| (name.into(), value.into())));
         }
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         // The last value is effective.
-        let settings: Vec<(String, String)> = DEFAULTS.iter().map(owned).chain(settings).chain(SETTINGS.iter().map(owned)).collect();
+        let settings: Vec<(String, String)> = DEFAULTS
+            .iter()
+            .map(owned)
+            .chain(settings)
+            .chain(SETTINGS.iter().map(owned))
+            .collect();
         env.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
         for (n, (name, value)) in settings.into_iter().enumerate() {
             env.push((format!("GIT_CONFIG_KEY_{n}").into(), name.into()));
@@ -206,10 +254,24 @@ impl Call<'_> {
         }
         env.extend(own);
         let args = std::iter::once("--no-pager".into()).chain(args).collect();
-        let tool = Tool { program: &git.program, args, env, cwd, input, input_file, output_file, limit, output_bytes_max, umask };
+        let tool = Tool {
+            program: &git.program,
+            args,
+            env,
+            cwd,
+            input,
+            input_file,
+            output_file,
+            limit,
+            output_bytes_max,
+            umask,
+        };
         tool::run(tool).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => GitError::Slow { command },
-            _ => GitError::Failed { command, why: error.to_string() },
+            _ => GitError::Failed {
+                command,
+                why: error.to_string(),
+            },
         })
     }
 
@@ -218,9 +280,15 @@ impl Call<'_> {
         let command = name_of(&self.args);
         let ran = self.run().await?;
         match ran.exit_code {
-            Some(0) if ran.is_cut => Err(GitError::Failed { command, why: "its output is too long".to_owned() }),
+            Some(0) if ran.is_cut => Err(GitError::Failed {
+                command,
+                why: "its output is too long".to_owned(),
+            }),
             Some(0) => Ok(ran.output),
-            _ => Err(GitError::Failed { command, why: error_text(&ran) }),
+            _ => Err(GitError::Failed {
+                command,
+                why: error_text(&ran),
+            }),
         }
     }
 
@@ -233,16 +301,24 @@ impl Call<'_> {
 
 /// Returns the nearest ancestor of a directory, or the directory itself, that contains a git directory.
 pub fn nearest_repository(dir: &Path) -> Option<&Path> {
-    dir.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
+    dir.ancestors()
+        .find(|dir| dir.join(".git").symlink_metadata().is_ok())
 }
 
 fn name_of(args: &[OsString]) -> String {
-    args.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    args.first()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Returns git's error message in one line.
 pub(super) fn error_text(ran: &Output) -> String {
-    let said: Vec<&str> = ran.errors.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("hint:")).collect();
+    let said: Vec<&str> = ran
+        .errors
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("hint:"))
+        .collect();
     match (said.is_empty(), ran.exit_code) {
         (false, _) => said.join("; "),
         (true, Some(code)) => format!("exit code {code}"),

@@ -65,7 +65,9 @@ impl KeptCommits {
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let files = (!self.without.is_empty()).then(|| self.without.join(", "))?;
-        Some(format!("its commits are kept without files that were copied into its workspace and can be secrets: {files}"))
+        Some(format!(
+            "its commits are kept without files that were copied into its workspace and can be secrets: {files}"
+        ))
     }
 }
 
@@ -75,26 +77,56 @@ impl KeptCommits {
 /// # Errors
 /// git or the disk failed, an object is damaged, or too many commits contain copied files. Earlier refs are untouched.
 pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<KeptCommits, GitError> {
-    let Some((workspace, objects)) = readable_workspace(scratch)? else { return Ok(KeptCommits::default()) };
+    let Some((workspace, objects)) = readable_workspace(scratch)? else {
+        return Ok(KeptCommits::default());
+    };
     let known = known_refs(scratch, run).await?;
-    let NewTips { mut tips, is_at_base, names } = new_tips(scratch, workspace, &known).await?;
+    let NewTips {
+        mut tips,
+        is_at_base,
+        names,
+    } = new_tips(scratch, workspace, &known).await?;
     tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &known).await?);
-    let rewritten = searched(scratch, workspace, objects.as_deref(), &tips).rewrite().await?;
+    let rewritten = searched(scratch, workspace, objects.as_deref(), &tips)
+        .rewrite()
+        .await?;
     let tips = rewritten_tips(tips, &rewritten, &known);
-    let sources: Vec<&Path> = objects.iter().chain(&rewritten.objects).map(PathBuf::as_path).collect();
+    let sources: Vec<&Path> = objects
+        .iter()
+        .chain(&rewritten.objects)
+        .map(PathBuf::as_path)
+        .collect();
     if !sources.is_empty() && !tips.is_empty() {
         copy_objects(scratch, workspace, &sources, &tips).await?;
     }
     let tips = made_tips(scratch, workspace, tips).await?;
     let refs = changed_refs(scratch, run, &known, &tips, is_at_base, names).await?;
-    let input: String =
-        refs.iter().map(|(name, commit)| commit.map_or_else(|| format!("delete {name}\n"), |commit| format!("update {name} {commit}\n"))).collect();
+    let input: String = refs
+        .iter()
+        .map(|(name, commit)| {
+            commit.map_or_else(
+                || format!("delete {name}\n"),
+                |commit| format!("update {name} {commit}\n"),
+            )
+        })
+        .collect();
     if !input.is_empty() {
-        scratch.repo().of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await?;
+        scratch
+            .repo()
+            .of_refs(&["update-ref", "--no-deref", "--stdin"])
+            .input(input.into_bytes())
+            .output()
+            .await?;
         scratch.repo().sync_refs(refs.keys().map(String::as_str))?;
     }
     let without = rewritten.paths.into_iter().collect();
-    Ok(KeptCommits { head: tips.into_iter().find(|tip| tip.name == "head").map(|tip| tip.commit), without })
+    Ok(KeptCommits {
+        head: tips
+            .into_iter()
+            .find(|tip| tip.name == "head")
+            .map(|tip| tip.commit),
+        without,
+    })
 }
 
 /// Lists the files that were copied into a workspace and that the agent committed, so that its kept commits do not contain them. Keeps
@@ -103,24 +135,53 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<KeptCommits, 
 /// # Errors
 /// git failed, or the commits cannot be read.
 pub async fn copies_in_commits(scratch: &Scratch) -> Result<Vec<String>, GitError> {
-    let Some((workspace, objects)) = readable_workspace(scratch)?.filter(|_| !scratch.copied_paths().is_empty()) else { return Ok(Vec::new()) };
+    let Some((workspace, objects)) =
+        readable_workspace(scratch)?.filter(|_| !scratch.copied_paths().is_empty())
+    else {
+        return Ok(Vec::new());
+    };
     let mut tips = new_tips(scratch, workspace, &[]).await?.tips;
     tips.extend(reflog_tips(scratch, workspace, objects.as_deref(), &tips, &[]).await?);
-    Ok(searched(scratch, workspace, objects.as_deref(), &tips).copies().await?.into_iter().collect())
+    Ok(searched(scratch, workspace, objects.as_deref(), &tips)
+        .copies()
+        .await?
+        .into_iter()
+        .collect())
 }
 
 /// Returns the workspace whose commits can be read, and the object directory of a clone.
-fn readable_workspace(scratch: &Scratch) -> Result<Option<(&WorkspaceTree, Option<PathBuf>)>, GitError> {
-    let Some(workspace) = scratch.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
+fn readable_workspace(
+    scratch: &Scratch,
+) -> Result<Option<(&WorkspaceTree, Option<PathBuf>)>, GitError> {
+    let Some(workspace) = scratch.workspace().filter(|workspace| workspace.is_there) else {
+        return Ok(None);
+    };
     Ok(match workspace.isolation {
         Isolation::None => None,
-        Isolation::Clone => Some((workspace, Some(own_objects(scratch, workspace, &workspace.path.join(".git"))?))),
+        Isolation::Clone => Some((
+            workspace,
+            Some(own_objects(
+                scratch,
+                workspace,
+                &workspace.path.join(".git"),
+            )?),
+        )),
         Isolation::Worktree => Some((workspace, None)),
     })
 }
 
-fn searched<'a>(scratch: &'a Scratch, workspace: &'a WorkspaceTree, objects: Option<&'a Path>, tips: &'a [Tip]) -> SearchedCommits<'a> {
-    SearchedCommits { scratch, objects, base: &workspace.base, tips: tips.iter().map(|tip| tip.commit.as_str()).collect() }
+fn searched<'a>(
+    scratch: &'a Scratch,
+    workspace: &'a WorkspaceTree,
+    objects: Option<&'a Path>,
+    tips: &'a [Tip],
+) -> SearchedCommits<'a> {
+    SearchedCommits {
+        scratch,
+        objects,
+        base: &workspace.base,
+        tips: tips.iter().map(|tip| tip.commit.as_str()).collect(),
+    }
 }
 
 /// Replaces rewritten commits. A tip that was kept before under its new commit is left out.
@@ -130,17 +191,37 @@ fn rewritten_tips(tips: Vec<Tip>, rewritten: &RewrittenCommits, known: &[Tip]) -
         if commit == tip.commit {
             return Some(tip);
         }
-        let name = if tip.name.starts_with("reflog/") { format!("reflog/{commit}") } else { tip.name };
-        Some(Tip { name, commit: commit.to_owned() }).filter(|tip| !known.contains(tip))
+        let name = if tip.name.starts_with("reflog/") {
+            format!("reflog/{commit}")
+        } else {
+            tip.name
+        };
+        Some(Tip {
+            name,
+            commit: commit.to_owned(),
+        })
+        .filter(|tip| !known.contains(tip))
     };
     tips.into_iter().filter_map(new).collect()
 }
 
 /// Returns the tips that are the agent's: the base does not contain them. All their objects exist in the user's repository.
-async fn made_tips(scratch: &Scratch, workspace: &WorkspaceTree, mut tips: Vec<Tip>) -> Result<Vec<Tip>, GitError> {
+async fn made_tips(
+    scratch: &Scratch,
+    workspace: &WorkspaceTree,
+    mut tips: Vec<Tip>,
+) -> Result<Vec<Tip>, GitError> {
     let mut is_made = Vec::new();
     for tip in &tips {
-        let counted = scratch.call(&["rev-list", "--count", &tip.commit, &format!("^{}", workspace.base)]).line().await?;
+        let counted = scratch
+            .call(&[
+                "rev-list",
+                "--count",
+                &tip.commit,
+                &format!("^{}", workspace.base),
+            ])
+            .line()
+            .await?;
         is_made.push(counted != "0");
     }
     let mut is_made = is_made.into_iter();
@@ -148,7 +229,11 @@ async fn made_tips(scratch: &Scratch, workspace: &WorkspaceTree, mut tips: Vec<T
     if !tips.is_empty() {
         let mut wanted: String = tips.iter().map(|tip| format!("{}\n", tip.commit)).collect();
         wanted.push_str(&format!("^{}\n", workspace.base));
-        scratch.call(&["rev-list", "--objects", "--quiet", "--stdin"]).input(wanted.into_bytes()).output().await?;
+        scratch
+            .call(&["rev-list", "--objects", "--quiet", "--stdin"])
+            .input(wanted.into_bytes())
+            .output()
+            .await?;
     }
     Ok(tips)
 }
@@ -169,19 +254,34 @@ async fn changed_refs<'a>(
         if let Some(before) = known.iter().find(|before| before.name == *name)
             && !scratch.is_ancestor(&before.commit, commit).await?
         {
-            refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+            refs.insert(
+                format!("refs/adjutant/{run}/reflog/{}", before.commit),
+                Some(&before.commit),
+            );
         }
     }
     // The agent has checked out the base again.
-    if let Some(before) = known.iter().find(|before| is_at_base && before.name == "head") {
-        refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+    if let Some(before) = known
+        .iter()
+        .find(|before| is_at_base && before.name == "head")
+    {
+        refs.insert(
+            format!("refs/adjutant/{run}/reflog/{}", before.commit),
+            Some(&before.commit),
+        );
         refs.insert(format!("refs/adjutant/{run}/head"), None);
     }
     // A branch or stash that no longer exists does not prevent the removal of the run. Its commits can still be found.
     if let Some(names) = names {
-        let is_removed = |before: &&Tip| (before.name.starts_with("heads/") || before.name == "stash") && !names.contains(&before.name);
+        let is_removed = |before: &&Tip| {
+            (before.name.starts_with("heads/") || before.name == "stash")
+                && !names.contains(&before.name)
+        };
         for before in known.iter().filter(is_removed) {
-            refs.insert(format!("refs/adjutant/{run}/reflog/{}", before.commit), Some(&before.commit));
+            refs.insert(
+                format!("refs/adjutant/{run}/reflog/{}", before.commit),
+                Some(&before.commit),
+            );
             refs.insert(format!("refs/adjutant/{run}/{}", before.name), None);
         }
     }
@@ -194,7 +294,17 @@ async fn changed_refs<'a>(
 /// git failed.
 pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
     let refs = ["head", "heads", "stash"].map(|name| format!("refs/adjutant/{run}/{name}"));
-    let listed = repo.of_refs(&["for-each-ref", "--count=1", "--format=%(objectname)", &refs[0], &refs[1], &refs[2]]).output().await?;
+    let listed = repo
+        .of_refs(&[
+            "for-each-ref",
+            "--count=1",
+            "--format=%(objectname)",
+            &refs[0],
+            &refs[1],
+            &refs[2],
+        ])
+        .output()
+        .await?;
     Ok(!listed.is_empty())
 }
 
@@ -204,8 +314,14 @@ pub async fn has_commits(repo: &Repo, run: RunId) -> Result<bool, GitError> {
 /// git failed.
 pub async fn branch_tips(repo: &Repo, run: RunId) -> Result<Vec<String>, GitError> {
     let refs = ["head", "heads"].map(|name| format!("refs/adjutant/{run}/{name}"));
-    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname)", &refs[0], &refs[1]]).output().await?;
-    Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
+    let listed = repo
+        .of_refs(&["for-each-ref", "--format=%(objectname)", &refs[0], &refs[1]])
+        .output()
+        .await?;
+    Ok(String::from_utf8_lossy(&listed)
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Lists the refs of branches that the agent has made, except the checked-out one.
@@ -213,8 +329,18 @@ pub async fn branch_tips(repo: &Repo, run: RunId) -> Result<Vec<String>, GitErro
 /// # Errors
 /// git failed.
 pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitError> {
-    let listed = repo.of_refs(&["for-each-ref", "--format=%(refname)", &format!("refs/adjutant/{run}/heads")]).output().await?;
-    Ok(String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect())
+    let listed = repo
+        .of_refs(&[
+            "for-each-ref",
+            "--format=%(refname)",
+            &format!("refs/adjutant/{run}/heads"),
+        ])
+        .output()
+        .await?;
+    Ok(String::from_utf8_lossy(&listed)
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Lists the refs of an agent's other branches and of its stash that were not merged with the run. They are neither in a branch or tag of
@@ -222,14 +348,33 @@ pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitE
 ///
 /// # Errors
 /// git failed.
-pub async fn unmerged_refs(repo: &Repo, run: RunId, merged_tree: &str) -> Result<Vec<String>, GitError> {
-    let [head, heads, stash] = ["head", "heads", "stash"].map(|name| format!("refs/adjutant/{run}/{name}"));
-    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname) %(tree) %(refname)", &heads, &stash]).output().await?;
+pub async fn unmerged_refs(
+    repo: &Repo,
+    run: RunId,
+    merged_tree: &str,
+) -> Result<Vec<String>, GitError> {
+    let [head, heads, stash] =
+        ["head", "heads", "stash"].map(|name| format!("refs/adjutant/{run}/{name}"));
+    let listed = repo
+        .of_refs(&[
+            "for-each-ref",
+            "--format=%(objectname) %(tree) %(refname)",
+            &heads,
+            &stash,
+        ])
+        .output()
+        .await?;
     let mut unmerged = Vec::new();
     for line in String::from_utf8_lossy(&listed).lines() {
         let mut words = line.splitn(3, ' ');
-        let (Some(commit), Some(tree), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
-        if tree != merged_tree && !repo.has_commit(&head, commit).await? && !repo.is_in_a_branch(commit).await? {
+        let (Some(commit), Some(tree), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if tree != merged_tree
+            && !repo.has_commit(&head, commit).await?
+            && !repo.is_in_a_branch(commit).await?
+        {
             unmerged.push(name.to_owned());
         }
     }
@@ -237,7 +382,11 @@ pub async fn unmerged_refs(repo: &Repo, run: RunId, merged_tree: &str) -> Result
 }
 
 /// Returns the object directory of a clone. It must be in the clone, so that the agent cannot make Adjutant read other repositories.
-fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Result<PathBuf, GitError> {
+fn own_objects(
+    scratch: &Scratch,
+    workspace: &WorkspaceTree,
+    dir: &Path,
+) -> Result<PathBuf, GitError> {
     let home = &workspace.home;
     let objects = dir.join("objects");
     let changed = || GitError::ForeignGitDirectory(workspace.path.clone());
@@ -249,11 +398,18 @@ fn own_objects(scratch: &Scratch, workspace: &WorkspaceTree, dir: &Path) -> Resu
     }
     // A repository that the agent has made itself has no alternates.
     let is_shared = match files::read(home, &objects.join("info/alternates"), FILE_BYTES_MAX) {
-        Ok(alternates) => alternates == format!("{}\n", scratch.repo().common.join("objects").display()).as_bytes(),
+        Ok(alternates) => {
+            alternates
+                == format!("{}\n", scratch.repo().common.join("objects").display()).as_bytes()
+        }
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
     let is_elsewhere = dir.join("commondir").symlink_metadata().is_ok();
-    if is_shared && !is_elsewhere { Ok(objects) } else { Err(changed()) }
+    if is_shared && !is_elsewhere {
+        Ok(objects)
+    } else {
+        Err(changed())
+    }
 }
 
 /// Returns the ref name for a branch. Slashes are escaped, because the agent may have `a` first and `a/b` later.
@@ -262,23 +418,46 @@ fn kept_branch(branch: &str) -> String {
 }
 
 /// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone.
-async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -> Result<NewTips, GitError> {
+async fn new_tips(
+    scratch: &Scratch,
+    workspace: &WorkspaceTree,
+    known: &[Tip],
+) -> Result<NewTips, GitError> {
     let dir = workspace.path.join(".git");
-    let call = |args: &[&str]| scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", &dir);
-    let unreadable = |ran: &Output| GitError::UnreadableCommits { workspace: workspace.path.clone(), why: error_text(ran) };
+    let call = |args: &[&str]| {
+        scratch
+            .repo()
+            .git
+            .call(&workspace.path, args)
+            .env("GIT_DIR", &dir)
+    };
+    let unreadable = |ran: &Output| GitError::UnreadableCommits {
+        workspace: workspace.path.clone(),
+        why: error_text(ran),
+    };
     let mut tips = Vec::new();
     match dir.symlink_metadata() {
         // The agent has removed it, with its commits.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NewTips::default()),
         found => found.map_err(GitError::file(&dir))?,
     };
-    let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
+    let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"])
+        .run()
+        .await?;
     match ran.exit_code {
-        Some(0) => tips.push(Tip { name: "head".to_owned(), commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned() }),
+        Some(0) => tips.push(Tip {
+            name: "head".to_owned(),
+            commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned(),
+        }),
         // The branch has no commit, or its ref is damaged.
         Some(1) => {
             let name = call(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
-            let named = call(&["for-each-ref", String::from_utf8_lossy(&name.output).trim_end()]).run().await?;
+            let named = call(&[
+                "for-each-ref",
+                String::from_utf8_lossy(&name.output).trim_end(),
+            ])
+            .run()
+            .await?;
             if name.exit_code != Some(0) || is_damaged(&named) {
                 return Err(unreadable(&named));
             }
@@ -288,7 +467,14 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
     let mut names = None;
     if workspace.isolation == Isolation::Clone {
         let count = format!("--count={BRANCHES_MAX}");
-        let args = ["for-each-ref", "--format=%(objectname) %(refname)", "--sort=-committerdate", &count, "refs/heads", "refs/stash"];
+        let args = [
+            "for-each-ref",
+            "--format=%(objectname) %(refname)",
+            "--sort=-committerdate",
+            &count,
+            "refs/heads",
+            "refs/stash",
+        ];
         let listed = call(&args).run().await?;
         if is_damaged(&listed) {
             return Err(unreadable(&listed));
@@ -296,21 +482,45 @@ async fn new_tips(scratch: &Scratch, workspace: &WorkspaceTree, known: &[Tip]) -
         let listed = String::from_utf8_lossy(&listed.output).into_owned();
         let mut found = HashSet::new();
         for line in listed.lines() {
-            let Some((commit, name)) = line.split_once(' ') else { continue };
-            let name = name.strip_prefix("refs/heads/").map_or_else(|| "stash".to_owned(), kept_branch);
+            let Some((commit, name)) = line.split_once(' ') else {
+                continue;
+            };
+            let name = name
+                .strip_prefix("refs/heads/")
+                .map_or_else(|| "stash".to_owned(), kept_branch);
             found.insert(name.clone());
-            tips.push(Tip { name, commit: commit.to_owned() });
+            tips.push(Tip {
+                name,
+                commit: commit.to_owned(),
+            });
         }
         names = Some(found).filter(|_| listed.lines().count() < BRANCHES_MAX);
     }
     let is_id = |text: &str| is_id(text, workspace);
     // What only a reflog named can have a branch again.
-    let has_ref = |tip: &Tip| known.iter().any(|known| known.commit == tip.commit && !known.name.starts_with("reflog/"));
-    let is_kept = |tip: &Tip| tip.commit == workspace.base || known.contains(tip) || (tip.name != "head" && has_ref(tip));
-    let checked_out = tips.first().filter(|tip| tip.name == "head").map(|tip| tip.commit.clone());
+    let has_ref = |tip: &Tip| {
+        known
+            .iter()
+            .any(|known| known.commit == tip.commit && !known.name.starts_with("reflog/"))
+    };
+    let is_kept = |tip: &Tip| {
+        tip.commit == workspace.base || known.contains(tip) || (tip.name != "head" && has_ref(tip))
+    };
+    let checked_out = tips
+        .first()
+        .filter(|tip| tip.name == "head")
+        .map(|tip| tip.commit.clone());
     let is_at_base = checked_out.as_ref() == Some(&workspace.base);
-    tips.retain(|tip| is_id(&tip.commit) && !is_kept(tip) && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref()));
-    Ok(NewTips { tips, is_at_base, names })
+    tips.retain(|tip| {
+        is_id(&tip.commit)
+            && !is_kept(tip)
+            && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref())
+    });
+    Ok(NewTips {
+        tips,
+        is_at_base,
+        names,
+    })
 }
 
 /// Returns whether a list of refs is incomplete. git leaves out unreadable refs.
@@ -325,12 +535,22 @@ fn is_id(text: &str, workspace: &WorkspaceTree) -> bool {
 /// Lists the refs of a run, with their names below `refs/adjutant/<run id>/`.
 async fn known_refs(scratch: &Scratch, run: RunId) -> Result<Vec<Tip>, GitError> {
     let below = format!("refs/adjutant/{run}/");
-    let listed = scratch.repo().of_refs(&["for-each-ref", "--format=%(objectname) %(refname)", &below]).output().await?;
+    let listed = scratch
+        .repo()
+        .of_refs(&["for-each-ref", "--format=%(objectname) %(refname)", &below])
+        .output()
+        .await?;
     let tip = |line: &str| {
         let (commit, name) = line.split_once(' ')?;
-        Some(Tip { name: name.strip_prefix(&below)?.to_owned(), commit: commit.to_owned() })
+        Some(Tip {
+            name: name.strip_prefix(&below)?.to_owned(),
+            commit: commit.to_owned(),
+        })
     };
-    Ok(String::from_utf8_lossy(&listed).lines().filter_map(tip).collect())
+    Ok(String::from_utf8_lossy(&listed)
+        .lines()
+        .filter_map(tip)
+        .collect())
 }
 
 /// Lists the commits in the reflogs of the workspace that no other tip or ref of the run contains.
@@ -347,20 +567,43 @@ async fn reflog_tips(
         Isolation::Clone => &["rev-list", "--reflog", "--no-walk=unsorted", &count],
         _ => &["rev-list", "--walk-reflogs", &count, "HEAD"],
     };
-    let ran = scratch.repo().git.call(&workspace.path, args).env("GIT_DIR", workspace.path.join(".git")).run().await?;
+    let ran = scratch
+        .repo()
+        .git
+        .call(&workspace.path, args)
+        .env("GIT_DIR", workspace.path.join(".git"))
+        .run()
+        .await?;
     if ran.exit_code != Some(0) {
         // There is no reflog, or it names missing commits.
         return Ok(Vec::new());
     }
     let named = String::from_utf8_lossy(&ran.output).into_owned();
-    let mut wanted: String = named.lines().filter(|line| is_id(line, workspace)).map(|line| format!("{line}\n")).collect();
+    let mut wanted: String = named
+        .lines()
+        .filter(|line| is_id(line, workspace))
+        .map(|line| format!("{line}\n"))
+        .collect();
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    for commit in tips.iter().chain(known).map(|tip| &tip.commit).chain([&workspace.base]) {
+    for commit in tips
+        .iter()
+        .chain(known)
+        .map(|tip| &tip.commit)
+        .chain([&workspace.base])
+    {
         wanted.push_str(&format!("^{commit}\n"));
     }
-    let mut walk = scratch.call(&["rev-list", "--parents", "--ignore-missing", &count, "--stdin"]).input(wanted.into_bytes());
+    let mut walk = scratch
+        .call(&[
+            "rev-list",
+            "--parents",
+            "--ignore-missing",
+            &count,
+            "--stdin",
+        ])
+        .input(wanted.into_bytes());
     if let Some(objects) = objects {
         walk = walk.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(&[objects]));
     }
@@ -372,19 +615,38 @@ async fn reflog_tips(
         commits.extend(ids.next());
         parents.extend(ids);
     }
-    let tip = |commit: &&str| Tip { name: format!("reflog/{commit}"), commit: (*commit).to_owned() };
-    Ok(commits.iter().filter(|commit| !parents.contains(**commit)).take(REFLOG_TIPS_MAX).map(tip).collect())
+    let tip = |commit: &&str| Tip {
+        name: format!("reflog/{commit}"),
+        commit: (*commit).to_owned(),
+    };
+    Ok(commits
+        .iter()
+        .filter(|commit| !parents.contains(**commit))
+        .take(REFLOG_TIPS_MAX)
+        .map(tip)
+        .collect())
 }
 
 /// Adds the objects of the tips that are not in the base to the user's repository, from other object directories. Each object is verified
 /// against its id.
-async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, sources: &[&Path], tips: &[Tip]) -> Result<(), GitError> {
+async fn copy_objects(
+    scratch: &Scratch,
+    workspace: &WorkspaceTree,
+    sources: &[&Path],
+    tips: &[Tip],
+) -> Result<(), GitError> {
     let stage = scratch.stage().join("commits");
     fs::create_dir_all(&stage).map_err(GitError::file(&stage))?;
     let mut wanted: String = tips.iter().map(|tip| format!("{}\n", tip.commit)).collect();
     wanted.push_str(&format!("^{}\n", workspace.base));
-    let pack = scratch.call(&["pack-objects", "--revs", "--quiet", "--delta-base-offset"]).arg(stage.join("pack"));
-    let name = pack.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(sources)).input(wanted.into_bytes()).line().await?;
+    let pack = scratch
+        .call(&["pack-objects", "--revs", "--quiet", "--delta-base-offset"])
+        .arg(stage.join("pack"));
+    let name = pack
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(sources))
+        .input(wanted.into_bytes())
+        .line()
+        .await?;
     if name.is_empty() {
         return Ok(());
     }
@@ -392,10 +654,17 @@ async fn copy_objects(scratch: &Scratch, workspace: &WorkspaceTree, sources: &[&
     let file = File::open(&path).map_err(GitError::file(&path))?;
     let bytes = file.metadata().map_err(GitError::file(&path))?.len();
     if bytes > PACK_BYTES_MAX {
-        return Err(GitError::unusable(&workspace.path, format!("its commits have {bytes} bytes")));
+        return Err(GitError::unusable(
+            &workspace.path,
+            format!("its commits have {bytes} bytes"),
+        ));
     }
     // index-pack computes each object's id from its content. Stricter checks would reject objects like those in the user's own history.
-    let stored = scratch.call(&["index-pack", "--stdin"]).input_file(file).output().await;
+    let stored = scratch
+        .call(&["index-pack", "--stdin"])
+        .input_file(file)
+        .output()
+        .await;
     fs::remove_dir_all(&stage).map_err(GitError::file(&stage))?;
     stored.map(drop)
 }
@@ -406,6 +675,9 @@ mod tests {
 
     #[test]
     fn kept_branches_do_not_contain_each_other() {
-        assert_eq!(["a", "a/b", "a%2Fb"].map(kept_branch), ["heads/a", "heads/a%2Fb", "heads/a%252Fb"]);
+        assert_eq!(
+            ["a", "a/b", "a%2Fb"].map(kept_branch),
+            ["heads/a", "heads/a%2Fb", "heads/a%252Fb"]
+        );
     }
 }

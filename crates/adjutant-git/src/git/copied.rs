@@ -34,9 +34,15 @@ pub struct NotCopied {
 pub fn copied_files(home: &Path, workspace: &Path) -> Result<CopiedFiles, GitError> {
     let record = record_of(workspace);
     match files::read(home, &record, RECORD_BYTES_MAX) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|error| GitError::File { path: record, error: error.into() }),
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| GitError::File {
+            path: record,
+            error: error.into(),
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(CopiedFiles::default()),
-        Err(error) => Err(GitError::File { path: record, error }),
+        Err(error) => Err(GitError::File {
+            path: record,
+            error,
+        }),
     }
 }
 
@@ -45,15 +51,37 @@ impl Scratch {
     ///
     /// # Errors
     /// git failed.
-    pub async fn committed_copies(&self, paths: &[String], base: &str, heads: &[String]) -> Result<Vec<String>, GitError> {
+    pub async fn committed_copies(
+        &self,
+        paths: &[String],
+        base: &str,
+        heads: &[String],
+    ) -> Result<Vec<String>, GitError> {
         let mut found = Vec::new();
         for path in paths {
             // Files that the base contains are never copied.
-            let listed = self.call(&["--literal-pathspecs", "ls-tree", "-z", "--full-tree", base, "--", path]).output().await?;
+            let listed = self
+                .call(&[
+                    "--literal-pathspecs",
+                    "ls-tree",
+                    "-z",
+                    "--full-tree",
+                    base,
+                    "--",
+                    path,
+                ])
+                .output()
+                .await?;
             if !listed.is_empty() {
                 continue;
             }
-            let mut call = self.call(&["--literal-pathspecs", "rev-list", "--full-history", "--max-count=1", &format!("^{base}")]);
+            let mut call = self.call(&[
+                "--literal-pathspecs",
+                "rev-list",
+                "--full-history",
+                "--max-count=1",
+                &format!("^{base}"),
+            ]);
             for head in heads {
                 call = call.arg(head);
             }

@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 impl Repo {
     /// Syncs the user's ref that was moved or created, and its reflog.
     pub(super) fn sync_ref(&self, git_ref: &str) -> Result<(), GitError> {
-        let base = if git_ref == "HEAD" { &self.dir } else { &self.common };
+        let base = if git_ref == "HEAD" {
+            &self.dir
+        } else {
+            &self.common
+        };
         let log = Path::new("logs").join(git_ref);
         let mut dirs: BTreeSet<PathBuf> = above(base, Path::new(git_ref)).collect();
         if base.join(&log).exists() {
@@ -27,8 +31,16 @@ impl Repo {
     }
 
     /// Syncs refs of runs that were written.
-    pub(super) fn sync_refs<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), GitError> {
-        self.sync_names(names.into_iter().flat_map(|name| above(&self.common, Path::new(name))).collect())
+    pub(super) fn sync_refs<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), GitError> {
+        self.sync_names(
+            names
+                .into_iter()
+                .flat_map(|name| above(&self.common, Path::new(name)))
+                .collect(),
+        )
     }
 
     /// Syncs directories, all of which can be new.
@@ -60,7 +72,16 @@ fn above<'a>(base: &'a Path, name: &'a Path) -> impl Iterator<Item = PathBuf> + 
 /// Syncs a file, if it exists.
 fn sync_file(path: &Path) -> Result<(), GitError> {
     match File::open(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
-        opened => opened.and_then(|file| file.sync_all()).map_err(GitError::file(path)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(())
+        }
+        opened => opened
+            .and_then(|file| file.sync_all())
+            .map_err(GitError::file(path)),
     }
 }

@@ -19,7 +19,10 @@ pub enum GitError {
     Bare(PathBuf),
     /// A directory beside the work trees of a bare repository.
     #[error("{} is not a work tree of its repository, which has these: {}", .dir.display(), name_dirs(.work_trees))]
-    NoWorkTree { dir: PathBuf, work_trees: Vec<PathBuf> },
+    NoWorkTree {
+        dir: PathBuf,
+        work_trees: Vec<PathBuf>,
+    },
     #[error("{} has no commit yet", .0.display())]
     NoCommit(PathBuf),
     #[error("the commit {commit}, from which the workspace is made, is not in {} any more", .repository.display())]
@@ -41,7 +44,9 @@ pub enum GitError {
     Slow { command: String },
     #[error("git {command}: {why}")]
     Failed { command: String, why: String },
-    #[error("git would carry {bytes} bytes of the repository, more than the maximum of {bytes_max}")]
+    #[error(
+        "git would carry {bytes} bytes of the repository, more than the maximum of {bytes_max}"
+    )]
     TooLarge { bytes: u64, bytes_max: u64 },
     /// The work of a runner is refused.
     #[error("the work of the runner cannot be stored: {0}")]
@@ -59,9 +64,22 @@ pub enum GitError {
 const NAMED_MAX: usize = 5;
 
 fn name_dirs(dirs: &[PathBuf]) -> String {
-    let named: Vec<String> = dirs.iter().take(NAMED_MAX).map(|dir| dir.display().to_string()).collect();
-    let more = dirs.len().checked_sub(NAMED_MAX).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
-    if named.is_empty() { "none".to_owned() } else { format!("{}{more}", named.join(", ")) }
+    let named: Vec<String> = dirs
+        .iter()
+        .take(NAMED_MAX)
+        .map(|dir| dir.display().to_string())
+        .collect();
+    let more = dirs
+        .len()
+        .checked_sub(NAMED_MAX)
+        .filter(|more| *more > 0)
+        .map(|more| format!(" and {more} more"))
+        .unwrap_or_default();
+    if named.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("{}{more}", named.join(", "))
+    }
 }
 
 impl GitError {
@@ -73,7 +91,14 @@ impl GitError {
     /// Tells whether the directory of a run has no repository that git can use now, so that it has no snapshots either.
     #[must_use]
     pub fn is_without_repository(&self) -> bool {
-        matches!(self, Self::Missing | Self::NotARepository(_) | Self::RepositoryGone { .. } | Self::DirectoryGone(_) | Self::File { .. })
+        matches!(
+            self,
+            Self::Missing
+                | Self::NotARepository(_)
+                | Self::RepositoryGone { .. }
+                | Self::DirectoryGone(_)
+                | Self::File { .. }
+        )
     }
 
     /// Tells whether a file or directory does not exist.
@@ -84,6 +109,9 @@ impl GitError {
 
     /// Says why a repository, or a directory of one, cannot be used.
     pub fn unusable(cwd: impl Into<PathBuf>, why: impl Into<String>) -> Self {
-        Self::Unusable { cwd: cwd.into(), why: why.into() }
+        Self::Unusable {
+            cwd: cwd.into(),
+            why: why.into(),
+        }
     }
 }

@@ -43,7 +43,13 @@ impl Entry {
     pub(super) fn listed(&self, path: &[u8]) -> DiffEntry {
         let Self { mode, object } = self;
         let (from_mode, to_mode) = (Some(mode.clone()), Some(mode.clone()));
-        DiffEntry { path: path.to_vec(), from_mode, to_mode, from_object: object.clone(), to_object: object.clone() }
+        DiffEntry {
+            path: path.to_vec(),
+            from_mode,
+            to_mode,
+            from_object: object.clone(),
+            to_object: object.clone(),
+        }
     }
 }
 
@@ -81,12 +87,19 @@ impl Scratch {
         let index = self.index().with_extension("entries");
         remove_index(&index)?;
         let call = |args: &[&str]| self.call(args).env("GIT_INDEX_FILE", &index);
-        call(&["update-index", "-z", "--add", "--index-info"]).input(entries).output().await?;
+        call(&["update-index", "-z", "--add", "--index-info"])
+            .input(entries)
+            .output()
+            .await?;
         call(&["write-tree", "--missing-ok"]).line().await
     }
 
     /// Returns the files whose content attributes can change, and the others.
-    pub(super) async fn text_files(&self, attributes: &str, paths: Vec<Vec<u8>>) -> Result<TextFiles, GitError> {
+    pub(super) async fn text_files(
+        &self,
+        attributes: &str,
+        paths: Vec<Vec<u8>>,
+    ) -> Result<TextFiles, GitError> {
         let mut found = TextFiles::default();
         if paths.is_empty() {
             return Ok(found);
@@ -95,13 +108,21 @@ impl Scratch {
         let input = nul_terminated(&paths);
         // The output has the path, the attribute and its value, for each path and attribute.
         let output_bytes_max = ATTRIBUTES.len() * (input.len() + paths.len() * RECORD_BYTES_MAX);
-        let output = self.text_call(&args, attributes).input(input).output_bytes_max(output_bytes_max).output().await?;
+        let output = self
+            .text_call(&args, attributes)
+            .input(input)
+            .output_bytes_max(output_bytes_max)
+            .output()
+            .await?;
         let mut texts: HashSet<Vec<u8>> = HashSet::new();
         let mut fields = output.split(|byte| *byte == 0);
         let by_settings = self.repo().converts_line_ends();
-        while let (Some(path), Some(name), Some(value)) = (fields.next(), fields.next(), fields.next()) {
+        while let (Some(path), Some(name), Some(value)) =
+            (fields.next(), fields.next(), fields.next())
+        {
             let is_set = value != b"unspecified" && value != b"unset";
-            if is_set && matches!(name, b"eol" | b"working-tree-encoding" | b"ident") || by_settings {
+            if is_set && matches!(name, b"eol" | b"working-tree-encoding" | b"ident") || by_settings
+            {
                 found.changed_at_checkout.insert(path.to_vec());
             }
             if is_set || (by_settings && name == b"text" && value == b"unspecified") {
@@ -114,19 +135,39 @@ impl Scratch {
 
     /// Lists unchanged text files that may differ from what git would check out, such as a file with CRLF line ends that was committed with
     /// LF. Files in `read` are left out.
-    pub(super) async fn unusual_texts(&self, attributes: &str, read: &HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>, GitError> {
-        let listed = self.call(&["ls-files", "-z", "--format=%(objectsize) %(path)"]).output_bytes_max(LIST_BYTES_MAX).run().await?;
+    pub(super) async fn unusual_texts(
+        &self,
+        attributes: &str,
+        read: &HashSet<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, GitError> {
+        let listed = self
+            .call(&["ls-files", "-z", "--format=%(objectsize) %(path)"])
+            .output_bytes_max(LIST_BYTES_MAX)
+            .run()
+            .await?;
         if listed.exit_code != Some(0) {
             // A partial clone lacks some objects.
-            tracing::debug!(why = super::call::error_text(&listed), "the bytes of unchanged files are not compared");
+            tracing::debug!(
+                why = super::call::error_text(&listed),
+                "the bytes of unchanged files are not compared"
+            );
             return Ok(Vec::new());
         }
         let mut other_size = HashSet::new();
         let mut paths = Vec::new();
         for entry in listed.output.split(|byte| *byte == 0) {
-            let Some(blank) = entry.iter().position(|byte| *byte == b' ') else { continue };
-            let (size, path) = (std::str::from_utf8(&entry[..blank]).ok().and_then(|size| size.parse::<u64>().ok()), &entry[blank + 1..]);
-            let Ok(meta) = fs::symlink_metadata(self.tree().join(as_path(path))) else { continue };
+            let Some(blank) = entry.iter().position(|byte| *byte == b' ') else {
+                continue;
+            };
+            let (size, path) = (
+                std::str::from_utf8(&entry[..blank])
+                    .ok()
+                    .and_then(|size| size.parse::<u64>().ok()),
+                &entry[blank + 1..],
+            );
+            let Ok(meta) = fs::symlink_metadata(self.tree().join(as_path(path))) else {
+                continue;
+            };
             if !meta.is_file() || read.contains(path) {
                 continue;
             }
@@ -135,17 +176,32 @@ impl Scratch {
             }
             paths.push(path.to_vec());
         }
-        let TextFiles { texts, changed_at_checkout, .. } = self.text_files(attributes, paths).await?;
+        let TextFiles {
+            texts,
+            changed_at_checkout,
+            ..
+        } = self.text_files(attributes, paths).await?;
         // Without such an attribute, git checks out the stored bytes.
-        let mut unusual: Vec<Vec<u8>> = texts.into_iter().filter(|path| changed_at_checkout.contains(path) || other_size.contains(path)).collect();
+        let mut unusual: Vec<Vec<u8>> = texts
+            .into_iter()
+            .filter(|path| changed_at_checkout.contains(path) || other_size.contains(path))
+            .collect();
         unusual.truncate(UNUSUAL_MAX);
         Ok(unusual)
     }
 
     /// Lists the files of a tree of exact bytes. `None`: there are none.
-    pub(super) async fn exact_files(&self, bytes: Option<&str>) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
-        let Some(bytes) = bytes else { return Ok(BTreeMap::new()) };
-        let listed = self.call(&["ls-tree", "-r", "-z", "--full-tree", bytes]).output().await?;
+    pub(super) async fn exact_files(
+        &self,
+        bytes: Option<&str>,
+    ) -> Result<BTreeMap<Vec<u8>, Entry>, GitError> {
+        let Some(bytes) = bytes else {
+            return Ok(BTreeMap::new());
+        };
+        let listed = self
+            .call(&["ls-tree", "-r", "-z", "--full-tree", bytes])
+            .output()
+            .await?;
         // `<mode> blob <oid>`, tab, path.
         let entry = |entry: &[u8]| {
             let tab = entry.iter().position(|byte| *byte == b'\t')?;
@@ -178,16 +234,29 @@ impl Scratch {
             let index = self.index().with_extension("exact");
             remove_index(&index)?;
             let call = |args: &[&str]| self.call(args).env("GIT_INDEX_FILE", &index);
-            call(&["update-index", "-z", "--add", "--remove", "--stdin"]).input(nul_terminated(&differing)).output().await?;
+            call(&["update-index", "-z", "--add", "--remove", "--stdin"])
+                .input(nul_terminated(&differing))
+                .output()
+                .await?;
             entries.extend(call(&["ls-files", "-z", "--stage"]).output().await?);
         }
-        if entries.is_empty() { Ok(None) } else { self.tree_of_entries(entries).await.map(Some) }
+        if entries.is_empty() {
+            Ok(None)
+        } else {
+            self.tree_of_entries(entries).await.map(Some)
+        }
     }
 
     /// Returns the files of the index whose bytes in the tree differ from those that git would check out.
-    async fn differing_texts(&self, attributes: &str, texts: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, GitError> {
+    async fn differing_texts(
+        &self,
+        attributes: &str,
+        texts: &[Vec<u8>],
+    ) -> Result<Vec<Vec<u8>>, GitError> {
         // Links are never converted.
-        let is_file = |path: &&Vec<u8>| fs::symlink_metadata(self.tree().join(as_path(path))).is_ok_and(|found| found.is_file());
+        let is_file = |path: &&Vec<u8>| {
+            fs::symlink_metadata(self.tree().join(as_path(path))).is_ok_and(|found| found.is_file())
+        };
         let texts: Vec<Vec<u8>> = texts.iter().filter(is_file).cloned().collect();
         if texts.is_empty() {
             return Ok(Vec::new());
@@ -197,13 +266,25 @@ impl Scratch {
         let mut prefix = std::ffi::OsString::from("--prefix=");
         prefix.push(&stage);
         prefix.push("/");
-        let call = self.text_call(&["checkout-index", "--force", "--quiet", "-z", "--stdin"], attributes).arg(prefix);
+        let call = self
+            .text_call(
+                &["checkout-index", "--force", "--quiet", "-z", "--stdin"],
+                attributes,
+            )
+            .arg(prefix);
         // A file that was removed meanwhile is not checked out.
         call.input(nul_terminated(&texts)).run().await?;
         let (staged, tree) = (stage.clone(), self.tree().to_owned());
-        let compared =
-            tokio::task::spawn_blocking(move || texts.into_iter().filter(|path| !has_same_bytes(&staged, &tree, as_path(path))).collect::<Vec<_>>());
-        let differing = compared.await.map_err(|error| GitError::Failed { command: "checkout-index".to_owned(), why: error.to_string() })?;
+        let compared = tokio::task::spawn_blocking(move || {
+            texts
+                .into_iter()
+                .filter(|path| !has_same_bytes(&staged, &tree, as_path(path)))
+                .collect::<Vec<_>>()
+        });
+        let differing = compared.await.map_err(|error| GitError::Failed {
+            command: "checkout-index".to_owned(),
+            why: error.to_string(),
+        })?;
         fs::remove_dir_all(&stage).map_err(GitError::file(&stage))?;
         Ok(differing)
     }
@@ -216,8 +297,15 @@ fn as_path(path: &[u8]) -> &Path {
 /// Returns whether a staged file and a file of the tree have the same bytes. An unreadable file counts as different. Links are not
 /// followed, and opening a FIFO does not block, because the file may have been replaced.
 fn has_same_bytes(stage: &Path, tree: &Path, path: &Path) -> bool {
-    let open = || Ok::<_, io::Error>((files::open(stage, &stage.join(path))?, files::open(tree, &tree.join(path))?));
-    let Ok((staged, file)) = open().inspect_err(|error| tracing::debug!(%error, path = %path.display(), "a text is kept byte by byte")) else {
+    let open = || {
+        Ok::<_, io::Error>((
+            files::open(stage, &stage.join(path))?,
+            files::open(tree, &tree.join(path))?,
+        ))
+    };
+    let Ok((staged, file)) = open().inspect_err(
+        |error| tracing::debug!(%error, path = %path.display(), "a text is kept byte by byte"),
+    ) else {
         return false;
     };
     let is_same_size = || Ok::<_, io::Error>(staged.metadata()?.len() == file.metadata()?.len());
@@ -227,7 +315,9 @@ fn has_same_bytes(stage: &Path, tree: &Path, path: &Path) -> bool {
     let (mut one, mut other) = (BufReader::new(&staged), BufReader::new(&file));
     let (mut first, mut second) = ([0; 8192], [0; 8192]);
     loop {
-        let Ok(count) = one.read(&mut first) else { return false };
+        let Ok(count) = one.read(&mut first) else {
+            return false;
+        };
         if other.read_exact(&mut second[..count]).is_err() || first[..count] != second[..count] {
             return false;
         }

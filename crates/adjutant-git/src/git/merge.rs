@@ -42,7 +42,10 @@ pub enum BuiltMerge {
     /// The new commit, or the new tree if the mode makes no commit. No ref names it yet.
     Commit(String),
     /// No commit was made. `commit`: the subject of the run's commit that cannot be rebased.
-    Conflicts { commit: Option<String>, files: Vec<Conflict> },
+    Conflicts {
+        commit: Option<String>,
+        files: Vec<Conflict>,
+    },
 }
 
 impl MergeInput {
@@ -51,30 +54,57 @@ impl MergeInput {
     /// # Errors
     /// A [`Refusal`], a commit is missing, or git failed.
     pub async fn make(&self, scratch: &Scratch) -> Result<BuiltMerge, GitError> {
-        let Some(tip) = self.tip(scratch).await? else { return Ok(BuiltMerge::Nothing) };
+        let Some(tip) = self.tip(scratch).await? else {
+            return Ok(BuiltMerge::Nothing);
+        };
         let head = self.head.commit.as_str();
         match self.mode {
             MergeMode::Branch if self.is_base_public => Ok(BuiltMerge::Commit(tip)),
-            MergeMode::Merge if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff => Ok(BuiltMerge::Commit(tip)),
+            MergeMode::Merge
+                if self.is_base_public && scratch.is_ancestor(head, &tip).await? && !self.no_ff =>
+            {
+                Ok(BuiltMerge::Commit(tip))
+            }
             // Commits of another branch on which the run is based are not the run's.
-            MergeMode::Rebase if self.is_base_public && scratch.is_ancestor(head, &tip).await? && scratch.is_ancestor(&self.base, head).await? => {
+            MergeMode::Rebase
+                if self.is_base_public
+                    && scratch.is_ancestor(head, &tip).await?
+                    && scratch.is_ancestor(&self.base, head).await? =>
+            {
                 Ok(BuiltMerge::Commit(tip))
             }
             MergeMode::Rebase if self.is_base_public => self.rebase(scratch, &tip).await,
             MergeMode::Merge if self.is_base_public => {
                 let tree = match self.merge_trees(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
+                    Err(files) => {
+                        return Ok(BuiltMerge::Conflicts {
+                            commit: None,
+                            files,
+                        });
+                    }
                 };
                 if tree == scratch.tree_of(head).await? {
                     return Ok(BuiltMerge::Nothing);
                 }
-                Ok(BuiltMerge::Commit(self.commit(scratch, &tree, &[head, &tip], &self.merge_message).await?))
+                Ok(BuiltMerge::Commit(
+                    self.commit(scratch, &tree, &[head, &tip], &self.merge_message)
+                        .await?,
+                ))
             }
-            MergeMode::Merge | MergeMode::Rebase | MergeMode::Branch | MergeMode::Squash | MergeMode::Stage => {
+            MergeMode::Merge
+            | MergeMode::Rebase
+            | MergeMode::Branch
+            | MergeMode::Squash
+            | MergeMode::Stage => {
                 let tree = match self.merge_trees(scratch, &self.base, head, &tip).await? {
                     Ok(tree) => tree,
-                    Err(files) => return Ok(BuiltMerge::Conflicts { commit: None, files }),
+                    Err(files) => {
+                        return Ok(BuiltMerge::Conflicts {
+                            commit: None,
+                            files,
+                        });
+                    }
                 };
                 // The user's branch already contains these changes.
                 if tree == scratch.tree_of(head).await? {
@@ -83,7 +113,9 @@ impl MergeInput {
                 if self.mode == MergeMode::Stage {
                     return Ok(BuiltMerge::Commit(tree));
                 }
-                Ok(BuiltMerge::Commit(self.commit(scratch, &tree, &[head], &self.message).await?))
+                Ok(BuiltMerge::Commit(
+                    self.commit(scratch, &tree, &[head], &self.message).await?,
+                ))
             }
         }
     }
@@ -100,43 +132,88 @@ impl MergeInput {
         if scratch.tree_of(&last).await? == wanted {
             return Ok(Some(last).filter(|last| *last != self.base));
         }
-        Ok(Some(self.commit(scratch, &wanted, &[&last], &self.message).await?))
+        Ok(Some(
+            self.commit(scratch, &wanted, &[&last], &self.message)
+                .await?,
+        ))
     }
 
     /// Rebases the run's commits, one at a time.
     async fn rebase(&self, scratch: &Scratch, tip: &str) -> Result<BuiltMerge, GitError> {
         let limit = format!("--max-count={}", REBASED_MAX + 1);
-        let call = scratch.call(&["rev-list", "--reverse", "--topo-order", "--parents", &limit, tip]);
-        let listed = call.arg(format!("^{}", self.base)).arg(format!("^{}", self.head.commit)).line().await?;
+        let call = scratch.call(&[
+            "rev-list",
+            "--reverse",
+            "--topo-order",
+            "--parents",
+            &limit,
+            tip,
+        ]);
+        let listed = call
+            .arg(format!("^{}", self.base))
+            .arg(format!("^{}", self.head.commit))
+            .line()
+            .await?;
         let commits: Vec<&str> = listed.lines().collect();
         if commits.len() > REBASED_MAX {
             return Err(Refusal::TooManyCommits(REBASED_MAX).into());
         }
         let mut onto = self.head.commit.clone();
         for commit in commits {
-            let [commit, parent] = commit.split(' ').collect::<Vec<_>>()[..] else { return Err(Refusal::MergeCommit.into()) };
+            let [commit, parent] = commit.split(' ').collect::<Vec<_>>()[..] else {
+                return Err(Refusal::MergeCommit.into());
+            };
             let text = scratch.commit_text(commit).await?;
             let tree = match self.merge_trees(scratch, parent, &onto, commit).await? {
                 Ok(tree) => tree,
                 Err(files) => {
-                    let subject = String::from_utf8_lossy(&text.message).lines().next().unwrap_or_default().to_owned();
-                    return Ok(BuiltMerge::Conflicts { commit: Some(subject), files });
+                    let subject = String::from_utf8_lossy(&text.message)
+                        .lines()
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned();
+                    return Ok(BuiltMerge::Conflicts {
+                        commit: Some(subject),
+                        files,
+                    });
                 }
             };
             // The change is already applied.
             if tree == scratch.tree_of(&onto).await? {
                 continue;
             }
-            let new =
-                NewCommit { tree: &tree, parents: &[&onto], message: &text.message, committer: &self.who, author: Some((&text.author, &text.date)) };
+            let new = NewCommit {
+                tree: &tree,
+                parents: &[&onto],
+                message: &text.message,
+                committer: &self.who,
+                author: Some((&text.author, &text.date)),
+            };
             onto = scratch.commit(&new).await?;
         }
-        Ok(if onto == self.head.commit { BuiltMerge::Nothing } else { BuiltMerge::Commit(onto) })
+        Ok(if onto == self.head.commit {
+            BuiltMerge::Nothing
+        } else {
+            BuiltMerge::Commit(onto)
+        })
     }
 
     /// Merges, and returns the tree. Writes objects to the repository only if there is no conflict.
-    async fn merge_trees(&self, scratch: &Scratch, base: &str, ours: &str, theirs: &str) -> Result<Result<String, Vec<Conflict>>, GitError> {
-        let call = |purpose| MergeCall { base, ours, theirs, ours_label: "yours", theirs_label: &self.run_name, purpose };
+    async fn merge_trees(
+        &self,
+        scratch: &Scratch,
+        base: &str,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<Result<String, Vec<Conflict>>, GitError> {
+        let call = |purpose| MergeCall {
+            base,
+            ours,
+            theirs,
+            ours_label: "yours",
+            theirs_label: &self.run_name,
+            purpose,
+        };
         if let MergeResult::Conflicts(files) = scratch.merge(&call(MergePurpose::Explain)).await? {
             return Ok(Err(files));
         }
@@ -146,8 +223,22 @@ impl MergeInput {
         })
     }
 
-    async fn commit(&self, scratch: &Scratch, tree: &str, parents: &[&str], message: &str) -> Result<String, GitError> {
-        scratch.commit(&NewCommit { tree, parents, message: message.as_bytes(), committer: &self.who, author: None }).await
+    async fn commit(
+        &self,
+        scratch: &Scratch,
+        tree: &str,
+        parents: &[&str],
+        message: &str,
+    ) -> Result<String, GitError> {
+        scratch
+            .commit(&NewCommit {
+                tree,
+                parents,
+                message: message.as_bytes(),
+                committer: &self.who,
+                author: None,
+            })
+            .await
     }
 }
 
@@ -157,8 +248,16 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Refusal::CrissCross`]: there are several such commits. Or git failed.
-    pub async fn taken_in(&self, branch: &str, own_head: &str, base: &str) -> Result<Option<String>, GitError> {
-        let found = self.call(&["merge-base", "--all", branch, own_head]).run().await?;
+    pub async fn taken_in(
+        &self,
+        branch: &str,
+        own_head: &str,
+        base: &str,
+    ) -> Result<Option<String>, GitError> {
+        let found = self
+            .call(&["merge-base", "--all", branch, own_head])
+            .run()
+            .await?;
         let found = String::from_utf8_lossy(&found.output).into_owned();
         let mut taken_in = Vec::new();
         for commit in found.lines() {
@@ -192,7 +291,10 @@ impl Repo {
         if self.commit_of(git_ref).await?.is_none() || self.commit_of(commit).await?.is_none() {
             return Ok(false);
         }
-        let ran = self.of_refs(&["merge-base", "--is-ancestor", commit, git_ref]).run().await?;
+        let ran = self
+            .of_refs(&["merge-base", "--is-ancestor", commit, git_ref])
+            .run()
+            .await?;
         Ok(ran.exit_code == Some(0))
     }
 
@@ -204,19 +306,46 @@ impl Repo {
         if self.commit_of(commit).await?.is_none() {
             return Ok(false);
         }
-        let args = ["for-each-ref", "--count=1", "--format=x", "--contains", commit, "refs/heads", "refs/remotes", "refs/tags"];
-        Ok(!self.of_refs(&args).output().await?.is_empty() || self.has_commit("HEAD", commit).await?)
+        let args = [
+            "for-each-ref",
+            "--count=1",
+            "--format=x",
+            "--contains",
+            commit,
+            "refs/heads",
+            "refs/remotes",
+            "refs/tags",
+        ];
+        Ok(!self.of_refs(&args).output().await?.is_empty()
+            || self.has_commit("HEAD", commit).await?)
     }
 
     /// Creates a branch that does not exist yet.
     ///
     /// # Errors
     /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
-    pub async fn make_branch(&self, name: &str, commit: &str, who: &Identity, reason: &str) -> Result<(), GitError> {
+    pub async fn make_branch(
+        &self,
+        name: &str,
+        commit: &str,
+        who: &Identity,
+        reason: &str,
+    ) -> Result<(), GitError> {
         let git_ref = self.checked_branch(name).await?;
-        let call = self.of_refs(&["update-ref", "--create-reflog", "-m", reason, "--end-of-options", &git_ref, commit, &self.zero()]);
+        let call = self.of_refs(&[
+            "update-ref",
+            "--create-reflog",
+            "-m",
+            reason,
+            "--end-of-options",
+            &git_ref,
+            commit,
+            &self.zero(),
+        ]);
         match who.as_committer(call).output().await {
-            Err(_) if self.commit_of(&git_ref).await?.is_some() => Err(Refusal::BranchTaken(name.to_owned()).into()),
+            Err(_) if self.commit_of(&git_ref).await?.is_some() => {
+                Err(Refusal::BranchTaken(name.to_owned()).into())
+            }
             made => made.and_then(|_| self.sync_ref(&git_ref)),
         }
     }

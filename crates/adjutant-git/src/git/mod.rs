@@ -59,13 +59,16 @@ mod tests;
 pub use base::{Base, find_base, move_base, pin_base, pin_resolved, resolved_snapshot};
 pub use call::{Git, nearest_repository};
 pub use carry::{capture_changes, present_tree};
-pub use commits::{KeptCommits, branch_tips, copies_in_commits, has_commits, keep_commits, other_branches, unmerged_refs};
+pub use commits::{
+    KeptCommits, branch_tips, copies_in_commits, has_commits, keep_commits, other_branches,
+    unmerged_refs,
+};
 pub use copied::{CopiedFiles, NotCopied, copied_files};
 pub use diff::{Diff, DiffCall, DiffEntry};
 pub use error::GitError;
 pub use exchange::{
-    CarriedSettings, Continued, KeptAs, RunRefs, accept_work, carried_refs, continued_state, known_commits, make_cache, read_pack, replace_refs,
-    write_pack,
+    CarriedSettings, Continued, KeptAs, RunRefs, accept_work, carried_refs, continued_state,
+    known_commits, make_cache, read_pack, replace_refs, write_pack,
 };
 pub use head::Head;
 pub use merge::{BuiltMerge, MergeInput};
@@ -74,13 +77,19 @@ pub use new_commit::Identity;
 pub use refusal::Refusal;
 pub use repo::Repo;
 pub use restore::{
-    PreparedUndo, Restore, RestoreOutcome, Stamps, UndoStart, changed_by_run, edits_between_attempts, only_in, paths_between, prepare_undo,
-    settle_strays,
+    PreparedUndo, Restore, RestoreOutcome, Stamps, UndoStart, changed_by_run,
+    edits_between_attempts, only_in, paths_between, prepare_undo, settle_strays,
 };
 pub use scratch::{Scratch, WorkspacePlace};
-pub use snapshot::{NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_state, remove_all, snapshots, take};
+pub use snapshot::{
+    NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_state, remove_all, snapshots, take,
+};
 pub use submodule_commits::{BroughtCommit, SubmoduleSource, bring_submodule_commits};
 pub use submodules::empty_submodules;
-pub use update::{Applied, PreparedUpdate, RecoveryOutcome, Update, has_remains, may_have_remains, recover};
+pub use update::{
+    Applied, PreparedUpdate, RecoveryOutcome, Update, has_remains, may_have_remains, recover,
+};
 pub use whole::sync_workspace;
-pub use workspace::{NewWorkspace, make_workspace, remove_torn_workspaces, remove_workspace, torn_workspaces};
+pub use workspace::{
+    NewWorkspace, make_workspace, remove_torn_workspaces, remove_workspace, torn_workspaces,
+};

@@ -12,7 +12,14 @@ const LOCK_HELD_MAX: Duration = Duration::from_secs(10);
 /// Makes one of Adjutant's own refs name a commit, whatever it has named before.
 pub(super) async fn set(repo: &Repo, name: &str, commit: &str) -> Result<(), GitError> {
     let ran = update(repo, name, &[commit]).await?;
-    if ran.exit_code == Some(0) { Ok(()) } else { Err(GitError::Failed { command: "update-ref".to_owned(), why: error_text(&ran) }) }
+    if ran.exit_code == Some(0) {
+        Ok(())
+    } else {
+        Err(GitError::Failed {
+            command: "update-ref".to_owned(),
+            why: error_text(&ran),
+        })
+    }
 }
 
 /// Makes one of Adjutant's own refs name a commit. `values`: the commit, and the one that it has to name before. A call that was killed can
@@ -30,7 +37,11 @@ pub(super) async fn update(repo: &Repo, name: &str, values: &[&str]) -> Result<O
 /// Removes the lock of one of Adjutant's own refs if a killed call has left it. Returns whether it did.
 pub(super) fn remove_left_lock(repo: &Repo, name: &str) -> bool {
     let lock = repo.common.join(format!("{name}.lock"));
-    let age = lock.symlink_metadata().and_then(|lock| lock.modified()).ok().and_then(|created| created.elapsed().ok());
+    let age = lock
+        .symlink_metadata()
+        .and_then(|lock| lock.modified())
+        .ok()
+        .and_then(|created| created.elapsed().ok());
     if !name.starts_with("refs/adjutant/") || age.is_none_or(|age| age < LOCK_HELD_MAX) {
         return false;
     }

@@ -15,13 +15,17 @@ pub enum Refusal {
     InTheWay(String),
     #[error("these files have a filter (such as Git LFS), which Adjutant does not run: {0}")]
     Filtered(String),
-    #[error("the run has committed files that were copied into its workspace and can be secrets: {0}")]
+    #[error(
+        "the run has committed files that were copied into its workspace and can be secrets: {0}"
+    )]
     Copies(String),
     #[error("these files are not part of the sparse checkout: {0}")]
     Sparse(String),
     #[error("repositories inside the repository were added, removed or replaced: {0}")]
     Submodules(String),
-    #[error("the run moves repositories inside the repository to commits that yours do not have: {0}")]
+    #[error(
+        "the run moves repositories inside the repository to commits that yours do not have: {0}"
+    )]
     SubmoduleCommits(String),
     #[error("these names cannot be written here: {0}")]
     Names(String),
@@ -44,11 +48,15 @@ pub enum Refusal {
     BranchTaken(String),
     #[error("these files have changed since the run: {0}")]
     ChangedSince(String),
-    #[error("it is not known who changed these files, because {runs} worked in the directory at the same time: {files}")]
+    #[error(
+        "it is not known who changed these files, because {runs} worked in the directory at the same time: {files}"
+    )]
     ChangedBeside { runs: String, files: String },
     #[error("the run started from {0}")]
     OtherBase(String),
-    #[error("your branch and the run have merged each other's commits, so that their changes count from several commits")]
+    #[error(
+        "your branch and the run have merged each other's commits, so that their changes count from several commits"
+    )]
     CrissCross,
     #[error("these files still have conflict markers: {0}")]
     Markers(String),
@@ -61,13 +69,24 @@ pub enum Refusal {
 impl Refusal {
     /// Names the files that were left alone while others were written.
     pub(super) fn of_left_alone(files: &[(String, LeftAlone)]) -> Self {
-        let named: Vec<String> = files.iter().take(NAMED_MAX).map(|(file, left)| format!("{file} ({left})")).collect();
+        let named: Vec<String> = files
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(file, left)| format!("{file} ({left})"))
+            .collect();
         let more = files.len().saturating_sub(NAMED_MAX);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
         Self::LeftAlone(format!("{}{more}", named.join(", ")))
     }
 
-    pub fn files(of: fn(String) -> Self, files: impl IntoIterator<Item = String>) -> Result<(), GitError> {
+    pub fn files(
+        of: fn(String) -> Self,
+        files: impl IntoIterator<Item = String>,
+    ) -> Result<(), GitError> {
         let mut files: Vec<String> = files.into_iter().collect();
         if files.is_empty() {
             return Ok(());
@@ -76,7 +95,11 @@ impl Refusal {
         files.dedup();
         let more = files.len().saturating_sub(NAMED_MAX);
         files.truncate(NAMED_MAX);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
         Err(of(format!("{}{more}", files.join(", "))).into())
     }
 }

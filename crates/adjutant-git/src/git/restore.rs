@@ -73,7 +73,11 @@ impl UndoStart {
     ///
     /// # Errors
     /// git or the disk failed.
-    pub async fn read(scratch: &Scratch, to: &Snapshot, own: &[&Snapshot]) -> Result<Self, GitError> {
+    pub async fn read(
+        scratch: &Scratch,
+        to: &Snapshot,
+        own: &[&Snapshot],
+    ) -> Result<Self, GitError> {
         let mut changed = changed_by_run(scratch, own).await?;
         if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
             // This can revert an undo, after which the tree is as it was before those changes.
@@ -104,37 +108,69 @@ pub async fn prepare_undo(
     beside: &BTreeSet<Vec<u8>>,
 ) -> Result<PreparedUndo, GitError> {
     let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
-    let UndoStart { mut changed, stamps } = start;
+    let UndoStart {
+        mut changed,
+        stamps,
+    } = start;
     if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
         changed.extend(paths_between(scratch, &last.commit, &now.snapshot.commit).await?);
     }
     all.retain(|listed| changed.contains(&listed.path));
     // Files in a renamed directory keep their times. They are new at their path if the restore writes the same content elsewhere.
     let is_gone = |listed: &&DiffEntry| listed.from_mode.is_none();
-    let moved: HashSet<_> = all.iter().filter(is_gone).map(|listed| (listed.to_object.clone(), listed.to_mode.clone())).collect();
+    let moved: HashSet<_> = all
+        .iter()
+        .filter(is_gone)
+        .map(|listed| (listed.to_object.clone(), listed.to_mode.clone()))
+        .collect();
     let was_there = |listed: &DiffEntry| {
         let now = (listed.from_object.clone(), listed.from_mode.clone());
         is_older(scratch.tree(), listed, to) && !moved.contains(&now)
     };
     // Nothing tells what an older snapshot has left out from what the run has created.
-    let gone: Vec<&Vec<u8>> = all.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| &listed.path).collect();
+    let gone: Vec<&Vec<u8>> = all
+        .iter()
+        .filter(|listed| listed.to_mode.is_none())
+        .map(|listed| &listed.path)
+        .collect();
     let left_out = scratch.left_out_of(to, &gone).await?;
-    let not_removed: Vec<DiffEntry> = all.extract_if(.., |listed| left_out.contains(&listed.path) || was_there(listed)).collect();
-    let not_removed = not_removed.iter().map(|listed| lossy(&listed.path)).collect();
+    let not_removed: Vec<DiffEntry> = all
+        .extract_if(.., |listed| {
+            left_out.contains(&listed.path) || was_there(listed)
+        })
+        .collect();
+    let not_removed = not_removed
+        .iter()
+        .map(|listed| lossy(&listed.path))
+        .collect();
     // Files that differ only in line ends or encoding.
-    let (before, exact) = (scratch.exact_files(now.snapshot.bytes.as_deref()).await?, scratch.exact_files(to.bytes.as_deref()).await?);
+    let (before, exact) = (
+        scratch.exact_files(now.snapshot.bytes.as_deref()).await?,
+        scratch.exact_files(to.bytes.as_deref()).await?,
+    );
     let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
-    let others = before.iter().chain(&exact).filter(|(path, _)| before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice()));
-    let others: BTreeMap<_, _> = others.map(|(path, entry)| (path.clone(), entry.listed(path))).collect();
+    let others = before.iter().chain(&exact).filter(|(path, _)| {
+        before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice())
+    });
+    let others: BTreeMap<_, _> = others
+        .map(|(path, entry)| (path.clone(), entry.listed(path)))
+        .collect();
     all.extend(others.into_values());
-    let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) =
-        all.into_iter().partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
-    let mut filtered = scratch.find_filtered(&all, &[&now.snapshot.commit, &to.commit]).await?;
+    let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) = all
+        .into_iter()
+        .partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
+    let mut filtered = scratch
+        .find_filtered(&all, &[&now.snapshot.commit, &to.commit])
+        .await?;
     if !filtered.is_empty() {
-        let cleaned = scratch.cleaned_blobs(&filtered, own.first().copied()).await?;
+        let cleaned = scratch
+            .cleaned_blobs(&filtered, own.first().copied())
+            .await?;
         // Snapshots run no filter: what git has not stored itself is the content of the file.
         let is_exact = |listed: &DiffEntry| {
-            let of = |mode: &Option<String>, object: &String| mode.is_none() || !cleaned.contains(&(listed.path.clone(), object.clone()));
+            let of = |mode: &Option<String>, object: &String| {
+                mode.is_none() || !cleaned.contains(&(listed.path.clone(), object.clone()))
+            };
             of(&listed.from_mode, &listed.from_object) && of(&listed.to_mode, &listed.to_object)
         };
         for listed in all.iter().filter(|listed| is_exact(listed)) {
@@ -143,7 +179,9 @@ pub async fn prepare_undo(
     }
     let is_skipped = |listed: &DiffEntry| {
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
-        is_repository(&listed.from_mode) || is_repository(&listed.to_mode) || filtered.contains(&listed.path)
+        is_repository(&listed.from_mode)
+            || is_repository(&listed.to_mode)
+            || filtered.contains(&listed.path)
     };
     let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
     refuse_unsaved(scratch.tree(), now, &listed)?;
@@ -151,38 +189,73 @@ pub async fn prepare_undo(
     for (start, edited) in edits_between_attempts(scratch, own).await? {
         since.extend(edited.into_iter().filter(|_| start.n > to.n));
     }
-    let restored_of =
-        |paths: &BTreeSet<Vec<u8>>| listed.iter().filter(|listed| paths.contains(&listed.path)).map(|listed| lossy(&listed.path)).collect();
+    let restored_of = |paths: &BTreeSet<Vec<u8>>| {
+        listed
+            .iter()
+            .filter(|listed| paths.contains(&listed.path))
+            .map(|listed| lossy(&listed.path))
+            .collect()
+    };
     let (changed_since, changed_beside) = (restored_of(&since), restored_of(beside));
     let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
-    let mut restore = Restore { skipped, ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref(), &stamps).await? };
+    let mut restore = Restore {
+        skipped,
+        ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref(), &stamps).await?
+    };
     let changed_after = restore.changed_after(scratch, &stamps).await?;
     restore.retain(|listed| !changed_after.contains(&listed.path));
-    let left_alone = changed_after.iter().map(|path| (lossy(path), Cause::Changed.into())).collect();
+    let left_alone = changed_after
+        .iter()
+        .map(|path| (lossy(path), Cause::Changed.into()))
+        .collect();
     let outside = outside.iter().map(|listed| lossy(&listed.path)).collect();
-    Ok(PreparedUndo { restore, changed_since, changed_beside, not_removed, outside, left_alone })
+    Ok(PreparedUndo {
+        restore,
+        changed_since,
+        changed_beside,
+        not_removed,
+        outside,
+        left_alone,
+    })
 }
 
 /// Returns whether a file that is missing in a snapshot is older than the snapshot. Creating or renaming a file sets its change time;
 /// renaming its directory does not.
 fn is_older(tree: &Path, listed: &DiffEntry, to: &Snapshot) -> bool {
-    let Ok(meta) = tree.join(as_path(&listed.path)).symlink_metadata() else { return false };
-    listed.to_mode.is_none() && !meta.is_dir() && meta.ctime().saturating_mul(1000) + meta.ctime_nsec() / 1_000_000 < to.at_ms
+    let Ok(meta) = tree.join(as_path(&listed.path)).symlink_metadata() else {
+        return false;
+    };
+    listed.to_mode.is_none()
+        && !meta.is_dir()
+        && meta.ctime().saturating_mul(1000) + meta.ctime_nsec() / 1_000_000 < to.at_ms
 }
 
 /// Lists the paths that a run has changed during its attempts.
 ///
 /// # Errors
 /// git failed, or a snapshot is missing.
-pub async fn changed_by_run(scratch: &Scratch, own: &[&Snapshot]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+pub async fn changed_by_run(
+    scratch: &Scratch,
+    own: &[&Snapshot],
+) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let is_work = |at: &usize| !starts_attempt(own, *at) && own[*at].tree != own[*at - 1].tree;
-    let pairs: Vec<(&str, &str)> = (1..own.len()).filter(is_work).map(|at| (own[at - 1].tree.as_str(), own[at].tree.as_str())).collect();
-    Ok(scratch.paths_within(&pairs).await?.into_iter().flatten().collect())
+    let pairs: Vec<(&str, &str)> = (1..own.len())
+        .filter(is_work)
+        .map(|at| (own[at - 1].tree.as_str(), own[at].tree.as_str()))
+        .collect();
+    Ok(scratch
+        .paths_within(&pairs)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 /// Returns whether a snapshot starts an attempt and the previous one ended an attempt. Changes between the two are not the run's.
 fn starts_attempt(own: &[&Snapshot], at: usize) -> bool {
-    own[at].cause == Some(SnapshotCause::Start) && at > 0 && own[at - 1].cause == Some(SnapshotCause::End)
+    own[at].cause == Some(SnapshotCause::Start)
+        && at > 0
+        && own[at - 1].cause == Some(SnapshotCause::End)
 }
 
 /// Lists the changes between the attempts of a run, which are not the run's: the start of the later attempt, and the paths. A path that
@@ -190,11 +263,17 @@ fn starts_attempt(own: &[&Snapshot], at: usize) -> bool {
 ///
 /// # Errors
 /// git failed, or a snapshot is missing.
-pub async fn edits_between_attempts<'a>(scratch: &Scratch, own: &[&'a Snapshot]) -> Result<Vec<(&'a Snapshot, BTreeSet<Vec<u8>>)>, GitError> {
+pub async fn edits_between_attempts<'a>(
+    scratch: &Scratch,
+    own: &[&'a Snapshot],
+) -> Result<Vec<(&'a Snapshot, BTreeSet<Vec<u8>>)>, GitError> {
     let mut edits = Vec::new();
     for (at, start) in own.iter().enumerate() {
         if starts_attempt(own, at) {
-            edits.push((*start, only_in(scratch, &start.tree, &distinct(&own[..at])).await?));
+            edits.push((
+                *start,
+                only_in(scratch, &start.tree, &distinct(&own[..at])).await?,
+            ));
         }
     }
     Ok(edits)
@@ -204,30 +283,57 @@ pub async fn edits_between_attempts<'a>(scratch: &Scratch, own: &[&'a Snapshot])
 ///
 /// # Errors
 /// git failed, or one of them is missing.
-pub async fn paths_between(scratch: &Scratch, from: &str, to: &str) -> Result<BTreeSet<Vec<u8>>, GitError> {
-    Ok(scratch.list(from, to).await?.into_iter().map(|listed| listed.path).collect())
+pub async fn paths_between(
+    scratch: &Scratch,
+    from: &str,
+    to: &str,
+) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    Ok(scratch
+        .list(from, to)
+        .await?
+        .into_iter()
+        .map(|listed| listed.path)
+        .collect())
 }
 
 /// Lists the paths at which a tree differs from every one of the others.
 ///
 /// # Errors
 /// git failed, or one of them is missing.
-pub async fn only_in(scratch: &Scratch, tree: &str, others: &[&str]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+pub async fn only_in(
+    scratch: &Scratch,
+    tree: &str,
+    others: &[&str],
+) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let pairs: Vec<(&str, &str)> = others.iter().map(|other| (*other, tree)).collect();
     let differs = scratch.paths_within(&pairs).await?;
-    Ok(differs.into_iter().reduce(|only, differs| only.intersection(&differs).cloned().collect()).unwrap_or_default())
+    Ok(differs
+        .into_iter()
+        .reduce(|only, differs| only.intersection(&differs).cloned().collect())
+        .unwrap_or_default())
 }
 
 /// Returns the trees of snapshots, each once, the newest first.
 fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
     let mut trees = HashSet::new();
-    snapshots.iter().rev().map(|snapshot| snapshot.tree.as_str()).filter(|tree| trees.insert(*tree)).collect()
+    snapshots
+        .iter()
+        .rev()
+        .map(|snapshot| snapshot.tree.as_str())
+        .filter(|tree| trees.insert(*tree))
+        .collect()
 }
 
 impl Restore {
     /// Prepares to restore these files to their state in a commit or tree, as git would check it out. `bytes`: a commit with the exact
     /// bytes of files that git would check out differently. `stamps`: states of files that were seen before.
-    pub(super) async fn of(scratch: &Scratch, listed: Vec<DiffEntry>, to: &str, bytes: Option<&str>, stamps: &Stamps) -> Result<Self, GitError> {
+    pub(super) async fn of(
+        scratch: &Scratch,
+        listed: Vec<DiffEntry>,
+        to: &str,
+        bytes: Option<&str>,
+        stamps: &Stamps,
+    ) -> Result<Self, GitError> {
         let stage = scratch.stage();
         let tree = scratch.tree().to_owned();
         // Before the export, to detect changes during it.
@@ -235,10 +341,20 @@ impl Restore {
             let stamp = stamps.of(&tree, &listed.path)?;
             Ok((listed, stamp))
         };
-        let listed: Vec<(DiffEntry, Option<Stamp>)> = listed.into_iter().map(stamped).collect::<Result<_, _>>()?;
-        let wanted: Vec<&Vec<u8>> = listed.iter().filter(|(listed, _)| listed.to_mode.is_some()).map(|(listed, _)| &listed.path).collect();
+        let listed: Vec<(DiffEntry, Option<Stamp>)> =
+            listed.into_iter().map(stamped).collect::<Result<_, _>>()?;
+        let wanted: Vec<&Vec<u8>> = listed
+            .iter()
+            .filter(|(listed, _)| listed.to_mode.is_some())
+            .map(|(listed, _)| &listed.path)
+            .collect();
         export_exact(scratch, to, bytes, wanted, &stage).await?;
-        Ok(Self { tree, stage, listed, skipped: Vec::new() })
+        Ok(Self {
+            tree,
+            stage,
+            listed,
+            skipped: Vec::new(),
+        })
     }
 
     /// Keeps only the files for which `is_kept` returns true.
@@ -258,19 +374,43 @@ impl Restore {
     }
 
     /// Lists the files that differ from the snapshot that was just taken into the index, if their state before it is not known.
-    async fn changed_after(&self, scratch: &Scratch, before: &Stamps) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    async fn changed_after(
+        &self,
+        scratch: &Scratch,
+        before: &Stamps,
+    ) -> Result<BTreeSet<Vec<u8>>, GitError> {
         let unknown = |(listed, _): &&(DiffEntry, Option<Stamp>)| !before.has(&listed.path);
-        let unknown: BTreeSet<&Vec<u8>> = self.listed.iter().filter(unknown).map(|(listed, _)| &listed.path).collect();
+        let unknown: BTreeSet<&Vec<u8>> = self
+            .listed
+            .iter()
+            .filter(unknown)
+            .map(|(listed, _)| &listed.path)
+            .collect();
         if unknown.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let differing = scratch.call(&["diff-files", "-z", "--name-only", "--no-renames"]).output().await?;
+        let differing = scratch
+            .call(&["diff-files", "-z", "--name-only", "--no-renames"])
+            .output()
+            .await?;
         let differing: HashSet<&[u8]> = differing.split(|byte| *byte == 0).collect();
         let appeared = |(listed, stamp): &&(DiffEntry, Option<Stamp>)| {
-            listed.from_mode.is_none() && stamp.is_some_and(|stamp| !stamp.is_directory()) && unknown.contains(&listed.path)
+            listed.from_mode.is_none()
+                && stamp.is_some_and(|stamp| !stamp.is_directory())
+                && unknown.contains(&listed.path)
         };
-        let appeared = self.listed.iter().filter(appeared).map(|(listed, _)| &listed.path);
-        Ok(unknown.iter().copied().filter(|path| differing.contains(path.as_slice())).chain(appeared).cloned().collect())
+        let appeared = self
+            .listed
+            .iter()
+            .filter(appeared)
+            .map(|(listed, _)| &listed.path);
+        Ok(unknown
+            .iter()
+            .copied()
+            .filter(|path| differing.contains(path.as_slice()))
+            .chain(appeared)
+            .cloned()
+            .collect())
     }
 
     /// Returns how many files will be written or removed.
@@ -284,10 +424,20 @@ impl Restore {
     /// # Errors
     /// The disk failed.
     pub fn apply_blocking(self) -> Result<RestoreOutcome, GitError> {
-        let Self { tree, stage, listed, skipped } = self;
-        let mut restored = RestoreOutcome { skipped, ..RestoreOutcome::default() };
+        let Self {
+            tree,
+            stage,
+            listed,
+            skipped,
+        } = self;
+        let mut restored = RestoreOutcome {
+            skipped,
+            ..RestoreOutcome::default()
+        };
         let mut tree = WorkTree::open(&tree)?;
-        let (gone, written): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(listed, _)| listed.to_mode.is_none());
+        let (gone, written): (Vec<_>, Vec<_>) = listed
+            .into_iter()
+            .partition(|(listed, _)| listed.to_mode.is_none());
         // Removals first, because a directory can replace a file, and a file a directory.
         for (listed, stamp) in gone.iter().chain(&written) {
             let outcome = match &listed.to_mode {
@@ -371,20 +521,40 @@ pub async fn settle_strays(
     let mut known: BTreeMap<&[u8], Vec<Content>> = BTreeMap::new();
     for ((commit, bytes), name, is_newer) in [(from, "stray-from", false), (to, "stray-to", true)] {
         let stage = scratch.dir().join(name);
-        let mode = |listed: &DiffEntry| if is_newer { listed.to_mode.clone() } else { listed.from_mode.clone() };
+        let mode = |listed: &DiffEntry| {
+            if is_newer {
+                listed.to_mode.clone()
+            } else {
+                listed.from_mode.clone()
+            }
+        };
         let is_file = |listed: &&&DiffEntry| mode(listed).is_some_and(|mode| mode != GITLINK);
-        let wanted: Vec<&Vec<u8>> = strays.iter().filter(is_file).map(|listed| &listed.path).collect();
+        let wanted: Vec<&Vec<u8>> = strays
+            .iter()
+            .filter(is_file)
+            .map(|listed| &listed.path)
+            .collect();
         export_exact(scratch, commit, bytes, wanted.clone(), &stage).await?;
         for path in wanted {
             let staged = stage.join(as_path(path));
-            known.entry(path).or_default().push(Content::of(&staged).map_err(GitError::file(staged))?);
+            known
+                .entry(path)
+                .or_default()
+                .push(Content::of(&staged).map_err(GitError::file(staged))?);
         }
     }
     let mut found = Vec::new();
     for listed in strays {
-        let settled = tree.settle(&listed.path, known.get(listed.path.as_slice()).map_or(&[], Vec::as_slice))?;
+        let settled = tree.settle(
+            &listed.path,
+            known.get(listed.path.as_slice()).map_or(&[], Vec::as_slice),
+        )?;
         if settled != Settled::Clean {
-            tracing::warn!(path = lossy(&listed.path), ?settled, "a save of the user was found beside an interrupted change");
+            tracing::warn!(
+                path = lossy(&listed.path),
+                ?settled,
+                "a save of the user was found beside an interrupted change"
+            );
             found.push((lossy(&listed.path), settled));
         }
     }
@@ -393,11 +563,27 @@ pub async fn settle_strays(
 }
 
 /// Writes files of a commit or tree below `stage`, those in `bytes` with the bytes there.
-async fn export_exact(scratch: &Scratch, commit: &str, bytes: Option<&str>, wanted: Vec<&Vec<u8>>, stage: &Path) -> Result<(), GitError> {
-    export(scratch, |args| scratch.text_call(args, commit), commit, &wanted, stage).await?;
+async fn export_exact(
+    scratch: &Scratch,
+    commit: &str,
+    bytes: Option<&str>,
+    wanted: Vec<&Vec<u8>>,
+    stage: &Path,
+) -> Result<(), GitError> {
+    export(
+        scratch,
+        |args| scratch.text_call(args, commit),
+        commit,
+        &wanted,
+        stage,
+    )
+    .await?;
     if let Some(bytes) = bytes {
         let exact = scratch.exact_files(Some(bytes)).await?;
-        let wanted: Vec<&Vec<u8>> = wanted.into_iter().filter(|path| exact.contains_key(*path)).collect();
+        let wanted: Vec<&Vec<u8>> = wanted
+            .into_iter()
+            .filter(|path| exact.contains_key(*path))
+            .collect();
         export(scratch, |args| scratch.call(args), bytes, &wanted, stage).await?;
     }
     Ok(())
@@ -423,17 +609,36 @@ fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Resu
 
 /// Lists the files that would be overwritten or removed although the older state does not contain them, or contains them without
 /// their content (`unsaved`).
-pub(super) fn in_the_way(top: &Path, unsaved: &BTreeSet<Vec<u8>>, listed: &[DiffEntry]) -> Vec<String> {
-    let removed: HashSet<&Path> = listed.iter().filter(|listed| listed.to_mode.is_none()).map(|listed| as_path(&listed.path)).collect();
+pub(super) fn in_the_way(
+    top: &Path,
+    unsaved: &BTreeSet<Vec<u8>>,
+    listed: &[DiffEntry],
+) -> Vec<String> {
+    let removed: HashSet<&Path> = listed
+        .iter()
+        .filter(|listed| listed.to_mode.is_none())
+        .map(|listed| as_path(&listed.path))
+        .collect();
     let mut in_the_way: Vec<String> = Vec::new();
     for listed in listed {
         let path = as_path(&listed.path);
         let is_kept = listed.from_mode.is_some() && !unsaved.contains(&listed.path);
         // A file or link at a parent path is in the way unless it is removed, too.
-        let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-        let mut obstacles = above.filter(|above| top.join(above).symlink_metadata().is_ok_and(|meta| !meta.is_dir())).peekable();
+        let above = path
+            .ancestors()
+            .skip(1)
+            .filter(|above| !above.as_os_str().is_empty());
+        let mut obstacles = above
+            .filter(|above| {
+                top.join(above)
+                    .symlink_metadata()
+                    .is_ok_and(|meta| !meta.is_dir())
+            })
+            .peekable();
         if obstacles.peek().is_some() {
-            let kept = obstacles.filter(|above| !removed.contains(above)).map(|above| above.to_string_lossy().into_owned());
+            let kept = obstacles
+                .filter(|above| !removed.contains(above))
+                .map(|above| above.to_string_lossy().into_owned());
             in_the_way.extend(kept.filter(|_| listed.to_mode.is_some()));
             continue;
         }
@@ -471,61 +676,115 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 impl Scratch {
     /// Returns which of these files a snapshot would not have even if they were there when it was taken: it names them as left out, or the
     /// patterns that it has ignore them.
-    async fn left_out_of(&self, snapshot: &Snapshot, paths: &[&Vec<u8>]) -> Result<HashSet<Vec<u8>>, GitError> {
+    async fn left_out_of(
+        &self,
+        snapshot: &Snapshot,
+        paths: &[&Vec<u8>],
+    ) -> Result<HashSet<Vec<u8>>, GitError> {
         let mut found = HashSet::new();
         if paths.is_empty() {
             return Ok(found);
         }
         for path in paths {
             // As the snapshot names it or a directory above it, before the reason.
-            let above = as_path(path).ancestors().skip(1).map(|dir| match lossy(dir.as_os_str().as_bytes()) {
-                top if top.is_empty() => top,
-                dir => dir + "/",
+            let above = as_path(path).ancestors().skip(1).map(|dir| {
+                match lossy(dir.as_os_str().as_bytes()) {
+                    top if top.is_empty() => top,
+                    dir => dir + "/",
+                }
             });
             let named = |name: String| format!("{name:?} (");
-            if std::iter::once(lossy(path)).chain(above).any(|name| snapshot.left_out.iter().any(|entry| entry.starts_with(&named(name.clone())))) {
+            if std::iter::once(lossy(path)).chain(above).any(|name| {
+                snapshot
+                    .left_out
+                    .iter()
+                    .any(|entry| entry.starts_with(&named(name.clone())))
+            }) {
                 found.insert((*path).clone());
             }
         }
         // A work tree that has only the patterns of that time.
         let dir = self.dir().join("pattern-files");
         match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: dir, error }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(GitError::File { path: dir, error });
+            }
             _ => {}
         }
         fs::create_dir_all(&dir).map_err(GitError::file(&dir))?;
         let all = self.list_pattern_files(&snapshot.commit).await?;
         let is_pattern_file = |listed: &&DiffEntry| {
             let is_file = !matches!(listed.to_mode.as_deref(), Some(GITLINK | LINK));
-            is_file && as_path(&listed.path).file_name().is_some_and(|name| name == ".gitignore")
+            is_file
+                && as_path(&listed.path)
+                    .file_name()
+                    .is_some_and(|name| name == ".gitignore")
         };
-        let files: Vec<&Vec<u8>> = all.iter().filter(is_pattern_file).map(|listed| &listed.path).collect();
+        let files: Vec<&Vec<u8>> = all
+            .iter()
+            .filter(is_pattern_file)
+            .map(|listed| &listed.path)
+            .collect();
         export(self, |args| self.call(args), &snapshot.commit, &files, &dir).await?;
         // The name as given is the name in the reply.
-        let given: Vec<Vec<u8>> = paths.iter().map(|path| [b"./".as_slice(), path].concat()).collect();
+        let given: Vec<Vec<u8>> = paths
+            .iter()
+            .map(|path| [b"./".as_slice(), path].concat())
+            .collect();
         let patterns = self.pattern_settings()?;
-        let call = self.repo().git.call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"]).settings(&self.repo().settings).settings(&patterns);
-        let ran = call.env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", &dir).input(nul_terminated(&given)).run().await?;
+        let call = self
+            .repo()
+            .git
+            .call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"])
+            .settings(&self.repo().settings)
+            .settings(&patterns);
+        let ran = call
+            .env("GIT_DIR", self.dir())
+            .env("GIT_WORK_TREE", &dir)
+            .input(nul_terminated(&given))
+            .run()
+            .await?;
         // Exit code 1: none is ignored.
         if !matches!(ran.exit_code, Some(0 | 1)) {
-            return Err(GitError::Failed { command: "check-ignore".to_owned(), why: error_text(&ran) });
+            return Err(GitError::Failed {
+                command: "check-ignore".to_owned(),
+                why: error_text(&ran),
+            });
         }
-        found.extend(ran.output.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(b"./")).map(<[u8]>::to_vec));
+        found.extend(
+            ran.output
+                .split(|byte| *byte == 0)
+                .filter_map(|path| path.strip_prefix(b"./"))
+                .map(<[u8]>::to_vec),
+        );
         Ok(found)
     }
 
     /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
     /// can be removed with the same change.
-    pub(super) async fn find_filtered(&self, listed: &[DiffEntry], commits: &[&str]) -> Result<HashSet<Vec<u8>>, GitError> {
+    pub(super) async fn find_filtered(
+        &self,
+        listed: &[DiffEntry],
+        commits: &[&str],
+    ) -> Result<HashSet<Vec<u8>>, GitError> {
         let input = nul_terminated(listed.iter().map(|listed| &listed.path));
         let mut found = HashSet::new();
-        let on_disk = self.call_with_attributes(&["check-attr", "-z", "--stdin", "filter"]).input(input.clone()).output().await?;
+        let on_disk = self
+            .call_with_attributes(&["check-attr", "-z", "--stdin", "filter"])
+            .input(input.clone())
+            .output()
+            .await?;
         add_filtered(&on_disk, &mut found);
         // In separate indexes, because git older than 2.41 reads no attributes from a tree.
         let index = self.index().with_extension("attributes");
         for commit in commits {
-            self.call(&["read-tree", commit]).env("GIT_INDEX_FILE", &index).output().await?;
-            let call = self.call_with_attributes(&["check-attr", "--cached", "-z", "--stdin", "filter"]).env("GIT_INDEX_FILE", &index);
+            self.call(&["read-tree", commit])
+                .env("GIT_INDEX_FILE", &index)
+                .output()
+                .await?;
+            let call = self
+                .call_with_attributes(&["check-attr", "--cached", "-z", "--stdin", "filter"])
+                .env("GIT_INDEX_FILE", &index);
             add_filtered(&call.input(input.clone()).output().await?, &mut found);
         }
         Ok(found)
@@ -535,29 +794,73 @@ impl Scratch {
 impl Scratch {
     /// Lists what git itself has stored for files with a filter, by path: in the checked-out commit, in the one before the run, and in the
     /// user's or the agent's index. The files have other content.
-    async fn cleaned_blobs(&self, paths: &HashSet<Vec<u8>>, first: Option<&Snapshot>) -> Result<HashSet<(Vec<u8>, String)>, GitError> {
+    async fn cleaned_blobs(
+        &self,
+        paths: &HashSet<Vec<u8>>,
+        first: Option<&Snapshot>,
+    ) -> Result<HashSet<(Vec<u8>, String)>, GitError> {
         let mut commits: Vec<String> = self.repo().head().await?.into_iter().collect();
         commits.extend(self.base().await?);
         if let Some(first) = first {
-            let before = self.call(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{}^1", first.commit)]).run().await?;
-            commits.extend((before.exit_code == Some(0)).then(|| String::from_utf8_lossy(&before.output).trim_end().to_owned()));
+            let before = self
+                .call(&[
+                    "rev-parse",
+                    "--verify",
+                    "--quiet",
+                    "--end-of-options",
+                    &format!("{}^1", first.commit),
+                ])
+                .run()
+                .await?;
+            commits.extend((before.exit_code == Some(0)).then(|| {
+                String::from_utf8_lossy(&before.output)
+                    .trim_end()
+                    .to_owned()
+            }));
         }
-        let indexes = [Some(self.repo().dir.join("index")), self.agents_index().await?];
+        let indexes = [
+            Some(self.repo().dir.join("index")),
+            self.agents_index().await?,
+        ];
         let mut cleaned = HashSet::new();
         let paths: Vec<&Vec<u8>> = paths.iter().collect();
         for paths in paths.chunks(PATHS_MAX) {
             let mut listed = Vec::new();
             for commit in &commits {
-                let call = self.call(&["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", commit, "--"]);
-                listed.extend(paths.iter().fold(call, |call, path| call.arg(OsStr::from_bytes(path))).output().await?);
+                let call = self.call(&[
+                    "--literal-pathspecs",
+                    "ls-tree",
+                    "-r",
+                    "-z",
+                    "--full-tree",
+                    commit,
+                    "--",
+                ]);
+                listed.extend(
+                    paths
+                        .iter()
+                        .fold(call, |call, path| call.arg(OsStr::from_bytes(path)))
+                        .output()
+                        .await?,
+                );
             }
             for index in indexes.iter().flatten().filter(|index| is_regular(index)) {
-                let call = self.call(&["--literal-pathspecs", "ls-files", "-z", "--stage", "--"]).env("GIT_INDEX_FILE", index);
-                listed.extend(paths.iter().fold(call, |call, path| call.arg(OsStr::from_bytes(path))).output().await?);
+                let call = self
+                    .call(&["--literal-pathspecs", "ls-files", "-z", "--stage", "--"])
+                    .env("GIT_INDEX_FILE", index);
+                listed.extend(
+                    paths
+                        .iter()
+                        .fold(call, |call, path| call.arg(OsStr::from_bytes(path)))
+                        .output()
+                        .await?,
+                );
             }
             // `<mode> blob <oid>` or `<mode> <oid> <stage>`, tab, path.
             for entry in listed.split(|byte| *byte == 0) {
-                let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+                let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else {
+                    continue;
+                };
                 let described = String::from_utf8_lossy(&entry[..tab]).into_owned();
                 let object = described.split(' ').find(|word| word.len() >= 40);
                 cleaned.extend(object.map(|object| (entry[tab + 1..].to_vec(), object.to_owned())));
@@ -593,11 +896,22 @@ async fn export<'a>(
     }
     fs::create_dir_all(stage).map_err(GitError::file(stage))?;
     let index = scratch.index().with_extension("export");
-    scratch.call(&["read-tree"]).arg(commit).env("GIT_INDEX_FILE", &index).output().await?;
+    scratch
+        .call(&["read-tree"])
+        .arg(commit)
+        .env("GIT_INDEX_FILE", &index)
+        .output()
+        .await?;
     let mut prefix = OsString::from("--prefix=");
     prefix.push(stage);
     prefix.push("/");
     let links = [("core.symlinks".to_owned(), "true".to_owned())];
-    let call = call(&["checkout-index", "--force", "-z", "--stdin"]).arg(prefix).settings(&links);
-    call.env("GIT_INDEX_FILE", &index).input(nul_terminated(wanted.iter().copied())).output().await.map(drop)
+    let call = call(&["checkout-index", "--force", "-z", "--stdin"])
+        .arg(prefix)
+        .settings(&links);
+    call.env("GIT_INDEX_FILE", &index)
+        .input(nul_terminated(wanted.iter().copied()))
+        .output()
+        .await
+        .map(drop)
 }

@@ -58,7 +58,12 @@ struct FoundCommit {
 impl SearchedCommits<'_> {
     /// Lists the copied files that the commits contain.
     pub async fn copies(&self) -> Result<BTreeSet<String>, GitError> {
-        Ok(self.find().await?.into_iter().flat_map(|commit| commit.copies).collect())
+        Ok(self
+            .find()
+            .await?
+            .into_iter()
+            .flat_map(|commit| commit.copies)
+            .collect())
     }
 
     /// Rewrites the commits that contain copied files, and their descendants.
@@ -69,21 +74,44 @@ impl SearchedCommits<'_> {
             return Ok(RewrittenCommits::default());
         }
         if affected.len() > REWRITTEN_MAX {
-            return Err(self.too_many(format!("more than {REWRITTEN_MAX} of them contain copied files")));
+            return Err(self.too_many(format!(
+                "more than {REWRITTEN_MAX} of them contain copied files"
+            )));
         }
         let dir = self.scratch.dir().join("rewritten");
         files::remove_dir(&dir).map_err(GitError::file(&dir))?;
         let objects = dir.join("objects");
         fs::create_dir_all(&objects).map_err(GitError::file(&objects))?;
-        let mut new = RewrittenCommits { objects: Some(objects.clone()), ..RewrittenCommits::default() };
-        for FoundCommit { id, parents: _, copies } in affected {
+        let mut new = RewrittenCommits {
+            objects: Some(objects.clone()),
+            ..RewrittenCommits::default()
+        };
+        for FoundCommit {
+            id,
+            parents: _,
+            copies,
+        } in affected
+        {
             let text = self.call(&["cat-file", "commit", &id]).output().await?;
             let tree = match copies.is_empty() {
                 true => None,
-                false => Some(self.tree_without(&id, &copies, &dir.join("index"), &objects).await?),
+                false => Some(
+                    self.tree_without(&id, &copies, &dir.join("index"), &objects)
+                        .await?,
+                ),
             };
             let text = rewritten(&text, tree.as_deref(), &new.by_original);
-            let call = self.writing(&["hash-object", "-t", "commit", "-w", "--literally", "--stdin"], &objects);
+            let call = self.writing(
+                &[
+                    "hash-object",
+                    "-t",
+                    "commit",
+                    "-w",
+                    "--literally",
+                    "--stdin",
+                ],
+                &objects,
+            );
             let made = call.input(text).line().await?;
             new.paths.extend(copies);
             new.by_original.insert(id, made);
@@ -92,12 +120,24 @@ impl SearchedCommits<'_> {
     }
 
     /// Writes the tree of a commit without files.
-    async fn tree_without(&self, commit: &str, paths: &[String], index: &Path, objects: &Path) -> Result<String, GitError> {
+    async fn tree_without(
+        &self,
+        commit: &str,
+        paths: &[String],
+        index: &Path,
+        objects: &Path,
+    ) -> Result<String, GitError> {
         let call = |args: &[&str]| self.writing(args, objects).env("GIT_INDEX_FILE", index);
         call(&["read-tree", "--reset", commit]).output().await?;
         let zero = self.scratch.repo().zero();
-        let removed: Vec<u8> = paths.iter().flat_map(|path| format!("0 {zero}\t{path}\0").into_bytes()).collect();
-        call(&["update-index", "-z", "--index-info"]).input(removed).output().await?;
+        let removed: Vec<u8> = paths
+            .iter()
+            .flat_map(|path| format!("0 {zero}\t{path}\0").into_bytes())
+            .collect();
+        call(&["update-index", "-z", "--index-info"])
+            .input(removed)
+            .output()
+            .await?;
         call(&["write-tree", "--missing-ok"]).line().await
     }
 
@@ -109,20 +149,49 @@ impl SearchedCommits<'_> {
             return Ok(Vec::new());
         }
         let limit = format!("--max-count={}", SEARCHED_MAX + 1);
-        let listed = self.listed(&["--topo-order", "--reverse", "--boundary", "--parents", &limit], &[]).await?;
-        let (ends, listed): (Vec<&str>, Vec<&str>) = listed.lines().partition(|line| line.starts_with('-'));
+        let listed = self
+            .listed(
+                &[
+                    "--topo-order",
+                    "--reverse",
+                    "--boundary",
+                    "--parents",
+                    &limit,
+                ],
+                &[],
+            )
+            .await?;
+        let (ends, listed): (Vec<&str>, Vec<&str>) =
+            listed.lines().partition(|line| line.starts_with('-'));
         if listed.len() > SEARCHED_MAX {
-            return Err(self.too_many(format!("there are more than {SEARCHED_MAX}, too many to search for copied files")));
+            return Err(self.too_many(format!(
+                "there are more than {SEARCHED_MAX}, too many to search for copied files"
+            )));
         }
         // What the user's branches have is not a secret of the workspace.
-        let ends: Vec<&str> = ends.iter().filter_map(|line| line[1..].split(' ').next()).collect();
-        let public: BTreeSet<String> = self.contained(&ends, &copied).await?.into_iter().flatten().collect();
-        let copied: Vec<String> = copied.into_iter().filter(|path| !public.contains(path)).collect();
+        let ends: Vec<&str> = ends
+            .iter()
+            .filter_map(|line| line[1..].split(' ').next())
+            .collect();
+        let public: BTreeSet<String> = self
+            .contained(&ends, &copied)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect();
+        let copied: Vec<String> = copied
+            .into_iter()
+            .filter(|path| !public.contains(path))
+            .collect();
         let mut found: Vec<FoundCommit> = listed
             .iter()
             .filter_map(|line| {
                 let mut ids = line.split(' ').map(str::to_owned);
-                Some(FoundCommit { id: ids.next()?, parents: ids.collect(), copies: Vec::new() })
+                Some(FoundCommit {
+                    id: ids.next()?,
+                    parents: ids.collect(),
+                    copies: Vec::new(),
+                })
             })
             .collect();
         let ids: Vec<&str> = found.iter().map(|commit| commit.id.as_str()).collect();
@@ -135,37 +204,88 @@ impl SearchedCommits<'_> {
 
     /// Returns whether a commit may contain one of these files. One call, because most workspaces have none.
     async fn have_any(&self, paths: &[String]) -> Result<bool, GitError> {
-        Ok(!self.listed(&["--full-history", "--max-count=1"], paths).await?.is_empty())
+        Ok(!self
+            .listed(&["--full-history", "--max-count=1"], paths)
+            .await?
+            .is_empty())
     }
 
     async fn listed(&self, options: &[&str], paths: &[String]) -> Result<String, GitError> {
-        let call = self.with_objects(Repo::of_refs(self.scratch.repo(), &["--literal-pathspecs", "rev-list", "--ignore-missing"]));
+        let call = self.with_objects(Repo::of_refs(
+            self.scratch.repo(),
+            &["--literal-pathspecs", "rev-list", "--ignore-missing"],
+        ));
         let mut call = options.iter().fold(call, |call, option| call.arg(*option));
         for tip in &self.tips {
             call = call.arg(*tip);
         }
-        call = ["--not", self.base, "HEAD", "--branches", "--remotes", "--tags", "--"].iter().fold(call, |call, arg| call.arg(*arg));
-        paths.iter().fold(call, |call, path| call.arg(path)).line().await
+        call = [
+            "--not",
+            self.base,
+            "HEAD",
+            "--branches",
+            "--remotes",
+            "--tags",
+            "--",
+        ]
+        .iter()
+        .fold(call, |call, arg| call.arg(*arg));
+        paths
+            .iter()
+            .fold(call, |call, path| call.arg(path))
+            .line()
+            .await
     }
 
     /// Lists for each commit which of these files it contains. A directory in such a place is not the copied file.
-    async fn contained(&self, commits: &[&str], paths: &[String]) -> Result<Vec<Vec<String>>, GitError> {
+    async fn contained(
+        &self,
+        commits: &[&str],
+        paths: &[String],
+    ) -> Result<Vec<Vec<String>>, GitError> {
         if commits.is_empty() || paths.is_empty() {
             return Ok(vec![Vec::new(); commits.len()]);
         }
-        let asked: String = commits.iter().flat_map(|commit| paths.iter().map(move |path| format!("{commit}:{path}\n"))).collect();
+        let asked: String = commits
+            .iter()
+            .flat_map(|commit| paths.iter().map(move |path| format!("{commit}:{path}\n")))
+            .collect();
         // An answer to a missing path repeats the question.
-        let answers = self.call(&["cat-file", "--batch-check=%(objecttype)"]).input(asked.into_bytes()).output().await?;
-        let is_file: Vec<bool> = answers.split(|byte| *byte == b'\n').map(|answer| answer == b"blob").collect();
+        let answers = self
+            .call(&["cat-file", "--batch-check=%(objecttype)"])
+            .input(asked.into_bytes())
+            .output()
+            .await?;
+        let is_file: Vec<bool> = answers
+            .split(|byte| *byte == b'\n')
+            .map(|answer| answer == b"blob")
+            .collect();
         if is_file.len() < commits.len() * paths.len() {
-            return Err(GitError::Failed { command: "cat-file".to_owned(), why: "it did not answer for each commit".to_owned() });
+            return Err(GitError::Failed {
+                command: "cat-file".to_owned(),
+                why: "it did not answer for each commit".to_owned(),
+            });
         }
-        let of_commit = |answers: &[bool]| paths.iter().zip(answers).filter(|(_, is_file)| **is_file).map(|(path, _)| path.clone()).collect();
-        Ok(is_file.chunks(paths.len()).take(commits.len()).map(of_commit).collect())
+        let of_commit = |answers: &[bool]| {
+            paths
+                .iter()
+                .zip(answers)
+                .filter(|(_, is_file)| **is_file)
+                .map(|(path, _)| path.clone())
+                .collect()
+        };
+        Ok(is_file
+            .chunks(paths.len())
+            .take(commits.len())
+            .map(of_commit)
+            .collect())
     }
 
     fn too_many(&self, why: String) -> GitError {
-        GitError::UnreadableCommits { workspace: self.scratch.tree().to_owned(), why }
+        GitError::UnreadableCommits {
+            workspace: self.scratch.tree().to_owned(),
+            why,
+        }
     }
 
     fn call<'a>(&'a self, args: &[&str]) -> super::call::Call<'a> {
@@ -182,8 +302,13 @@ impl SearchedCommits<'_> {
     /// Builds a call that writes its objects to a directory of its own.
     fn writing<'a>(&'a self, args: &[&str], to: &Path) -> super::call::Call<'a> {
         let theirs = self.scratch.repo().common.join("objects");
-        let read: Vec<&Path> = std::iter::once(theirs.as_path()).chain(self.objects).collect();
-        self.scratch.call(args).env("GIT_OBJECT_DIRECTORY", to).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(&read))
+        let read: Vec<&Path> = std::iter::once(theirs.as_path())
+            .chain(self.objects)
+            .collect();
+        self.scratch
+            .call(args)
+            .env("GIT_OBJECT_DIRECTORY", to)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", object_dirs(&read))
     }
 }
 
@@ -191,10 +316,14 @@ impl SearchedCommits<'_> {
 fn affected(found: Vec<FoundCommit>) -> Vec<FoundCommit> {
     let mut ids = BTreeSet::new();
     let mut is_affected = |commit: &FoundCommit| {
-        let is_affected = !commit.copies.is_empty() || commit.parents.iter().any(|parent| ids.contains(parent));
+        let is_affected =
+            !commit.copies.is_empty() || commit.parents.iter().any(|parent| ids.contains(parent));
         is_affected && ids.insert(commit.id.clone())
     };
-    found.into_iter().filter(|commit| is_affected(commit)).collect()
+    found
+        .into_iter()
+        .filter(|commit| is_affected(commit))
+        .collect()
 }
 
 /// Makes a list of object directories for git.
@@ -228,7 +357,9 @@ fn rewritten(text: &[u8], tree: Option<&str>, parents: &BTreeMap<String, String>
             std::str::from_utf8(value.strip_suffix(b"\n").unwrap_or(value)).ok()
         };
         match (value("tree "), value("parent ")) {
-            (Some(before), _) => new.extend_from_slice(format!("tree {}\n", tree.unwrap_or(before)).as_bytes()),
+            (Some(before), _) => {
+                new.extend_from_slice(format!("tree {}\n", tree.unwrap_or(before)).as_bytes())
+            }
             (_, Some(before)) => {
                 let parent = parents.get(before).map_or(before, String::as_str);
                 if written.insert(parent) {
@@ -251,13 +382,26 @@ mod tests {
     fn commit_keeps_all_but_its_tree_parents_and_signature() {
         let text = "tree 1\nparent 2\nparent 3\nauthor A <a@a> 1 +0000\ncommitter B <b@b> 2 +0000\nencoding latin1\ngpgsig -----BEGIN\n \n -----END\n\
                     mergetag object 3\n type commit\n\nSubject\n\ntree 9\nparent 2\ngpgsig no\n";
-        let new = rewritten(text.as_bytes(), Some("5"), &BTreeMap::from([("3".to_owned(), "4".to_owned())]));
+        let new = rewritten(
+            text.as_bytes(),
+            Some("5"),
+            &BTreeMap::from([("3".to_owned(), "4".to_owned())]),
+        );
         let expected = "tree 5\nparent 2\nparent 4\nauthor A <a@a> 1 +0000\ncommitter B <b@b> 2 +0000\nencoding latin1\n\
                         mergetag object 3\n type commit\n\nSubject\n\ntree 9\nparent 2\ngpgsig no\n";
         assert_eq!(String::from_utf8(new).expect("text"), expected);
-        assert_eq!(rewritten(text.as_bytes(), None, &BTreeMap::new()).len(), text.len() - "gpgsig -----BEGIN\n \n -----END\n".len());
+        assert_eq!(
+            rewritten(text.as_bytes(), None, &BTreeMap::new()).len(),
+            text.len() - "gpgsig -----BEGIN\n \n -----END\n".len()
+        );
         let both = BTreeMap::from([("2".to_owned(), "3".to_owned())]);
-        assert_eq!(rewritten(b"tree 1\nparent 2\nparent 3\n\nx", None, &both), b"tree 1\nparent 3\n\nx");
-        assert_eq!(rewritten(b"tree 1\n\nno newline", Some("2"), &BTreeMap::new()), b"tree 2\n\nno newline");
+        assert_eq!(
+            rewritten(b"tree 1\nparent 2\nparent 3\n\nx", None, &both),
+            b"tree 1\nparent 3\n\nx"
+        );
+        assert_eq!(
+            rewritten(b"tree 1\n\nno newline", Some("2"), &BTreeMap::new()),
+            b"tree 2\n\nno newline"
+        );
     }
 }

@@ -53,7 +53,15 @@ pub(super) struct IndexStamp(Option<[i64; 5]>);
 impl IndexStamp {
     pub fn of(path: &Path) -> Self {
         let meta = path.symlink_metadata().ok();
-        Self(meta.map(|meta| [meta.ino().cast_signed(), meta.size().cast_signed(), meta.mtime(), meta.mtime_nsec(), meta.ctime_nsec()]))
+        Self(meta.map(|meta| {
+            [
+                meta.ino().cast_signed(),
+                meta.size().cast_signed(),
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.ctime_nsec(),
+            ]
+        }))
     }
 }
 
@@ -98,7 +106,12 @@ impl Scratch {
     pub async fn new(repo: Repo, home: &Path, dir: &Path) -> Result<Self, GitError> {
         remove(dir).map_err(GitError::file(dir))?;
         files::make_dirs(home, dir).map_err(GitError::file(dir))?;
-        let home = home.canonicalize().map_err(GitError::file(home))?.strip_prefix(&repo.top).map(Path::to_owned).ok();
+        let home = home
+            .canonicalize()
+            .map_err(GitError::file(home))?
+            .strip_prefix(&repo.top)
+            .map(Path::to_owned)
+            .ok();
         let scratch = Self {
             tree: repo.top.clone(),
             repo,
@@ -118,17 +131,37 @@ impl Scratch {
     ///
     /// # Errors
     /// git or the disk failed.
-    pub async fn of_workspace(repo: Repo, place: WorkspacePlace<'_>, home: &Path, dir: &Path) -> Result<Self, GitError> {
-        let WorkspacePlace { isolation, base, path, boot } = place;
+    pub async fn of_workspace(
+        repo: Repo,
+        place: WorkspacePlace<'_>,
+        home: &Path,
+        dir: &Path,
+    ) -> Result<Self, GitError> {
+        let WorkspacePlace {
+            isolation,
+            base,
+            path,
+            boot,
+        } = place;
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
         let is_there = super::whole::is_whole(home, path, boot);
         let tree = if is_there { path.to_owned() } else { stage };
-        let workspace =
-            WorkspaceTree { isolation, base: base.to_owned(), index: index_of(path), home: home.to_owned(), path: path.to_owned(), is_there };
+        let workspace = WorkspaceTree {
+            isolation,
+            base: base.to_owned(),
+            index: index_of(path),
+            home: home.to_owned(),
+            path: path.to_owned(),
+            is_there,
+        };
         // Copied files can be secrets: no snapshot contains them.
-        let excluded = copied_files(home, path)?.copied.into_iter().map(PathBuf::from).collect();
+        let excluded = copied_files(home, path)?
+            .copied
+            .into_iter()
+            .map(PathBuf::from)
+            .collect();
         let scratch = Self {
             repo,
             tree,
@@ -145,7 +178,15 @@ impl Scratch {
 
     async fn init(&self) -> Result<(), GitError> {
         let format = format!("--object-format={}", self.repo.object_format);
-        self.repo.git.call(&self.dir, &["init", "--quiet", "--bare", "--template=", &format]).arg(&self.dir).output().await?;
+        self.repo
+            .git
+            .call(
+                &self.dir,
+                &["init", "--quiet", "--bare", "--template=", &format],
+            )
+            .arg(&self.dir)
+            .output()
+            .await?;
         let text = self.text_dir();
         let copy = || {
             for dir in ["objects", "refs"] {
@@ -176,9 +217,24 @@ impl Scratch {
     #[must_use]
     pub fn is_current(&self, repo: &Repo, place: Option<&WorkspacePlace<'_>>) -> bool {
         let is_same_tree = match (&self.workspace, place) {
-            (None, None) => self.origin().user_index == IndexStamp::of(&self.repo.dir.join("index")),
-            (Some(known), Some(WorkspacePlace { isolation, base, path, boot })) => {
-                (known.isolation, known.base.as_str(), known.path.as_path(), known.is_there) == (*isolation, base, *path, true)
+            (None, None) => {
+                self.origin().user_index == IndexStamp::of(&self.repo.dir.join("index"))
+            }
+            (
+                Some(known),
+                Some(WorkspacePlace {
+                    isolation,
+                    base,
+                    path,
+                    boot,
+                }),
+            ) => {
+                (
+                    known.isolation,
+                    known.base.as_str(),
+                    known.path.as_path(),
+                    known.is_there,
+                ) == (*isolation, base, *path, true)
                     && super::whole::is_whole(&known.home, path, boot)
             }
             _ => false,
@@ -192,7 +248,10 @@ impl Scratch {
     }
 
     fn origin(&self) -> IndexOrigin {
-        self.origin.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.origin
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn set_origin(&self, origin: IndexOrigin) {
@@ -214,7 +273,9 @@ impl Scratch {
     /// Returns an error if the workspace does not exist.
     pub(super) fn check_tree(&self) -> Result<(), GitError> {
         match &self.workspace {
-            Some(workspace) if !workspace.is_there => Err(GitError::NoWorkspace(workspace.path.clone())),
+            Some(workspace) if !workspace.is_there => {
+                Err(GitError::NoWorkspace(workspace.path.clone()))
+            }
             _ => Ok(()),
         }
     }
@@ -236,7 +297,12 @@ impl Scratch {
         // A killed call leaves its lock.
         for lock in ["index.lock", "index.export.lock"] {
             match fs::remove_file(self.dir.join(lock)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(GitError::File { path: self.dir.join(lock), error }),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(GitError::File {
+                        path: self.dir.join(lock),
+                        error,
+                    });
+                }
                 _ => {}
             }
         }
@@ -254,30 +320,49 @@ impl Scratch {
             };
         }
         let from = self.repo.dir.join("index");
-        self.set_origin(IndexOrigin { user_index: IndexStamp::of(&from), snapshot: None });
+        self.set_origin(IndexOrigin {
+            user_index: IndexStamp::of(&from),
+            snapshot: None,
+        });
         if !is_regular(&from) {
             return Ok(());
         }
-        File::open(&from).and_then(|file| copy_index(file, &to)).map_err(GitError::file(from))?;
+        File::open(&from)
+            .and_then(|file| copy_index(file, &to))
+            .map_err(GitError::file(from))?;
         self.read_marked_files().await
     }
 
     /// Keeps the index for the next snapshot and for the next scratch directory of the workspace. `snapshot` must keep every object in
     /// the index.
     pub(super) fn keep_index(&self, snapshot: &str) -> Result<(), GitError> {
-        self.set_origin(IndexOrigin { snapshot: Some(snapshot.to_owned()), ..self.origin() });
-        let Some(WorkspaceTree { index, home, .. }) = &self.workspace else { return Ok(()) };
+        self.set_origin(IndexOrigin {
+            snapshot: Some(snapshot.to_owned()),
+            ..self.origin()
+        });
+        let Some(WorkspaceTree { index, home, .. }) = &self.workspace else {
+            return Ok(());
+        };
         save_index(home, &self.index(), index).map_err(GitError::file(index))
     }
 
     /// Clears the assume-unchanged and skip-worktree flags of existing files, so that git reads them.
     async fn read_marked_files(&self) -> Result<(), GitError> {
         // An unreadable copy is rebuilt later.
-        let Ok(listed) = self.call(&["ls-files", "-z", "-v"]).output().await else { return Ok(()) };
+        let Ok(listed) = self.call(&["ls-files", "-z", "-v"]).output().await else {
+            return Ok(());
+        };
         let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
         for entry in listed.split(|byte| *byte == 0) {
-            let [tag, b' ', path @ ..] = entry else { continue };
-            let is_there = || self.tree.join(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+            let [tag, b' ', path @ ..] = entry else {
+                continue;
+            };
+            let is_there = || {
+                self.tree
+                    .join(OsStr::from_bytes(path))
+                    .symlink_metadata()
+                    .is_ok()
+            };
             // A lower-case tag means assume-unchanged.
             if tag.is_ascii_lowercase() {
                 unchanged.extend_from_slice(path);
@@ -288,9 +373,15 @@ impl Scratch {
                 skipped.push(0);
             }
         }
-        for (option, paths) in [("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)] {
+        for (option, paths) in [
+            ("--no-assume-unchanged", unchanged),
+            ("--no-skip-worktree", skipped),
+        ] {
             if !paths.is_empty() {
-                self.call(&["update-index", "-z", option, "--stdin"]).input(paths).output().await?;
+                self.call(&["update-index", "-z", option, "--stdin"])
+                    .input(paths)
+                    .output()
+                    .await?;
             }
         }
         Ok(())
@@ -318,7 +409,9 @@ impl Scratch {
     /// Returns the paths that were copied into the workspace.
     pub(super) fn copied_paths(&self) -> Vec<String> {
         let copied = self.workspace.iter().flat_map(|_| &self.excluded);
-        copied.map(|path| path.to_string_lossy().into_owned()).collect()
+        copied
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect()
     }
 
     /// Returns the paths whose untracked files are excluded.
@@ -333,7 +426,11 @@ impl Scratch {
     }
 
     /// The same with these patterns, in a file with this name.
-    pub(super) fn copied_patterns(&self, name: &str, patterns: &[u8]) -> Result<[(String, String); 1], GitError> {
+    pub(super) fn copied_patterns(
+        &self,
+        name: &str,
+        patterns: &[u8],
+    ) -> Result<[(String, String); 1], GitError> {
         let copy = self.dir.join(name);
         fs::write(&copy, patterns).map_err(GitError::file(&copy))?;
         Ok([("core.excludesFile".to_owned(), copy.display().to_string())])
@@ -366,12 +463,16 @@ impl Scratch {
     /// Builds a call on this directory. No attribute and no setting changes content.
     pub(super) fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
         let plain = [("core.autocrlf".to_owned(), "false".to_owned())];
-        self.call_with_attributes(args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree()).settings(&plain)
+        self.call_with_attributes(args)
+            .env("GIT_DIR", &self.dir)
+            .env("GIT_ATTR_SOURCE", self.repo.empty_tree())
+            .settings(&plain)
     }
 
     /// Builds a call that converts text according to the attributes of a commit or tree. It runs no filter.
     pub(super) fn text_call<'a>(&'a self, args: &[&str], attributes: &str) -> Call<'a> {
-        self.call_with_attributes(args).env("GIT_ATTR_SOURCE", attributes)
+        self.call_with_attributes(args)
+            .env("GIT_ATTR_SOURCE", attributes)
     }
 
     /// Builds a call that reads the attributes of the tree.
@@ -390,7 +491,12 @@ impl Scratch {
     /// directory.
     pub(super) fn tree_less_call<'a>(&'a self, args: &[&str], is_kept: bool) -> Call<'a> {
         let objects = self.repo.common.join("objects");
-        let call = self.repo.git.call(&self.dir, args).env("GIT_DIR", &self.dir).env("GIT_ATTR_SOURCE", self.repo.empty_tree());
+        let call = self
+            .repo
+            .git
+            .call(&self.dir, args)
+            .env("GIT_DIR", &self.dir)
+            .env("GIT_ATTR_SOURCE", self.repo.empty_tree());
         let call = call.settings(&self.repo.settings);
         if is_kept {
             return call.env("GIT_OBJECT_DIRECTORY", objects);
@@ -399,13 +505,23 @@ impl Scratch {
     }
 
     /// Creates a commit of a tree with Adjutant as author. `date`: in seconds since the epoch; `None`: now.
-    pub(super) async fn commit_own(&self, tree: &str, parents: &[&str], message: String, date: Option<i64>) -> Result<String, GitError> {
-        let mut call = self.call(&["commit-tree", tree, "-F", "-"]).input(message.into_bytes());
+    pub(super) async fn commit_own(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        message: String,
+        date: Option<i64>,
+    ) -> Result<String, GitError> {
+        let mut call = self
+            .call(&["commit-tree", tree, "-F", "-"])
+            .input(message.into_bytes());
         for parent in parents {
             call = call.arg("-p").arg(parent);
         }
         for who in ["AUTHOR", "COMMITTER"] {
-            call = call.env(&format!("GIT_{who}_NAME"), "Adjutant").env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
+            call = call
+                .env(&format!("GIT_{who}_NAME"), "Adjutant")
+                .env(&format!("GIT_{who}_EMAIL"), "adjutant@localhost");
             if let Some(date) = date {
                 call = call.env(&format!("GIT_{who}_DATE"), format!("@{date} +0000"));
             }
@@ -415,7 +531,10 @@ impl Scratch {
 
     /// Returns the cached properties of the index.
     pub(super) fn cached_contents(&self) -> Option<Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.contents
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Sets the cached properties of the index. `None`: the next use reads the index again.
@@ -426,9 +545,15 @@ impl Scratch {
     /// Removes the index, so that the next snapshot prepares another one.
     pub(super) fn discard_index(&self) -> Result<(), GitError> {
         self.cache_contents(None);
-        self.set_origin(IndexOrigin { snapshot: None, ..self.origin() });
+        self.set_origin(IndexOrigin {
+            snapshot: None,
+            ..self.origin()
+        });
         match fs::remove_file(self.index()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GitError::File { path: self.index(), error }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GitError::File {
+                path: self.index(),
+                error,
+            }),
             _ => Ok(()),
         }
     }
@@ -438,7 +563,11 @@ impl Scratch {
         self.discard_index()?;
         match to {
             Some(commit) => self.call(&["read-tree", commit]).output().await.map(drop),
-            None => self.call(&["read-tree", "--empty"]).output().await.map(drop),
+            None => self
+                .call(&["read-tree", "--empty"])
+                .output()
+                .await
+                .map(drop),
         }
     }
 }
@@ -475,7 +604,11 @@ fn remove(dir: &Path) -> io::Result<()> {
 pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
     // Two snapshots of one workspace may be taken at the same time, as by a merge after a turn.
     static SAVED: AtomicU64 = AtomicU64::new(0);
-    let new = to.with_extension(format!("new-{}-{}", std::process::id(), SAVED.fetch_add(1, Ordering::Relaxed)));
+    let new = to.with_extension(format!(
+        "new-{}-{}",
+        std::process::id(),
+        SAVED.fetch_add(1, Ordering::Relaxed)
+    ));
     let saved = || {
         let mut copy = files::replace(home, &new)?;
         let mut from = File::open(from)?;
@@ -523,8 +656,19 @@ mod tests {
             }
         });
         let missing = home.path().join("missing");
-        assert!(save_index(home.path(), &missing, &to).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
-        let left = fs::read_dir(home.path()).expect("the directory").filter_map(Result::ok).map(|entry| entry.file_name());
-        assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("new-")), "a temporary file is left");
+        assert!(
+            save_index(home.path(), &missing, &to)
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        );
+        let left = fs::read_dir(home.path())
+            .expect("the directory")
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name());
+        assert!(
+            !left
+                .into_iter()
+                .any(|name| name.to_string_lossy().contains("new-")),
+            "a temporary file is left"
+        );
     }
 }

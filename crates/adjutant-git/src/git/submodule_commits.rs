@@ -54,11 +54,18 @@ impl SubmoduleSource {
     /// Lists the directories in which the agent's nested repositories have their git directories: the workspace and, of a work tree, its
     /// git directory in the user's repository.
     fn roots(&self, repo: &Repo) -> Vec<PathBuf> {
-        let Some(workspace) = &self.workspace else { return Vec::new() };
+        let Some(workspace) = &self.workspace else {
+            return Vec::new();
+        };
         let mut roots: Vec<PathBuf> = workspace.canonicalize().into_iter().collect();
         if let Ok(text) = files::read_named(&workspace.join(".git"), FILE_BYTES_MAX)
-            && let Some(dir) = String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ")
-            && let (Ok(dir), Ok(common)) = (workspace.join(dir).canonicalize(), repo.common.canonicalize())
+            && let Some(dir) = String::from_utf8_lossy(&text)
+                .trim_end()
+                .strip_prefix("gitdir: ")
+            && let (Ok(dir), Ok(common)) = (
+                workspace.join(dir).canonicalize(),
+                repo.common.canonicalize(),
+            )
             && dir.parent() == Some(&common.join("worktrees"))
         {
             roots.push(dir);
@@ -79,7 +86,11 @@ impl BroughtCommit {
     /// Returns the entry of a snapshot that names the commit as left out.
     #[must_use]
     pub fn left_out(&self) -> String {
-        super::snapshot::named(&vec![(self.path.clone().into_bytes(), ONLY_INSIDE.to_owned())]).concat()
+        super::snapshot::named(&vec![(
+            self.path.clone().into_bytes(),
+            ONLY_INSIDE.to_owned(),
+        )])
+        .concat()
     }
 }
 
@@ -113,53 +124,124 @@ struct Level<'a> {
 ///
 /// # Errors
 /// [`Refusal::SubmoduleCommits`], or git or the disk failed.
-pub async fn bring_submodule_commits(scratch: &Scratch, source: &SubmoduleSource, before: &str, after: &str) -> Result<Vec<BroughtCommit>, GitError> {
+pub async fn bring_submodule_commits(
+    scratch: &Scratch,
+    source: &SubmoduleSource,
+    before: &str,
+    after: &str,
+) -> Result<Vec<BroughtCommit>, GitError> {
     let (mut brought, mut missing) = (Vec::new(), Vec::new());
     let roots = source.roots(scratch.repo());
-    let top = Level { scratch, source, roots: &roots, from: source.workspace.clone(), prefix: String::new(), depth: 0 };
+    let top = Level {
+        scratch,
+        source,
+        roots: &roots,
+        from: source.workspace.clone(),
+        prefix: String::new(),
+        depth: 0,
+    };
     top.bring(before, after, &mut brought, &mut missing).await?;
     Refusal::files(Refusal::SubmoduleCommits, missing)?;
     Ok(brought)
 }
 
 impl Level<'_> {
-    async fn bring(&self, before: &str, after: &str, brought: &mut Vec<BroughtCommit>, missing: &mut Vec<String>) -> Result<(), GitError> {
+    async fn bring(
+        &self,
+        before: &str,
+        after: &str,
+        brought: &mut Vec<BroughtCommit>,
+        missing: &mut Vec<String>,
+    ) -> Result<(), GitError> {
         let last = moved_pointers(&self.scratch.list(before, after).await?);
         if last.len() > POINTERS_MAX {
             return Err(GitError::unusable(
                 self.scratch.tree(),
-                format!("the merge moves {} nested repositories, more than {POINTERS_MAX}", last.len()),
+                format!(
+                    "the merge moves {} nested repositories, more than {POINTERS_MAX}",
+                    last.len()
+                ),
             ));
         }
         // Pointers of older commits of the run, which a later checkout of these commits needs. The last ones decide.
         let earlier = self.earlier_pointers(before, after).await?;
-        for (path, commit) in last.iter().chain(earlier.iter().filter(|pointer| !last.contains(pointer)).take(POINTERS_MAX)) {
+        for (path, commit) in last.iter().chain(
+            earlier
+                .iter()
+                .filter(|pointer| !last.contains(pointer))
+                .take(POINTERS_MAX),
+        ) {
             let name = format!("{}{}", self.prefix, lossy(path));
             match self.find(path, commit, brought, missing).await? {
                 Found::Known | Found::OnRemote => {}
-                Found::Brought => brought.push(BroughtCommit { path: name, commit: commit.clone() }),
-                Found::Missing(why) if last.contains(&(path.clone(), commit.clone())) => missing.push(format!("{name} ({why})")),
-                Found::Missing(why) => tracing::info!(why, path = name, commit, "an older commit of a nested repository is not brought home"),
+                Found::Brought => brought.push(BroughtCommit {
+                    path: name,
+                    commit: commit.clone(),
+                }),
+                Found::Missing(why) if last.contains(&(path.clone(), commit.clone())) => {
+                    missing.push(format!("{name} ({why})"))
+                }
+                Found::Missing(why) => tracing::info!(
+                    why,
+                    path = name,
+                    commit,
+                    "an older commit of a nested repository is not brought home"
+                ),
             }
         }
         Ok(())
     }
 
     /// Lists the pointers of the commits that only `after` has.
-    async fn earlier_pointers(&self, before: &str, after: &str) -> Result<BTreeSet<(Vec<u8>, String)>, GitError> {
+    async fn earlier_pointers(
+        &self,
+        before: &str,
+        after: &str,
+    ) -> Result<BTreeSet<(Vec<u8>, String)>, GitError> {
         let count = format!("--max-count={COMMITS_MAX}");
-        let args = ["log", "--raw", "-r", "-z", "-m", "--no-renames", "--no-abbrev", "--format=", &count, after];
-        let listed = self.scratch.call(&args).arg(format!("^{before}")).output_bytes_max(LIST_BYTES_MAX).run().await?;
+        let args = [
+            "log",
+            "--raw",
+            "-r",
+            "-z",
+            "-m",
+            "--no-renames",
+            "--no-abbrev",
+            "--format=",
+            &count,
+            after,
+        ];
+        let listed = self
+            .scratch
+            .call(&args)
+            .arg(format!("^{before}"))
+            .output_bytes_max(LIST_BYTES_MAX)
+            .run()
+            .await?;
         // A tree without a commit has no history, and a list that is too long is used as far as it goes: the merged tree decides.
-        let listed = if listed.exit_code == Some(0) { super::diff::read_raw(&listed.output) } else { Vec::new() };
+        let listed = if listed.exit_code == Some(0) {
+            super::diff::read_raw(&listed.output)
+        } else {
+            Vec::new()
+        };
         Ok(moved_pointers(&listed))
     }
 
     /// Finds the commit of a nested repository in the user's or the agent's, and adds it to the user's.
-    async fn find(&self, path: &[u8], commit: &str, brought: &mut Vec<BroughtCommit>, missing: &mut Vec<String>) -> Result<Found, GitError> {
+    async fn find(
+        &self,
+        path: &[u8],
+        commit: &str,
+        brought: &mut Vec<BroughtCommit>,
+        missing: &mut Vec<String>,
+    ) -> Result<Found, GitError> {
         let user = match self.users_repository(path).await {
             Ok(user) => user,
-            Err(error) => return Ok(Found::Missing(format!("your repository there cannot be used: {error}"))),
+            Err(error) => {
+                return Ok(Found::Missing(format!(
+                    "your repository there cannot be used: {error}"
+                )));
+            }
         };
         let agents = match &self.from {
             Some(from) => self.agents_repository(&from.join(as_path(path))).await,
@@ -171,8 +253,16 @@ impl Level<'_> {
                 None => false,
             };
             let name = format!("{}{}", self.prefix, lossy(path));
-            let why = || format!("it is not checked out here, and its commit {commit:.12} was not pushed: git submodule update --init {name}");
-            return Ok(if on_remote { Found::OnRemote } else { Found::Missing(why()) });
+            let why = || {
+                format!(
+                    "it is not checked out here, and its commit {commit:.12} was not pushed: git submodule update --init {name}"
+                )
+            };
+            return Ok(if on_remote {
+                Found::OnRemote
+            } else {
+                Found::Missing(why())
+            });
         };
         let dir = self.scratch.dir().join(format!("nested-{}", self.depth));
         let inner = Scratch::new(user, &self.source.home, &dir).await?;
@@ -182,16 +272,27 @@ impl Level<'_> {
         }
         if inner.repo().commit_of(commit).await?.is_none() {
             let Some(agents) = &agents else {
-                return Ok(Found::Missing(format!("its commit {commit:.12} is neither here nor in a workspace on this machine")));
+                return Ok(Found::Missing(format!(
+                    "its commit {commit:.12} is neither here nor in a workspace on this machine"
+                )));
             };
             if let Err(error) = agents.copy_objects(&inner, commit).await {
-                return Ok(Found::Missing(format!("its commit {commit:.12} cannot be read in the workspace: {error}")));
+                return Ok(Found::Missing(format!(
+                    "its commit {commit:.12} cannot be read in the workspace: {error}"
+                )));
             }
         }
         // Every object is there, without the agent's repository.
-        let complete = inner.repo().of_refs(&["rev-list", "--objects", "--quiet", commit, "--not", "--all"]).run().await?;
+        let complete = inner
+            .repo()
+            .of_refs(&["rev-list", "--objects", "--quiet", commit, "--not", "--all"])
+            .run()
+            .await?;
         if complete.exit_code != Some(0) {
-            return Ok(Found::Missing(format!("its commit {commit:.12} is incomplete: {}", error_text(&complete))));
+            return Ok(Found::Missing(format!(
+                "its commit {commit:.12} is incomplete: {}",
+                error_text(&complete)
+            )));
         }
         let is_public = match &agents {
             Some(agents) => agents.has_from_remote(self.scratch, commit).await?,
@@ -202,10 +303,22 @@ impl Level<'_> {
             let from = self.from.as_ref().map(|from| from.join(as_path(path)));
             let prefix = format!("{}{}/", self.prefix, lossy(path));
             let before = before.unwrap_or_else(|| inner.repo().empty_tree().to_owned());
-            let level = Level { scratch: &inner, source: self.source, roots: self.roots, from, prefix, depth: self.depth + 1 };
+            let level = Level {
+                scratch: &inner,
+                source: self.source,
+                roots: self.roots,
+                from,
+                prefix,
+                depth: self.depth + 1,
+            };
             Box::pin(level.bring(&before, commit, brought, missing)).await?;
         }
-        pin(inner.repo(), &format!("refs/adjutant/{}/merged/{commit}", self.source.run), commit).await?;
+        pin(
+            inner.repo(),
+            &format!("refs/adjutant/{}/merged/{commit}", self.source.run),
+            commit,
+        )
+        .await?;
         Ok(Found::Brought)
     }
 
@@ -218,10 +331,16 @@ impl Level<'_> {
         }
         let repo = Repo::find(&outer.git, &top).await?;
         let real = |path: &Path| path.canonicalize().map_err(GitError::file(path));
-        let (common, of_outer, outer_top) = (real(&repo.common)?, real(&outer.common)?, real(&outer.top)?);
+        let (common, of_outer, outer_top) =
+            (real(&repo.common)?, real(&outer.common)?, real(&outer.top)?);
         // An agent that works in the user's tree could make it name any repository.
-        if repo.top != outer_top.join(as_path(path)) || !(common.starts_with(&outer_top) || common.starts_with(&of_outer)) {
-            return Err(GitError::unusable(&top, "its git directory is outside of your repository"));
+        if repo.top != outer_top.join(as_path(path))
+            || !(common.starts_with(&outer_top) || common.starts_with(&of_outer))
+        {
+            return Err(GitError::unusable(
+                &top,
+                "its git directory is outside of your repository",
+            ));
         }
         Ok(Some(repo))
     }
@@ -230,18 +349,42 @@ impl Level<'_> {
     async fn agents_repository(&self, top: &Path) -> Option<AgentsRepository> {
         let found = async {
             let real = |path: &Path| path.canonicalize().map_err(GitError::file(path));
-            let call = self.scratch.repo().git.call(top, &["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"]);
-            let text = call.env("GIT_DIR", top.join(".git")).limit(FOREIGN_MAX).line().await?;
-            let Some((own, common)) = text.split_once('\n') else { return Err(GitError::unusable(top, "its path has a line break")) };
+            let call = self.scratch.repo().git.call(
+                top,
+                &[
+                    "rev-parse",
+                    "--path-format=absolute",
+                    "--git-dir",
+                    "--git-common-dir",
+                ],
+            );
+            let text = call
+                .env("GIT_DIR", top.join(".git"))
+                .limit(FOREIGN_MAX)
+                .line()
+                .await?;
+            let Some((own, common)) = text.split_once('\n') else {
+                return Err(GitError::unusable(top, "its path has a line break"));
+            };
             let common = real(Path::new(common))?;
             let is_inside = self.roots.iter().any(|root| common.starts_with(root));
             let objects = common.join("objects");
             let is_dir = |dir: PathBuf| dir.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-            let is_shared = objects.join("info/alternates").symlink_metadata().is_ok() || common.join("commondir").symlink_metadata().is_ok();
-            if !is_inside || is_shared || !is_dir(objects.clone()) || !is_dir(objects.join("pack")) || !is_dir(objects.join("info")) {
+            let is_shared = objects.join("info/alternates").symlink_metadata().is_ok()
+                || common.join("commondir").symlink_metadata().is_ok();
+            if !is_inside
+                || is_shared
+                || !is_dir(objects.clone())
+                || !is_dir(objects.join("pack"))
+                || !is_dir(objects.join("info"))
+            {
                 return Err(GitError::ForeignGitDirectory(top.to_owned()));
             }
-            Ok(AgentsRepository { dir: own.into(), objects, shallow: common.join("shallow") })
+            Ok(AgentsRepository {
+                dir: own.into(),
+                objects,
+                shallow: common.join("shallow"),
+            })
         };
         match found.await {
             Ok(found) => Some(found),
@@ -265,42 +408,105 @@ struct AgentsRepository {
 impl AgentsRepository {
     /// Returns whether a branch that was fetched from a remote contains a commit.
     async fn has_from_remote(&self, scratch: &Scratch, commit: &str) -> Result<bool, GitError> {
-        let args = ["for-each-ref", "--count=1", "--format=x", "--contains", commit, "refs/remotes"];
-        let listed = scratch.repo().git.call(scratch.dir(), &args).env("GIT_DIR", &self.dir).limit(FOREIGN_MAX).run().await?;
+        let args = [
+            "for-each-ref",
+            "--count=1",
+            "--format=x",
+            "--contains",
+            commit,
+            "refs/remotes",
+        ];
+        let listed = scratch
+            .repo()
+            .git
+            .call(scratch.dir(), &args)
+            .env("GIT_DIR", &self.dir)
+            .limit(FOREIGN_MAX)
+            .run()
+            .await?;
         Ok(listed.exit_code == Some(0) && !listed.output.is_empty())
     }
 
     /// Adds the objects that a commit needs and the user's nested repository lacks. Each is verified against its id.
     async fn copy_objects(&self, to: &Scratch, commit: &str) -> Result<(), GitError> {
         if fs::symlink_metadata(&self.shallow).is_ok() {
-            let mut ends = files::read_named(&self.shallow, FILE_BYTES_MAX).map_err(GitError::file(&self.shallow))?;
+            let mut ends = files::read_named(&self.shallow, FILE_BYTES_MAX)
+                .map_err(GitError::file(&self.shallow))?;
             let own = to.dir().join("shallow");
-            ends.extend(files::read_named(&own, FILE_BYTES_MAX).or_else(empty_if_missing).map_err(GitError::file(&own))?);
+            ends.extend(
+                files::read_named(&own, FILE_BYTES_MAX)
+                    .or_else(empty_if_missing)
+                    .map_err(GitError::file(&own))?,
+            );
             fs::write(&own, ends).map_err(GitError::file(&own))?;
         }
         let count = format!("--count={KNOWN_MAX}");
-        let known = to.repo().of_refs(&["for-each-ref", "--sort=-committerdate", "--format=%(objectname)", &count]).output().await?;
-        let known: Vec<String> = String::from_utf8_lossy(&known).lines().map(str::to_owned).collect();
+        let known = to
+            .repo()
+            .of_refs(&[
+                "for-each-ref",
+                "--sort=-committerdate",
+                "--format=%(objectname)",
+                &count,
+            ])
+            .output()
+            .await?;
+        let known: Vec<String> = String::from_utf8_lossy(&known)
+            .lines()
+            .map(str::to_owned)
+            .collect();
         let path = to.dir().join("commits.pack");
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).map_err(GitError::file(&path))?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(GitError::file(&path))?;
         let output = file.try_clone().map_err(GitError::file(&path))?;
-        let call = |args: &[&str]| to.tree_less_call(args, true).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quote_path(&self.objects));
-        if pack(call, &[commit.to_owned()], &known, None, output, PACK_BYTES_MAX).await? {
-            file.seek(SeekFrom::Start(0)).map_err(GitError::file(&path))?;
-            to.tree_less_call(&["index-pack", "--stdin"], true).input_file(file).output().await?;
+        let call = |args: &[&str]| {
+            to.tree_less_call(args, true).env(
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                quote_path(&self.objects),
+            )
+        };
+        if pack(
+            call,
+            &[commit.to_owned()],
+            &known,
+            None,
+            output,
+            PACK_BYTES_MAX,
+        )
+        .await?
+        {
+            file.seek(SeekFrom::Start(0))
+                .map_err(GitError::file(&path))?;
+            to.tree_less_call(&["index-pack", "--stdin"], true)
+                .input_file(file)
+                .output()
+                .await?;
         }
         Ok(())
     }
 }
 
 fn empty_if_missing(error: std::io::Error) -> std::io::Result<Vec<u8>> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Ok(Vec::new())
+    } else {
+        Err(error)
+    }
 }
 
 /// Returns the nested repositories whose commits change, with their new ones.
 fn moved_pointers(listed: &[DiffEntry]) -> BTreeSet<(Vec<u8>, String)> {
     let is_pointer = |listed: &&DiffEntry| listed.to_mode.as_deref() == Some(GITLINK);
-    listed.iter().filter(is_pointer).map(|listed| (listed.path.clone(), listed.to_object.clone())).collect()
+    listed
+        .iter()
+        .filter(is_pointer)
+        .map(|listed| (listed.path.clone(), listed.to_object.clone()))
+        .collect()
 }
 
 impl Repo {
@@ -309,7 +515,17 @@ impl Repo {
         if self.commit_of(commit).await?.is_none() {
             return Ok(false);
         }
-        Ok(!self.of_refs(&["for-each-ref", "--count=1", "--format=x", "--contains", commit]).output().await?.is_empty())
+        Ok(!self
+            .of_refs(&[
+                "for-each-ref",
+                "--count=1",
+                "--format=x",
+                "--contains",
+                commit,
+            ])
+            .output()
+            .await?
+            .is_empty())
     }
 }
 
@@ -320,7 +536,12 @@ impl Scratch {
         if top.join(".git").symlink_metadata().is_err() {
             return false;
         }
-        let found = async { Repo::find(&self.repo().git, &top).await?.is_in_a_ref(commit).await };
+        let found = async {
+            Repo::find(&self.repo().git, &top)
+                .await?
+                .is_in_a_ref(commit)
+                .await
+        };
         found.await.unwrap_or_else(|error| {
             tracing::debug!(%error, "a nested repository of the user cannot be read");
             false

@@ -25,7 +25,8 @@ const REPOSITORIES_MAX: usize = 200;
 const EXAMINED_MAX: Duration = Duration::from_secs(5);
 
 /// The reason for which a snapshot does not contain the commits of a nested repository.
-pub(super) const ONLY_INSIDE: &str = "commits that are only in a nested repository: merge the run, or push them";
+pub(super) const ONLY_INSIDE: &str =
+    "commits that are only in a nested repository: merge the run, or push them";
 
 /// Maximum size of `.gitmodules`, in bytes, and maximum number of empty submodules to list.
 const GITMODULES_BYTES_MAX: u64 = 1024 * 1024;
@@ -34,16 +35,36 @@ const EMPTY_NAMED_MAX: usize = 20;
 /// Lists the submodules of a workspace with empty directories. Creating a workspace fetches nothing.
 #[must_use]
 pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
-    let Ok(text) = files::read(home, &workspace.join(".gitmodules"), GITMODULES_BYTES_MAX) else { return Vec::new() };
+    let Ok(text) = files::read(home, &workspace.join(".gitmodules"), GITMODULES_BYTES_MAX) else {
+        return Vec::new();
+    };
     let text = String::from_utf8_lossy(&text);
-    let paths =
-        text.lines().filter_map(|line| line.trim().strip_prefix("path")?.trim_start().strip_prefix('=')).map(|path| path.trim().trim_matches('"'));
-    let is_below = |path: &&str| !path.is_empty() && Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let paths = text
+        .lines()
+        .filter_map(|line| {
+            line.trim()
+                .strip_prefix("path")?
+                .trim_start()
+                .strip_prefix('=')
+        })
+        .map(|path| path.trim().trim_matches('"'));
+    let is_below = |path: &&str| {
+        !path.is_empty()
+            && Path::new(path)
+                .components()
+                .all(|part| matches!(part, std::path::Component::Normal(_)))
+    };
     let is_empty = |path: &&str| {
         let dir = workspace.join(path);
-        dir.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+        dir.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+            && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
     };
-    paths.filter(is_below).filter(is_empty).take(EMPTY_NAMED_MAX).map(str::to_owned).collect()
+    paths
+        .filter(is_below)
+        .filter(is_empty)
+        .take(EMPTY_NAMED_MAX)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A nested repository that an index names.
@@ -69,7 +90,11 @@ impl Scratch {
         for (path, commit) in self.contents().await?.links {
             // Commits in the user's own tree are not at risk: nothing removes the tree.
             let known = match self.workspace() {
-                Some(workspace) => Some(self.link_of(&workspace.base, &path).await?.unwrap_or(commit)),
+                Some(workspace) => Some(
+                    self.link_of(&workspace.base, &path)
+                        .await?
+                        .unwrap_or(commit),
+                ),
                 None => None,
             };
             waiting.push(NestedRepository { path, known });
@@ -79,12 +104,25 @@ impl Scratch {
         while let Some(inner) = waiting.pop() {
             examined += 1;
             if examined > REPOSITORIES_MAX {
-                left_out.push((inner.path, "one of too many repositories to examine".to_owned()));
+                left_out.push((
+                    inner.path,
+                    "one of too many repositories to examine".to_owned(),
+                ));
                 break;
             }
-            let Ok(examined) = tokio::time::timeout_at(deadline, self.unsaved_in(&inner, &mut waiting)).await else {
-                left_out.push((inner.path, "a nested repository that takes too long to examine".to_owned()));
-                let others = waiting.into_iter().map(|inner| (inner.path, "a nested repository that was not examined in time".to_owned()));
+            let Ok(examined) =
+                tokio::time::timeout_at(deadline, self.unsaved_in(&inner, &mut waiting)).await
+            else {
+                left_out.push((
+                    inner.path,
+                    "a nested repository that takes too long to examine".to_owned(),
+                ));
+                let others = waiting.into_iter().map(|inner| {
+                    (
+                        inner.path,
+                        "a nested repository that was not examined in time".to_owned(),
+                    )
+                });
                 left_out.extend(others);
                 break;
             };
@@ -93,7 +131,10 @@ impl Scratch {
                 Ok(Some(why)) => left_out.push((inner.path, why.to_owned())),
                 Err(error) => {
                     tracing::debug!(%error, "a nested repository cannot be examined");
-                    left_out.push((inner.path, "a nested repository that cannot be examined".to_owned()));
+                    left_out.push((
+                        inner.path,
+                        "a nested repository that cannot be examined".to_owned(),
+                    ));
                 }
             }
         }
@@ -102,62 +143,116 @@ impl Scratch {
     }
 
     /// Describes the work in a nested repository that no snapshot contains, and adds the repositories nested in it to `waiting`.
-    async fn unsaved_in(&self, inner: &NestedRepository, waiting: &mut Vec<NestedRepository>) -> Result<Option<&'static str>, GitError> {
+    async fn unsaved_in(
+        &self,
+        inner: &NestedRepository,
+        waiting: &mut Vec<NestedRepository>,
+    ) -> Result<Option<&'static str>, GitError> {
         let top = self.tree().join(OsStr::from_bytes(&inner.path));
         match top.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {}
             _ => return Ok(None),
         }
         if top.join(".git").symlink_metadata().is_err() {
-            let is_empty = fs::read_dir(&top).map_err(GitError::file(&top))?.next().is_none();
-            return Ok((!is_empty).then_some("files in the directory of a repository that is not checked out"));
+            let is_empty = fs::read_dir(&top)
+                .map_err(GitError::file(&top))?
+                .next()
+                .is_none();
+            return Ok((!is_empty)
+                .then_some("files in the directory of a repository that is not checked out"));
         }
         let dir = self.git_dir_of(&top).await?;
         let index = self.index().with_extension("inner");
         match files::open_named(&dir.own.join("index")) {
             Ok(from) => copy_index(from, &index).map_err(GitError::file(&index))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&index)),
-            Err(error) => return Err(GitError::File { path: dir.own.join("index"), error }),
+            Err(error) => {
+                return Err(GitError::File {
+                    path: dir.own.join("index"),
+                    error,
+                });
+            }
         }
         let call = |args: &[&str]| self.inner_call(&top, &dir, &index, args);
         for (path, commit) in links(&call(&["ls-files", "-z", "--stage"]).output().await?) {
             let path = [inner.path.as_slice(), b"/", &path].concat();
-            waiting.push(NestedRepository { path, known: inner.known.as_ref().map(|_| commit) });
+            waiting.push(NestedRepository {
+                path,
+                known: inner.known.as_ref().map(|_| commit),
+            });
         }
-        let patterns = self.copied_patterns("inner-patterns", &self.repo().patterns_in(&dir.common))?;
-        let changed = call(&["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"]).settings(&patterns);
+        let patterns =
+            self.copied_patterns("inner-patterns", &self.repo().patterns_in(&dir.common))?;
+        let changed = call(&[
+            "ls-files",
+            "-z",
+            "--modified",
+            "--deleted",
+            "--others",
+            "--exclude-standard",
+        ])
+        .settings(&patterns);
         let changed = changed.run().await?;
         if changed.exit_code != Some(0) {
-            return Err(GitError::Failed { command: "ls-files".to_owned(), why: super::call::error_text(&changed) });
+            return Err(GitError::Failed {
+                command: "ls-files".to_owned(),
+                why: super::call::error_text(&changed),
+            });
         }
         const UNCOMMITTED: &str = "uncommitted changes in a nested repository";
         if !changed.output.is_empty() {
             return Ok(Some(UNCOMMITTED));
         }
         let refs = |args: &[&str]| self.repo().git.call(&top, args).env("GIT_DIR", &dir.own);
-        let head = refs(&["rev-parse", "--verify", "--quiet", "HEAD"]).run().await?;
+        let head = refs(&["rev-parse", "--verify", "--quiet", "HEAD"])
+            .run()
+            .await?;
         if head.exit_code != Some(0) {
-            let is_empty = call(&["ls-files", "-z", "--stage"]).output().await?.is_empty();
+            let is_empty = call(&["ls-files", "-z", "--stage"])
+                .output()
+                .await?
+                .is_empty();
             return Ok((!is_empty).then_some(UNCOMMITTED));
         }
         let head = String::from_utf8_lossy(&head.output).trim_end().to_owned();
-        let staged = call(&["diff-index", "--cached", "--quiet", &head, "--"]).run().await?;
+        let staged = call(&["diff-index", "--cached", "--quiet", &head, "--"])
+            .run()
+            .await?;
         match staged.exit_code {
             Some(0) => {}
             Some(1) => return Ok(Some(UNCOMMITTED)),
-            _ => return Err(GitError::Failed { command: "diff-index".to_owned(), why: super::call::error_text(&staged) }),
+            _ => {
+                return Err(GitError::Failed {
+                    command: "diff-index".to_owned(),
+                    why: super::call::error_text(&staged),
+                });
+            }
         }
         if inner.known.as_ref().is_none_or(|known| *known == head) {
             return Ok(None);
         }
-        let elsewhere = refs(&["for-each-ref", "--count=1", "--format=x", "--contains", &head, "refs/remotes"]).output().await?;
+        let elsewhere = refs(&[
+            "for-each-ref",
+            "--count=1",
+            "--format=x",
+            "--contains",
+            &head,
+            "refs/remotes",
+        ])
+        .output()
+        .await?;
         // A merge of the run has added them to the user's.
-        Ok((elsewhere.is_empty() && !self.has_users_repository(&inner.path, &head).await).then_some(ONLY_INSIDE))
+        Ok(
+            (elsewhere.is_empty() && !self.has_users_repository(&inner.path, &head).await)
+                .then_some(ONLY_INSIDE),
+        )
     }
 
     /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no index.
     pub(super) async fn agents_index(&self) -> Result<Option<PathBuf>, GitError> {
-        let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else { return Ok(None) };
+        let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else {
+            return Ok(None);
+        };
         let from = match workspace.isolation {
             Isolation::Clone => self.tree().join(".git/index"),
             _ => self.git_dir_of(self.tree()).await?.own.join("index"),
@@ -173,25 +268,63 @@ impl Scratch {
 
     /// Finds the git directory of a nested repository or a workspace.
     async fn git_dir_of(&self, top: &Path) -> Result<GitDir, GitError> {
-        let call = self.repo().git.call(top, &["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"]);
+        let call = self.repo().git.call(
+            top,
+            &[
+                "rev-parse",
+                "--path-format=absolute",
+                "--git-dir",
+                "--git-common-dir",
+            ],
+        );
         let text = call.env("GIT_DIR", top.join(".git")).line().await?;
         match text.split_once('\n') {
-            Some((own, common)) if !common.contains('\n') => Ok(GitDir { own: own.into(), common: common.into() }),
+            Some((own, common)) if !common.contains('\n') => Ok(GitDir {
+                own: own.into(),
+                common: common.into(),
+            }),
             _ => Err(GitError::unusable(top, "its path has a line break")),
         }
     }
 
     /// Builds a call that compares the files of a nested repository with a copy of its index.
-    fn inner_call<'a>(&'a self, top: &'a Path, dir: &GitDir, index: &Path, args: &[&str]) -> Call<'a> {
-        let call = self.repo().git.call(top, args).env("GIT_DIR", self.dir()).env("GIT_WORK_TREE", top).env("GIT_INDEX_FILE", index);
-        let call = call.env("GIT_OBJECT_DIRECTORY", dir.common.join("objects")).env("GIT_ATTR_SOURCE", self.repo().empty_tree());
+    fn inner_call<'a>(
+        &'a self,
+        top: &'a Path,
+        dir: &GitDir,
+        index: &Path,
+        args: &[&str],
+    ) -> Call<'a> {
+        let call = self
+            .repo()
+            .git
+            .call(top, args)
+            .env("GIT_DIR", self.dir())
+            .env("GIT_WORK_TREE", top)
+            .env("GIT_INDEX_FILE", index);
+        let call = call
+            .env("GIT_OBJECT_DIRECTORY", dir.common.join("objects"))
+            .env("GIT_ATTR_SOURCE", self.repo().empty_tree());
         call.settings(&self.repo().settings)
     }
 
     /// Returns the commit of a nested repository that a commit of the tree names.
     async fn link_of(&self, commit: &str, path: &[u8]) -> Result<Option<String>, GitError> {
-        let listed = self.call(&["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"]).arg(OsStr::from_bytes(path)).output().await?;
+        let listed = self
+            .call(&[
+                "--literal-pathspecs",
+                "ls-tree",
+                "-z",
+                "--full-tree",
+                commit,
+                "--",
+            ])
+            .arg(OsStr::from_bytes(path))
+            .output()
+            .await?;
         let listed = String::from_utf8_lossy(&listed);
-        Ok(listed.strip_prefix("160000 commit ").and_then(|rest| Some(rest.split_once('\t')?.0.to_owned())))
+        Ok(listed
+            .strip_prefix("160000 commit ")
+            .and_then(|rest| Some(rest.split_once('\t')?.0.to_owned())))
     }
 }

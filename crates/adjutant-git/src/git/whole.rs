@@ -43,7 +43,9 @@ impl Scratch {
     /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but can contain work of an agent.
     #[must_use]
     pub fn is_torn(&self) -> bool {
-        self.workspace().is_some_and(|workspace| !workspace.is_there && is_made(&workspace.home, &workspace.path))
+        self.workspace().is_some_and(|workspace| {
+            !workspace.is_there && is_made(&workspace.home, &workspace.path)
+        })
     }
 }
 

@@ -29,18 +29,27 @@ pub(super) struct WorkTree {
     unsynced: BTreeSet<PathBuf>,
 }
 
-const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::RDONLY);
 
 impl WorkTree {
     pub(super) fn open(path: &Path) -> Result<Self, GitError> {
-        let top = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from);
-        Ok(Self { path: path.to_owned(), top: top.map_err(GitError::file(path))?, unsynced: BTreeSet::new() })
+        let top = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(io::Error::from);
+        Ok(Self {
+            path: path.to_owned(),
+            top: top.map_err(GitError::file(path))?,
+            unsynced: BTreeSet::new(),
+        })
     }
 
     /// Removes a file that has this stamp, and its parent directories that become empty.
     pub(super) fn remove(&mut self, path: &[u8], seen: Option<Stamp>) -> Result<Outcome, GitError> {
         let path = as_path(path);
-        self.remove_entry(path, seen).map_err(GitError::file(self.path.join(path)))
+        self.remove_entry(path, seen)
+            .map_err(GitError::file(self.path.join(path)))
     }
 
     fn remove_entry(&mut self, path: &Path, seen: Option<Stamp>) -> io::Result<Outcome> {
@@ -57,7 +66,19 @@ impl WorkTree {
         let parent = open.last().ok_or(Errno::INVAL)?.try_clone()?;
         let outcome = Slot::new(parent, &name, path).remove(seen)?;
         self.note_change(path);
-        for ((dir, above), inside) in dirs.iter().zip(&open).zip(path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev().skip(1)).rev() {
+        for ((dir, above), inside) in dirs
+            .iter()
+            .zip(&open)
+            .zip(
+                path.ancestors()
+                    .skip(1)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .rev()
+                    .skip(1),
+            )
+            .rev()
+        {
             // The directory is not empty.
             if rustix::fs::unlinkat(above, *dir, AtFlags::REMOVEDIR).is_err() {
                 break;
@@ -68,12 +89,25 @@ impl WorkTree {
     }
 
     /// Replaces a file or link that has this stamp with the staged one.
-    pub(super) fn write(&mut self, path: &[u8], mode: &str, stage: &Path, seen: Option<Stamp>) -> Result<Outcome, GitError> {
+    pub(super) fn write(
+        &mut self,
+        path: &[u8],
+        mode: &str,
+        stage: &Path,
+        seen: Option<Stamp>,
+    ) -> Result<Outcome, GitError> {
         let path = as_path(path);
-        self.write_entry(path, mode, &stage.join(path), seen).map_err(GitError::file(self.path.join(path)))
+        self.write_entry(path, mode, &stage.join(path), seen)
+            .map_err(GitError::file(self.path.join(path)))
     }
 
-    fn write_entry(&mut self, path: &Path, mode: &str, staged: &Path, seen: Option<Stamp>) -> io::Result<Outcome> {
+    fn write_entry(
+        &mut self,
+        path: &Path,
+        mode: &str,
+        staged: &Path,
+        seen: Option<Stamp>,
+    ) -> io::Result<Outcome> {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut parent = self.top.try_clone()?;
         let mut at = PathBuf::new();
@@ -100,12 +134,15 @@ impl WorkTree {
             Some(_) => match rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => None,
                 // It is not empty, or something else.
-                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => return Ok(Cause::Changed.into()),
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {
+                    return Ok(Cause::Changed.into());
+                }
                 Err(error) => return Err(error.into()),
             },
         };
         let rights = seen.map(|stamp| stamp.mode());
-        let outcome = Slot::new(parent, &name, path).replace(seen, |dir, name| put(dir, name, mode, staged, rights))?;
+        let outcome = Slot::new(parent, &name, path)
+            .replace(seen, |dir, name| put(dir, name, mode, staged, rights))?;
         self.note_change(path);
         Ok(outcome)
     }
@@ -113,23 +150,30 @@ impl WorkTree {
     /// Settles what a killed process has left beside a file. `known` reads the contents that are not the user's, if something was left.
     pub(super) fn settle(&mut self, path: &[u8], known: &[Content]) -> Result<Settled, GitError> {
         let path = as_path(path);
-        let Some(slot) = self.slot(path)? else { return Ok(Settled::Clean) };
+        let Some(slot) = self.slot(path)? else {
+            return Ok(Settled::Clean);
+        };
         self.note_change(path);
-        slot.settle(known).map_err(GitError::file(self.path.join(path)))
+        slot.settle(known)
+            .map_err(GitError::file(self.path.join(path)))
     }
 
     /// Returns whether a killed process has left a complete file beside this one.
     pub(super) fn has_stray(&self, path: &[u8]) -> Result<bool, GitError> {
         let path = as_path(path);
         match self.slot(path)? {
-            Some(slot) => slot.has_stray().map_err(GitError::file(self.path.join(path))),
+            Some(slot) => slot
+                .has_stray()
+                .map_err(GitError::file(self.path.join(path))),
             None => Ok(false),
         }
     }
 
     /// `None`: its directory does not exist.
     fn slot(&self, path: &Path) -> Result<Option<Slot>, GitError> {
-        let Some((dirs, name)) = parts(path) else { return Ok(None) };
+        let Some((dirs, name)) = parts(path) else {
+            return Ok(None);
+        };
         let open = || -> io::Result<Option<OwnedFd>> {
             let mut parent = self.top.try_clone()?;
             for dir in &dirs {
@@ -145,7 +189,8 @@ impl WorkTree {
     }
 
     fn note_change(&mut self, path: &Path) {
-        self.unsynced.insert(path.parent().unwrap_or(Path::new("")).to_owned());
+        self.unsynced
+            .insert(path.parent().unwrap_or(Path::new("")).to_owned());
     }
 
     /// Syncs every directory whose entries have changed.
@@ -163,8 +208,17 @@ impl WorkTree {
 /// Syncs the entries of a directory. One that was removed has none.
 pub(super) fn sync_directory(path: &Path) -> Result<(), GitError> {
     match File::open(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
-        opened => opened.and_then(|dir| dir.sync_all()).map_err(GitError::file(path)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(())
+        }
+        opened => opened
+            .and_then(|dir| dir.sync_all())
+            .map_err(GitError::file(path)),
     }
 }
 
@@ -174,18 +228,38 @@ fn new_mode(all: RawMode) -> RawMode {
 }
 
 /// Creates a file or link with the staged content. `before` is the mode of the file to replace.
-fn put(parent: BorrowedFd<'_>, name: &OsStr, mode: &str, staged: &Path, before: Option<RawMode>) -> io::Result<()> {
+fn put(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    mode: &str,
+    staged: &Path,
+    before: Option<RawMode>,
+) -> io::Result<()> {
     if mode == LINK {
         let target = fs::read_link(staged)?.into_os_string().into_vec();
-        return Ok(rustix::fs::symlinkat(OsStr::from_bytes(&target), parent, name)?);
+        return Ok(rustix::fs::symlinkat(
+            OsStr::from_bytes(&target),
+            parent,
+            name,
+        )?);
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut to = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
+    let mut to = File::from(rustix::fs::openat(
+        parent,
+        name,
+        flags,
+        Mode::from_raw_mode(0o600),
+    )?);
     io::copy(&mut File::open(staged)?, &mut to)?;
     // An existing file keeps its permissions.
-    let rights =
-        before.filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile).map_or_else(|| new_mode(0o666), |before| before & 0o666);
-    let programs = if mode == PROGRAM { (rights & 0o444) >> 2 } else { 0 };
+    let rights = before
+        .filter(|before| FileType::from_raw_mode(*before) == FileType::RegularFile)
+        .map_or_else(|| new_mode(0o666), |before| before & 0o666);
+    let programs = if mode == PROGRAM {
+        (rights & 0o444) >> 2
+    } else {
+        0
+    };
     rustix::fs::fchmod(&to, Mode::from_raw_mode(rights | programs))?;
     to.sync_all()
 }

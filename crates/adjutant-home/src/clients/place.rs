@@ -23,7 +23,13 @@ fn resolve(pattern: &str) -> Option<PathBuf> {
         None => text_variable("HOME"),
     }?;
     let base = PathBuf::from(base);
-    base.is_absolute().then(|| if rest.is_empty() { base } else { base.join(rest) })
+    base.is_absolute().then(|| {
+        if rest.is_empty() {
+            base
+        } else {
+            base.join(rest)
+        }
+    })
 }
 
 /// Returns the file of a client in a scope. `None`: the client has none.
@@ -33,10 +39,18 @@ pub fn file_of(client: &McpClient, scope: &Scope) -> Option<PathBuf> {
         Scope::Project(dir) => client.project_file.map(|file| dir.join(file)),
         Scope::User => {
             let file = client.user_file.as_ref()?;
-            let bases = if cfg!(target_os = "macos") { file.macos } else { file.linux };
+            let bases = if cfg!(target_os = "macos") {
+                file.macos
+            } else {
+                file.linux
+            };
             let base = bases.iter().find_map(|base| resolve(base))?;
             let exists = |name: &&&str| base.join(name).symlink_metadata().is_ok();
-            let name = file.names.iter().find(exists).or_else(|| file.names.first())?;
+            let name = file
+                .names
+                .iter()
+                .find(exists)
+                .or_else(|| file.names.first())?;
             Some(base.join(name))
         }
     }
@@ -58,24 +72,44 @@ pub fn skill_of(client: &McpClient, scope: &Scope) -> Option<PathBuf> {
 #[must_use]
 pub fn find_trace(client: &McpClient) -> Option<PathBuf> {
     let path = text_variable("PATH").unwrap_or_default();
-    let program = client.programs.iter().find_map(|program| on_path(program, &path));
+    let program = client
+        .programs
+        .iter()
+        .find_map(|program| on_path(program, &path));
     let home = text_variable("HOME").map(PathBuf::from);
-    let own = || file_of(client, &Scope::User).and_then(|file| if file.exists() { Some(file) } else { file.parent().map(Path::to_owned) });
+    let own = || {
+        file_of(client, &Scope::User).and_then(|file| {
+            if file.exists() {
+                Some(file)
+            } else {
+                file.parent().map(Path::to_owned)
+            }
+        })
+    };
     program
-        .or_else(|| client.traces.iter().filter_map(|trace| resolve(trace)).find(|trace| trace.exists()))
+        .or_else(|| {
+            client
+                .traces
+                .iter()
+                .filter_map(|trace| resolve(trace))
+                .find(|trace| trace.exists())
+        })
         .or_else(|| own().filter(|path| path.exists() && Some(path) != home.as_ref()))
 }
 
 /// Returns the first program of this name in `PATH`.
 #[must_use]
 pub fn on_path(program: &str, path: &str) -> Option<PathBuf> {
-    std::env::split_paths(path).map(|dir| dir.join(program)).find(|file| is_program(file))
+    std::env::split_paths(path)
+        .map(|dir| dir.join(program))
+        .find(|file| is_program(file))
 }
 
 /// Returns whether a file can be started.
 #[must_use]
 pub fn is_program(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// How entries name this program.
@@ -91,13 +125,18 @@ impl OwnProgram {
     /// The path of this program is unknown.
     pub fn find() -> std::io::Result<Self> {
         let path = text_variable("PATH").unwrap_or_default();
-        Ok(Self { exe: std::env::current_exe()?, on_path: on_path("adj", &path) })
+        Ok(Self {
+            exe: std::env::current_exe()?,
+            on_path: on_path("adj", &path),
+        })
     }
 
     /// Returns whether `PATH` finds this program.
     #[must_use]
     pub fn is_on_path(&self) -> bool {
-        self.on_path.as_deref().is_some_and(|found| self.is_this(found))
+        self.on_path
+            .as_deref()
+            .is_some_and(|found| self.is_this(found))
     }
 
     fn is_this(&self, path: &Path) -> bool {
@@ -107,12 +146,20 @@ impl OwnProgram {
     /// Returns the command for the entry of a client: a bare name if its sessions find this program by it.
     #[must_use]
     pub fn command_for(&self, client: &McpClient) -> String {
-        if !client.is_desktop_app && self.is_on_path() { "adj".to_owned() } else { self.exe.display().to_string() }
+        if !client.is_desktop_app && self.is_on_path() {
+            "adj".to_owned()
+        } else {
+            self.exe.display().to_string()
+        }
     }
 
     /// Returns whether the command of an entry starts this program.
     #[must_use]
     pub fn is_started_by(&self, command: &str, client: &McpClient) -> bool {
-        if command.contains('/') { self.is_this(Path::new(command)) } else { !client.is_desktop_app && self.is_on_path() }
+        if command.contains('/') {
+            self.is_this(Path::new(command))
+        } else {
+            !client.is_desktop_app && self.is_on_path()
+        }
     }
 }

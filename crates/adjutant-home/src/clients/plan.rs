@@ -80,7 +80,11 @@ impl Change {
 ///
 /// # Errors
 /// Its file cannot be used, or has an entry that is in the way.
-pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProgram) -> Result<Plan, PlanError> {
+pub fn plan_install(
+    client: &'static McpClient,
+    scope: &Scope,
+    program: &OwnProgram,
+) -> Result<Plan, PlanError> {
     let file = open(client, scope)?;
     let command = program.command_for(client);
     let mut started = None;
@@ -88,9 +92,21 @@ pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProg
         started = Some(found.to_owned());
         program.is_started_by(found, client)
     };
-    let change = added(client, &file, file.text.as_deref().unwrap_or_default(), &command, is_same)?;
+    let change = added(
+        client,
+        &file,
+        file.text.as_deref().unwrap_or_default(),
+        &command,
+        is_same,
+    )?;
     let disabled = disabled(client, file.text.as_deref().unwrap_or_default());
-    Ok(Plan { client, file, change, command: started, disabled })
+    Ok(Plan {
+        client,
+        file,
+        change,
+        command: started,
+        disabled,
+    })
 }
 
 /// Plans to remove the entry of a client.
@@ -100,7 +116,13 @@ pub fn plan_install(client: &'static McpClient, scope: &Scope, program: &OwnProg
 pub fn plan_undo(client: &'static McpClient, scope: &Scope) -> Result<Plan, PlanError> {
     let file = open(client, scope)?;
     let change = removed(client, &file)?;
-    Ok(Plan { client, file, change, command: None, disabled: None })
+    Ok(Plan {
+        client,
+        file,
+        change,
+        command: None,
+        disabled: None,
+    })
 }
 
 /// Returns what to change so that a client starts the server of its entry. `None`: it has no entry, or starts it.
@@ -108,28 +130,46 @@ fn disabled(client: &'static McpClient, text: &str) -> Option<String> {
     // A file that does not parse is reported by its plan.
     let parsed = format::parse(client.format, text).ok()?;
     let servers = format::servers(&parsed, servers_path(client, &parsed))?;
-    let (name, entry) = servers.iter().find(|(_, entry)| program_of(entry).is_some())?;
+    let (name, entry) = servers
+        .iter()
+        .find(|(_, entry)| program_of(entry).is_some())?;
     disabled_by(&parsed, name, entry)
 }
 
 fn open(client: &'static McpClient, scope: &Scope) -> Result<ClientFile, PlanError> {
     let is_project = *scope != Scope::User;
-    let path = file_of(client, scope).ok_or(if is_project { PlanError::NoProjectFile { client } } else { PlanError::NoFile { client } })?;
+    let path = file_of(client, scope).ok_or(if is_project {
+        PlanError::NoProjectFile { client }
+    } else {
+        PlanError::NoFile { client }
+    })?;
     Ok(ClientFile::read(&path, is_project)?)
 }
 
 /// Returns whether a client's file has an entry of Adjutant. A file that cannot be read has none.
 #[must_use]
 pub fn has_entry(client: &'static McpClient, scope: &Scope) -> bool {
-    let Ok(file) = open(client, scope) else { return false };
-    let Ok(parsed) = format::parse(client.format, file.text.as_deref().unwrap_or_default()) else { return false };
-    format::servers(&parsed, servers_path(client, &parsed)).is_some_and(|servers| servers.values().any(|entry| program_of(entry).is_some()))
+    let Ok(file) = open(client, scope) else {
+        return false;
+    };
+    let Ok(parsed) = format::parse(client.format, file.text.as_deref().unwrap_or_default()) else {
+        return false;
+    };
+    format::servers(&parsed, servers_path(client, &parsed))
+        .is_some_and(|servers| servers.values().any(|entry| program_of(entry).is_some()))
 }
 
 /// Returns the path of the map of servers in a file.
 fn servers_path(client: &'static McpClient, file: &Value) -> &'static [&'static str] {
-    let is_map = |path: &[&str]| format::servers(file, path).is_some_and(|servers| !servers.contains_key("type") && !servers.contains_key("command"));
-    client.servers_newer.filter(|path| is_map(path)).unwrap_or(client.servers)
+    let is_map = |path: &[&str]| {
+        format::servers(file, path).is_some_and(|servers| {
+            !servers.contains_key("type") && !servers.contains_key("command")
+        })
+    };
+    client
+        .servers_newer
+        .filter(|path| is_map(path))
+        .unwrap_or(client.servers)
 }
 
 fn added(
@@ -140,33 +180,58 @@ fn added(
     is_same_program: impl FnMut(&str) -> bool,
 ) -> Result<Change, PlanError> {
     let path = || file.path.clone();
-    let unsuitable = |error| PlanError::Format { path: path(), error };
+    let unsuitable = |error| PlanError::Format {
+        path: path(),
+        error,
+    };
     let parsed = format::parse(client.format, text).map_err(unsuitable)?;
     let at = servers_path(client, &parsed);
     let none = Map::new();
     let servers = format::servers(&parsed, at).unwrap_or(&none);
-    let names: Vec<&String> = servers.iter().filter(|(_, entry)| program_of(entry).is_some()).map(|(name, _)| name).collect();
+    let names: Vec<&String> = servers
+        .iter()
+        .filter(|(_, entry)| program_of(entry).is_some())
+        .map(|(name, _)| name)
+        .collect();
     let wanted = wanted_entry(client, command);
     match names.as_slice() {
         [] if servers.contains_key(NAME) => Err(PlanError::Taken { path: path() }),
         [] => {
-            let edit = Edit::Add { name: NAME, entry: &wanted };
-            Ok(Change::Add(format::edit(client.format, text, at, &edit).map_err(unsuitable)?))
+            let edit = Edit::Add {
+                name: NAME,
+                entry: &wanted,
+            };
+            Ok(Change::Add(
+                format::edit(client.format, text, at, &edit).map_err(unsuitable)?,
+            ))
         }
         [name] => match entry_update(&servers[name.as_str()], &wanted, is_same_program) {
             None => Ok(Change::None),
             Some(fields) => {
-                let edit = Edit::Set { name, fields: &fields };
-                Ok(Change::Update(format::edit(client.format, text, at, &edit).map_err(unsuitable)?))
+                let edit = Edit::Set {
+                    name,
+                    fields: &fields,
+                };
+                Ok(Change::Update(
+                    format::edit(client.format, text, at, &edit).map_err(unsuitable)?,
+                ))
             }
         },
-        _ => Err(PlanError::Duplicate { path: path(), names: names.into_iter().cloned().collect() }),
+        _ => Err(PlanError::Duplicate {
+            path: path(),
+            names: names.into_iter().cloned().collect(),
+        }),
     }
 }
 
 fn removed(client: &'static McpClient, file: &ClientFile) -> Result<Change, PlanError> {
-    let Some(text) = &file.text else { return Ok(Change::None) };
-    let unsuitable = |error| PlanError::Format { path: file.path.clone(), error };
+    let Some(text) = &file.text else {
+        return Ok(Change::None);
+    };
+    let unsuitable = |error| PlanError::Format {
+        path: file.path.clone(),
+        error,
+    };
     let parsed = format::parse(client.format, text).map_err(unsuitable)?;
     let at = servers_path(client, &parsed);
     let none = Map::new();
@@ -179,19 +244,37 @@ fn removed(client: &'static McpClient, file: &ClientFile) -> Result<Change, Plan
     if commands.iter().any(is_as_left) {
         return Ok(backup.map_or(Change::Delete, Change::Restore));
     }
-    let Some(entry) = servers.get(NAME) else { return Ok(Change::None) };
-    let Some(command) = program_of(entry) else { return Err(PlanError::Taken { path: file.path.clone() }) };
+    let Some(entry) = servers.get(NAME) else {
+        return Ok(Change::None);
+    };
+    let Some(command) = program_of(entry) else {
+        return Err(PlanError::Taken {
+            path: file.path.clone(),
+        });
+    };
     let had_entry = |before: &str| {
         let before = format::parse(client.format, before).ok();
-        before.is_some_and(|before| format::servers(&before, at).is_some_and(|servers| servers.contains_key(NAME)))
+        before.is_some_and(|before| {
+            format::servers(&before, at).is_some_and(|servers| servers.contains_key(NAME))
+        })
     };
     // An entry with other fields, or one from before the installation, is the user's.
-    if !is_as_installed(entry, &wanted_entry(client, command)) || backup.as_deref().is_some_and(had_entry) {
+    if !is_as_installed(entry, &wanted_entry(client, command))
+        || backup.as_deref().is_some_and(had_entry)
+    {
         return Ok(Change::Keep);
     }
-    let had_map = |before: &str| format::parse(client.format, before).is_ok_and(|before| format::servers(&before, at).is_some());
-    let edit = Edit::Remove { name: NAME, empty_map: backup.as_deref().is_some_and(|before| !had_map(before)) };
-    Ok(Change::Remove(format::edit(client.format, text, at, &edit).map_err(unsuitable)?))
+    let had_map = |before: &str| {
+        format::parse(client.format, before)
+            .is_ok_and(|before| format::servers(&before, at).is_some())
+    };
+    let edit = Edit::Remove {
+        name: NAME,
+        empty_map: backup.as_deref().is_some_and(|before| !had_map(before)),
+    };
+    Ok(Change::Remove(
+        format::edit(client.format, text, at, &edit).map_err(unsuitable)?,
+    ))
 }
 
 impl Plan {
@@ -201,7 +284,10 @@ impl Plan {
         let before = self.file.text.as_deref().unwrap_or_default();
         let after = match &self.change {
             Change::None | Change::Keep => before,
-            Change::Add(after) | Change::Update(after) | Change::Remove(after) | Change::Restore(after) => after,
+            Change::Add(after)
+            | Change::Update(after)
+            | Change::Remove(after)
+            | Change::Restore(after) => after,
             Change::Delete => "",
         };
         (before, after)
@@ -213,7 +299,9 @@ impl Plan {
         let path = self.file.backup_path();
         match self.change {
             Change::Add(_) => self.file.text.is_some().then_some(path),
-            Change::None | Change::Keep | Change::Update(_) | Change::Remove(_) => path.exists().then_some(path),
+            Change::None | Change::Keep | Change::Update(_) | Change::Remove(_) => {
+                path.exists().then_some(path)
+            }
             Change::Restore(_) | Change::Delete => None,
         }
     }
@@ -254,7 +342,15 @@ impl Plan {
 /// Never for the clients of the table.
 pub fn snippet(client: &McpClient, program: &OwnProgram) -> Result<String, FormatError> {
     let entry = wanted_entry(client, &program.command_for(client));
-    format::edit(client.format, "", client.servers, &Edit::Add { name: NAME, entry: &entry })
+    format::edit(
+        client.format,
+        "",
+        client.servers,
+        &Edit::Add {
+            name: NAME,
+            entry: &entry,
+        },
+    )
 }
 
 /// Returns the ids of all clients.

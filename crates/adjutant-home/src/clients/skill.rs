@@ -13,7 +13,8 @@ use std::path::Path;
 /// The text, with the front matter of the Agent Skills format (`name`, `description`), which all clients of the table read.
 const TEXT: &str = include_str!("skill.md");
 /// The beginning and the end of the last line.
-const MARK: &str = "<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: ";
+const MARK: &str =
+    "<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: ";
 const MARK_END: &str = " -->\n";
 /// How many bytes of the digest the checksum has.
 const CHECKSUM_BYTES: usize = 8;
@@ -29,15 +30,19 @@ fn signed(text: &str) -> String {
 }
 
 fn checksum(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(CHECKSUM_BYTES).fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("writing to a string never fails");
-        hex
-    })
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .take(CHECKSUM_BYTES)
+        .fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("writing to a string never fails");
+            hex
+        })
 }
 
 /// Returns whether a file is as some version of `adj` wrote it.
 fn is_unchanged(file: &str) -> bool {
-    file.rsplit_once(&format!("\n{MARK}")).is_some_and(|(text, _)| signed(text) == file)
+    file.rsplit_once(&format!("\n{MARK}"))
+        .is_some_and(|(text, _)| signed(text) == file)
 }
 
 /// A change of a client's skill file.
@@ -85,7 +90,9 @@ impl SkillChange {
 /// # Errors
 /// Its file cannot be used.
 pub fn plan_skill(client: &McpClient, scope: &Scope) -> Result<Option<SkillPlan>, PlanError> {
-    let Some(file) = open(client, scope)? else { return Ok(None) };
+    let Some(file) = open(client, scope)? else {
+        return Ok(None);
+    };
     let change = match &file.text {
         None => SkillChange::Add,
         Some(text) if *text == skill_text() => SkillChange::None,
@@ -101,9 +108,17 @@ pub fn plan_skill(client: &McpClient, scope: &Scope) -> Result<Option<SkillPlan>
 ///
 /// # Errors
 /// Its file cannot be used.
-pub fn plan_skill_undo(client: &McpClient, scope: &Scope, together: &[&McpClient]) -> Result<Option<SkillPlan>, PlanError> {
-    let Some(file) = open(client, scope)? else { return Ok(None) };
-    let is_reader = |other: &&'static McpClient| skill_of(other, scope).as_ref() == Some(&file.path) && has_entry(other, scope);
+pub fn plan_skill_undo(
+    client: &McpClient,
+    scope: &Scope,
+    together: &[&McpClient],
+) -> Result<Option<SkillPlan>, PlanError> {
+    let Some(file) = open(client, scope)? else {
+        return Ok(None);
+    };
+    let is_reader = |other: &&'static McpClient| {
+        skill_of(other, scope).as_ref() == Some(&file.path) && has_entry(other, scope)
+    };
     let stays = |other: &&'static McpClient| together.iter().all(|gone| gone.id != other.id);
     let change = match (&file.text, CLIENTS.iter().filter(stays).find(is_reader)) {
         (None, _) => SkillChange::None,
@@ -116,7 +131,9 @@ pub fn plan_skill_undo(client: &McpClient, scope: &Scope, together: &[&McpClient
 }
 
 fn open(client: &McpClient, scope: &Scope) -> Result<Option<ClientFile>, PlanError> {
-    let Some(path) = skill_of(client, scope) else { return Ok(None) };
+    let Some(path) = skill_of(client, scope) else {
+        return Ok(None);
+    };
     Ok(Some(ClientFile::read(&path, *scope != Scope::User)?))
 }
 
@@ -128,7 +145,9 @@ impl SkillPlan {
         match self.change {
             SkillChange::Add | SkillChange::Update => (before, skill_text()),
             SkillChange::Remove => (before, String::new()),
-            SkillChange::None | SkillChange::KeepForeign | SkillChange::KeepFor(_) => (before, before.to_owned()),
+            SkillChange::None | SkillChange::KeepForeign | SkillChange::KeepFor(_) => {
+                (before, before.to_owned())
+            }
         }
     }
 
@@ -142,7 +161,12 @@ impl SkillPlan {
             SkillChange::Add | SkillChange::Update => self.file.write(&skill_text()),
             SkillChange::Remove => {
                 self.file.remove()?;
-                self.file.path.ancestors().skip(1).take(3).try_for_each(remove_if_empty)
+                self.file
+                    .path
+                    .ancestors()
+                    .skip(1)
+                    .take(3)
+                    .try_for_each(remove_if_empty)
             }
             SkillChange::None | SkillChange::KeepForeign | SkillChange::KeepFor(_) => Ok(()),
         }
@@ -151,8 +175,18 @@ impl SkillPlan {
 
 fn remove_if_empty(dir: &Path) -> Result<(), FileError> {
     match std::fs::remove_dir(dir) {
-        Err(source) if !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory) => {
-            Err(FileError::Io { path: dir.to_owned(), source })
+        Err(source)
+            if !matches!(
+                source.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::DirectoryNotEmpty
+                    | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Err(FileError::Io {
+                path: dir.to_owned(),
+                source,
+            })
         }
         _ => Ok(()),
     }
@@ -165,11 +199,20 @@ mod tests {
     #[test]
     fn skill_has_the_front_matter_of_the_format_and_is_short() {
         let mut lines = TEXT.lines();
-        assert_eq!((lines.next(), lines.next()), (Some("---"), Some("name: adjutant")));
-        let description = lines.next().and_then(|line| line.strip_prefix("description: ")).expect("a description");
+        assert_eq!(
+            (lines.next(), lines.next()),
+            (Some("---"), Some("name: adjutant"))
+        );
+        let description = lines
+            .next()
+            .and_then(|line| line.strip_prefix("description: "))
+            .expect("a description");
         assert_eq!(lines.next(), Some("---"));
         // A longer description is refused, and these characters would end the plain YAML text.
-        assert!(description.len() <= 1024 && !description.contains(": ") && !description.contains(" #"), "{description}");
+        assert!(
+            description.len() <= 1024 && !description.contains(": ") && !description.contains(" #"),
+            "{description}"
+        );
         assert!(skill_text().lines().count() < 40);
     }
 
@@ -177,7 +220,12 @@ mod tests {
     fn only_unchanged_copies_are_recognized() {
         let text = skill_text();
         assert!(is_unchanged(&text) && is_unchanged(&signed("an older text\n")));
-        for changed in [text.replace("Delegate", "delegate"), format!("{text}more\n"), TEXT.to_owned(), String::new()] {
+        for changed in [
+            text.replace("Delegate", "delegate"),
+            format!("{text}more\n"),
+            TEXT.to_owned(),
+            String::new(),
+        ] {
             assert!(!is_unchanged(&changed), "{changed}");
         }
     }

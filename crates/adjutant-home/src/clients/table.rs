@@ -105,7 +105,11 @@ const fn timeout(key: &'static str, value: u64, wait_s: Option<u32>) -> Option<C
 }
 
 const fn same(bases: &'static [&'static str], names: &'static [&'static str]) -> Option<UserFile> {
-    Some(UserFile { linux: bases, macos: bases, names })
+    Some(UserFile {
+        linux: bases,
+        macos: bases,
+        names,
+    })
 }
 
 /// The directory that clients of several vendors read.
@@ -144,7 +148,10 @@ pub const CLIENTS: &[McpClient] = &[
         user_file: same(&["$CLAUDE_CONFIG_DIR", "~"], &[".claude.json"]),
         project_file: Some(".mcp.json"),
         shape: Shape::Stdio,
-        skills: skills(&["$CLAUDE_CONFIG_DIR/skills", "~/.claude/skills"], Some(".claude/skills")),
+        skills: skills(
+            &["$CLAUDE_CONFIG_DIR/skills", "~/.claude/skills"],
+            Some(".claude/skills"),
+        ),
         // Its own limit for a call is 28 hours.
         ..PLAIN
     },
@@ -188,7 +195,11 @@ pub const CLIENTS: &[McpClient] = &[
         id: "vscode",
         name: "VS Code",
         programs: &["code"],
-        traces: &["$XDG_CONFIG_HOME/Code", "~/.config/Code", "~/Library/Application Support/Code"],
+        traces: &[
+            "$XDG_CONFIG_HOME/Code",
+            "~/.config/Code",
+            "~/Library/Application Support/Code",
+        ],
         user_file: Some(UserFile {
             linux: &["$XDG_CONFIG_HOME/Code/User", "~/.config/Code/User"],
             macos: &["~/Library/Application Support/Code/User"],
@@ -204,8 +215,19 @@ pub const CLIENTS: &[McpClient] = &[
         id: "opencode",
         name: "opencode",
         programs: &["opencode"],
-        traces: &["$OPENCODE_CONFIG_DIR", "$XDG_CONFIG_HOME/opencode", "~/.config/opencode"],
-        user_file: same(&["$OPENCODE_CONFIG_DIR", "$XDG_CONFIG_HOME/opencode", "~/.config/opencode"], &["opencode.jsonc", "opencode.json"]),
+        traces: &[
+            "$OPENCODE_CONFIG_DIR",
+            "$XDG_CONFIG_HOME/opencode",
+            "~/.config/opencode",
+        ],
+        user_file: same(
+            &[
+                "$OPENCODE_CONFIG_DIR",
+                "$XDG_CONFIG_HOME/opencode",
+                "~/.config/opencode",
+            ],
+            &["opencode.jsonc", "opencode.json"],
+        ),
         project_file: Some("opencode.json"),
         servers: &["mcp"],
         servers_newer: Some(&["mcp", "servers"]),
@@ -219,7 +241,10 @@ pub const CLIENTS: &[McpClient] = &[
         name: "goose",
         programs: &["goose"],
         traces: &["$XDG_CONFIG_HOME/goose", "~/.config/goose"],
-        user_file: same(&["$XDG_CONFIG_HOME/goose", "~/.config/goose"], &["config.yaml"]),
+        user_file: same(
+            &["$XDG_CONFIG_HOME/goose", "~/.config/goose"],
+            &["config.yaml"],
+        ),
         format: Format::Yaml,
         servers: &["extensions"],
         shape: Shape::Goose,
@@ -232,7 +257,11 @@ pub const CLIENTS: &[McpClient] = &[
         name: "Zed",
         programs: &["zed", "zeditor"],
         traces: &["$XDG_CONFIG_HOME/zed", "~/.config/zed"],
-        user_file: Some(UserFile { linux: &["$XDG_CONFIG_HOME/zed", "~/.config/zed"], macos: &["~/.config/zed"], names: &["settings.json"] }),
+        user_file: Some(UserFile {
+            linux: &["$XDG_CONFIG_HOME/zed", "~/.config/zed"],
+            macos: &["~/.config/zed"],
+            names: &["settings.json"],
+        }),
         servers: &["context_servers"],
         shape: Shape::Zed,
         skills: skills(&[SHARED_SKILLS], None),
@@ -318,7 +347,9 @@ pub const CLIENTS: &[McpClient] = &[
                 "$XDG_CONFIG_HOME/Code/User/globalStorage/saoudrizwan.claude-dev/settings",
                 "~/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings",
             ],
-            macos: &["~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings"],
+            macos: &[
+                "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings",
+            ],
             names: &["cline_mcp_settings.json"],
         }),
         timeout: timeout("timeout", 3_600, Some(1_500)),
@@ -328,7 +359,11 @@ pub const CLIENTS: &[McpClient] = &[
     McpClient {
         id: "claude-desktop",
         name: "Claude Desktop",
-        traces: &["$XDG_CONFIG_HOME/Claude", "~/.config/Claude", "~/Library/Application Support/Claude"],
+        traces: &[
+            "$XDG_CONFIG_HOME/Claude",
+            "~/.config/Claude",
+            "~/Library/Application Support/Claude",
+        ],
         user_file: Some(UserFile {
             linux: &["$XDG_CONFIG_HOME/Claude", "~/.config/Claude"],
             macos: &["~/Library/Application Support/Claude"],
@@ -341,7 +376,9 @@ pub const CLIENTS: &[McpClient] = &[
         id: "jetbrains",
         name: "JetBrains IDEs",
         is_desktop_app: true,
-        note: Some("paste it in Settings | Tools | AI Assistant | Model Context Protocol (MCP), or in the MCP settings of Junie"),
+        note: Some(
+            "paste it in Settings | Tools | AI Assistant | Model Context Protocol (MCP), or in the MCP settings of Junie",
+        ),
         ..PLAIN
     },
 ];

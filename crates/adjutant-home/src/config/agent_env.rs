@@ -7,18 +7,35 @@ use adjutant_core::AgentSpec;
 use std::collections::BTreeMap;
 
 /// Variables of the dispatcher that are passed to every agent.
-const AGENT_VARIABLES: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
+const AGENT_VARIABLES: [&str; 10] = [
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
+];
 
 /// Returns the part of this process' environment that agents may get, including the variables of all vendors and all
 /// declared agents. The hub passes each agent only its own.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
-    let declared = Home::from_env().map(|home| env_pass::declared_patterns(&Config::path(&home))).unwrap_or_default();
-    env_where(|name| is_agent_variable(name) || preset::is_vendors_variable(name) || preset::passes(&declared, name))
+    let declared = Home::from_env()
+        .map(|home| env_pass::declared_patterns(&Config::path(&home)))
+        .unwrap_or_default();
+    env_where(|name| {
+        is_agent_variable(name)
+            || preset::is_vendors_variable(name)
+            || preset::passes(&declared, name)
+    })
 }
 
 /// Words in the names of variables that contain credentials.
-const CREDENTIAL_WORDS: [&str; 8] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "COOKIE"];
+const CREDENTIAL_WORDS: [&str; 8] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "AUTH",
+    "COOKIE",
+];
 
 /// Returns whether a variable may contain a credential, by its vendor or its name. Credentials are stored apart from
 /// the rest of a run, and no longer than the run needs them.
@@ -44,7 +61,9 @@ pub fn env_for(patterns: &[String]) -> BTreeMap<String, String> {
 /// names it.
 #[must_use]
 pub fn is_for_agent(name: &str, agent: &AgentSpec, preset: Option<&Preset>) -> bool {
-    is_agent_variable(name) || preset.is_some_and(|preset| preset.passes(name)) || preset::passes(&agent.env_pass, name)
+    is_agent_variable(name)
+        || preset.is_some_and(|preset| preset.passes(name))
+        || preset::passes(&agent.env_pass, name)
 }
 
 /// Returns the part of this process' environment that every agent gets.
@@ -60,5 +79,8 @@ pub fn is_agent_variable(name: &str) -> bool {
 }
 
 fn env_where(is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
-    variables().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).filter(|(name, _)| is_wanted(name)).collect()
+    variables()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| is_wanted(name))
+        .collect()
 }

@@ -8,11 +8,17 @@ use std::collections::BTreeMap;
 
 /// The name and the harness of the scripted agent.
 pub(super) const ECHO: &str = "echo";
-pub(super) const ECHO_ABOUT: &str = "Built-in scripted agent: its prompt is a script (say, ask, wait, write, fail)";
+pub(super) const ECHO_ABOUT: &str =
+    "Built-in scripted agent: its prompt is a script (say, ask, wait, write, fail)";
 
 /// Returns the built-in agents.
 pub(super) fn all() -> impl Iterator<Item = AgentSpec> {
-    let of_presets = preset::all().iter().map(|preset| of_preset(AgentName::parse(&preset.name).expect("a valid name"), preset));
+    let of_presets = preset::all().iter().map(|preset| {
+        of_preset(
+            AgentName::parse(&preset.name).expect("a valid name"),
+            preset,
+        )
+    });
     std::iter::once(builtin_echo()).chain(of_presets)
 }
 
@@ -64,6 +70,8 @@ pub(super) fn prompt_of(preset: &Preset) -> PromptVia {
     match (preset.driver, preset.prompt) {
         (Driver::Claude | Driver::Codex | Driver::Pi, _) => PromptVia::Stream,
         (Driver::Jsonl | Driver::Plain, preset::PromptForm::Arg) => PromptVia::Arg,
-        (Driver::Acp, _) | (Driver::Jsonl | Driver::Plain, preset::PromptForm::Stdin) => PromptVia::Stdin,
+        (Driver::Acp, _) | (Driver::Jsonl | Driver::Plain, preset::PromptForm::Stdin) => {
+            PromptVia::Stdin
+        }
     }
 }

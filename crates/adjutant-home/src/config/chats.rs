@@ -1,7 +1,9 @@
 //! The `[chats]` part of the configuration.
 
 use super::values::UnusableValues;
-use adjutant_core::chat::{Budget, INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT};
+use adjutant_core::chat::{
+    Budget, INSTRUCTIONS_BYTES_MAX, TURNS_MAX_DEFAULT, WINDOW_CHARS_DEFAULT,
+};
 use adjutant_core::{AgentName, Denied};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -91,19 +93,46 @@ const BUILT_IN: [(&str, &str); 3] = [
 
 impl Chats {
     /// Reads this part of the file, and adds the built-in templates with other names.
-    pub(super) fn of(file: FileChats, agents: &dyn Fn(&str) -> Option<AgentName>, unusable: &mut UnusableValues) -> Self {
-        let FileChats { window, turns_max, summarise_left_out, default_responder, summariser, summarise_on_archive, templates } = file;
+    pub(super) fn of(
+        file: FileChats,
+        agents: &dyn Fn(&str) -> Option<AgentName>,
+        unusable: &mut UnusableValues,
+    ) -> Self {
+        let FileChats {
+            window,
+            turns_max,
+            summarise_left_out,
+            default_responder,
+            summariser,
+            summarise_on_archive,
+            templates,
+        } = file;
         if summarise_left_out && summariser.is_none() {
             unusable.report("chats.summarise_left_out", "needs chats.summariser");
         }
         let is_empty = |window: Window| Budget::from(window).limit() == 0;
         let mut all: BTreeMap<String, Template> = BUILT_IN
             .iter()
-            .map(|(name, instructions)| ((*name).to_owned(), Template { instructions: Some((*instructions).to_owned()), ..Template::default() }))
+            .map(|(name, instructions)| {
+                (
+                    (*name).to_owned(),
+                    Template {
+                        instructions: Some((*instructions).to_owned()),
+                        ..Template::default()
+                    },
+                )
+            })
             .collect();
         for (name, template) in templates {
-            if template.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
-                unusable.report(format!("chats.templates.{name}.instructions"), format!("at most {INSTRUCTIONS_BYTES_MAX} bytes"));
+            if template
+                .instructions
+                .as_ref()
+                .is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX)
+            {
+                unusable.report(
+                    format!("chats.templates.{name}.instructions"),
+                    format!("at most {INSTRUCTIONS_BYTES_MAX} bytes"),
+                );
             }
             if template.window.is_some_and(is_empty) {
                 unusable.report(format!("chats.templates.{name}.window"), "at least 1");
@@ -114,7 +143,10 @@ impl Chats {
             all.insert(name, template);
         }
         if summarise_on_archive && summariser.is_none() {
-            unusable.report("chats.summarise_on_archive", "name the agent in chats.summariser");
+            unusable.report(
+                "chats.summarise_on_archive",
+                "name the agent in chats.summariser",
+            );
         }
         if turns_max == Some(0) {
             unusable.report("chats.turns_max", NO_TURNS);
@@ -126,7 +158,10 @@ impl Chats {
             let name = name?;
             let agent = agents(&name);
             if agent.is_none() {
-                unusable.report(format!("chats.{field}"), format!("no agent {name:?} is declared"));
+                unusable.report(
+                    format!("chats.{field}"),
+                    format!("no agent {name:?} is declared"),
+                );
             }
             agent
         };
@@ -143,7 +178,9 @@ impl Chats {
 
     /// Lists the templates by name.
     pub fn templates(&self) -> impl Iterator<Item = (&str, &Template)> {
-        self.templates.iter().map(|(name, template)| (name.as_str(), template))
+        self.templates
+            .iter()
+            .map(|(name, template)| (name.as_str(), template))
     }
 
     /// Finds a template.
@@ -152,8 +189,16 @@ impl Chats {
     /// There is no template with this name. The error lists the known ones.
     pub fn template(&self, name: &str) -> Result<&Template, Denied> {
         self.templates.get(name).ok_or_else(|| {
-            let known = self.templates.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            Denied::invalid("template", format!("no such template; the templates are {known}"))
+            let known = self
+                .templates
+                .keys()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            Denied::invalid(
+                "template",
+                format!("no such template; the templates are {known}"),
+            )
         })
     }
 }

@@ -21,7 +21,9 @@ pub enum AddError {
     Config(#[from] ConfigError),
     #[error("an agent {name} is {whose} already")]
     Exists { name: AgentName, whose: String },
-    #[error("{path}: cannot append to this file (for example because of agents = {{ … }}); add this to it:\n{text}")]
+    #[error(
+        "{path}: cannot append to this file (for example because of agents = {{ … }}); add this to it:\n{text}"
+    )]
     ByHand { path: PathBuf, text: String },
 }
 
@@ -30,8 +32,19 @@ impl NewAgent {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::from(text).to_string();
-        let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
-        let mut text = format!("[agents.{}]\nharness = {}\ncommand = [{}]\n", self.name, quoted(&self.harness), list(&self.command));
+        let list = |texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| quoted(text))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let mut text = format!(
+            "[agents.{}]\nharness = {}\ncommand = [{}]\n",
+            self.name,
+            quoted(&self.harness),
+            list(&self.command)
+        );
         if !self.env_pass.is_empty() {
             text.push_str(&format!("env_pass = [{}]\n", list(&self.env_pass)));
         }
@@ -50,8 +63,15 @@ pub fn with_agent(path: &Path, text: &str, agent: &NewAgent) -> Result<String, A
     let path = path.to_owned();
     let before = Config::parse(path.clone(), text, true)?;
     if let Some(entry) = before.agents.get(&agent.name) {
-        let whose = if entry.source == super::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", path.display()) };
-        return Err(AddError::Exists { name: agent.name.clone(), whose });
+        let whose = if entry.source == super::BUILT_IN {
+            "built in".to_owned()
+        } else {
+            format!("declared in {}", path.display())
+        };
+        return Err(AddError::Exists {
+            name: agent.name.clone(),
+            whose,
+        });
     }
     let added = agent.to_toml();
     let gap = match text {
@@ -61,7 +81,10 @@ pub fn with_agent(path: &Path, text: &str, agent: &NewAgent) -> Result<String, A
         _ => "\n\n",
     };
     let whole = format!("{text}{gap}{added}");
-    let by_hand = || AddError::ByHand { path: path.clone(), text: added.clone() };
+    let by_hand = || AddError::ByHand {
+        path: path.clone(),
+        text: added.clone(),
+    };
     if !is_only_added(text, &whole, &agent.name) {
         return Err(by_hand());
     }
@@ -71,8 +94,14 @@ pub fn with_agent(path: &Path, text: &str, agent: &NewAgent) -> Result<String, A
 
 /// Returns whether the only difference between two texts is one more agent.
 fn is_only_added(before: &str, after: &str, name: &AgentName) -> bool {
-    let (Ok(before), Ok(mut after)) = (before.parse::<toml::Table>(), after.parse::<toml::Table>()) else { return false };
-    let removed = after.get_mut("agents").and_then(toml::Value::as_table_mut).and_then(|agents| agents.remove(name.as_str()));
+    let (Ok(before), Ok(mut after)) = (before.parse::<toml::Table>(), after.parse::<toml::Table>())
+    else {
+        return false;
+    };
+    let removed = after
+        .get_mut("agents")
+        .and_then(toml::Value::as_table_mut)
+        .and_then(|agents| agents.remove(name.as_str()));
     if !before.contains_key("agents") {
         after.remove("agents");
     }
@@ -108,15 +137,24 @@ mod tests {
         ] {
             let after = added(before, "mine").unwrap_or_else(|error| panic!("{before:?}: {error}"));
             assert!(after.starts_with(before), "{after}");
-            let config = Config::parse(PathBuf::from("config.toml"), &after, true).expect("a valid configuration");
+            let config = Config::parse(PathBuf::from("config.toml"), &after, true)
+                .expect("a valid configuration");
             let entry = &config.agents[&agent("mine").name];
-            assert_eq!((&entry.spec.command, &entry.spec.env_pass), (&agent("mine").command, &agent("mine").env_pass));
+            assert_eq!(
+                (&entry.spec.command, &entry.spec.env_pass),
+                (&agent("mine").command, &agent("mine").env_pass)
+            );
         }
     }
 
     #[test]
     fn unusable_file_is_refused() {
-        for before in ["agents = { other = { harness = \"echo\" } }\n", "colour = 1\n", "[agents.mine]\nharness = \"echo\"\n", "[agents"] {
+        for before in [
+            "agents = { other = { harness = \"echo\" } }\n",
+            "colour = 1\n",
+            "[agents.mine]\nharness = \"echo\"\n",
+            "[agents",
+        ] {
             assert!(added(before, "mine").is_err(), "{before}");
         }
         assert!(matches!(added("", "claude"), Err(AddError::Exists { .. })));

@@ -20,16 +20,28 @@ pub fn check(patterns: &[String]) -> Result<(), String> {
 }
 
 fn check_one(pattern: &str) -> Result<(), String> {
-    let (name, is_beginning) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let (name, is_beginning) = pattern
+        .strip_suffix('*')
+        .map_or((pattern, false), |name| (name, true));
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !is_name || is_beginning && name.len() < BEGINNING_CHARS_MIN {
-        return Err(format!("{pattern:?} is not a variable: write a name such as MY_KEY, or a prefix such as MY_*"));
+        return Err(format!(
+            "{pattern:?} is not a variable: write a name such as MY_KEY, or a prefix such as MY_*"
+        ));
     }
     if name.starts_with("ADJ_") || is_beginning && "ADJ_".starts_with(name) {
-        return Err(format!("{pattern:?} is adj's own and is not passed to agents"));
+        return Err(format!(
+            "{pattern:?} is adj's own and is not passed to agents"
+        ));
     }
-    if LOADERS.iter().any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name)) {
-        return Err(format!("{pattern:?} would load code into every program: set it by env = {{ … }} if that is intended"));
+    if LOADERS
+        .iter()
+        .any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name))
+    {
+        return Err(format!(
+            "{pattern:?} would load code into every program: set it by env = {{ … }} if that is intended"
+        ));
     }
     Ok(())
 }
@@ -37,15 +49,35 @@ fn check_one(pattern: &str) -> Result<(), String> {
 /// Reads the patterns of all declared agents and presets of a configuration file, and the variables with keys for gates. Returns none for an unreadable file;
 /// loading the configuration reports the error.
 pub(super) fn declared_patterns(path: &Path) -> Vec<String> {
-    let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else { return Vec::new() };
-    let table: toml::Table = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
-    let declared = ["agents", "presets"].iter().filter_map(|section| table.get(*section)?.as_table()).flat_map(toml::Table::values);
-    let patterns = |entry: &toml::Value| -> Vec<String> {
-        let passed = entry.get("env_pass").and_then(toml::Value::as_array).into_iter().flatten();
-        let key = entry.get("key").and_then(|key| key.get("env"));
-        passed.chain(key).filter_map(toml::Value::as_str).map(str::to_owned).collect()
+    let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else {
+        return Vec::new();
     };
-    declared.flat_map(patterns).filter(|pattern| check_one(pattern).is_ok()).take(PATTERNS_MAX).collect()
+    let table: toml::Table = String::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    let declared = ["agents", "presets"]
+        .iter()
+        .filter_map(|section| table.get(*section)?.as_table())
+        .flat_map(toml::Table::values);
+    let patterns = |entry: &toml::Value| -> Vec<String> {
+        let passed = entry
+            .get("env_pass")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten();
+        let key = entry.get("key").and_then(|key| key.get("env"));
+        passed
+            .chain(key)
+            .filter_map(toml::Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    declared
+        .flat_map(patterns)
+        .filter(|pattern| check_one(pattern).is_ok())
+        .take(PATTERNS_MAX)
+        .collect()
 }
 
 #[cfg(test)]
@@ -57,9 +89,23 @@ mod tests {
         for pattern in ["MY_KEY", "_x", "OPENAI_*", "LDAP_PASSWORD", "ADJUST"] {
             assert_eq!(check(&[pattern.to_owned()]), Ok(()), "{pattern}");
         }
-        for pattern in
-            ["", "*", "A*", "1X", "MY KEY", "X=1", "A*B", "ADJ_HOME", "ADJ_*", "AD*", "LD_PRELOAD", "LD*", "LD_*", "DYLD_INSERT_LIBRARIES", "é"]
-        {
+        for pattern in [
+            "",
+            "*",
+            "A*",
+            "1X",
+            "MY KEY",
+            "X=1",
+            "A*B",
+            "ADJ_HOME",
+            "ADJ_*",
+            "AD*",
+            "LD_PRELOAD",
+            "LD*",
+            "LD_*",
+            "DYLD_INSERT_LIBRARIES",
+            "é",
+        ] {
             assert!(check(&[pattern.to_owned()]).is_err(), "{pattern}");
         }
     }

@@ -27,12 +27,18 @@ const HUB_VARIABLES: [&str; 15] = [
 /// Variables from which git finds the user's configuration. An agent can have others.
 const GIT_VARIABLES: [&str; 2] = ["HOME", "XDG_CONFIG_HOME"];
 
-#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this module is the one place that reads the environment"
+)]
 pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-#[expect(clippy::disallowed_methods, reason = "this module is the one place that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this module is the one place that reads the environment"
+)]
 pub(super) fn variables() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }
@@ -46,19 +52,28 @@ pub fn text_variable(name: &str) -> Option<String> {
 /// Returns the environment for a hub. `credentials`: further variables that it needs.
 #[must_use]
 pub fn hub_env(credentials: &[&str]) -> Vec<(OsString, OsString)> {
-    HUB_VARIABLES.iter().chain(credentials).filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+    HUB_VARIABLES
+        .iter()
+        .chain(credentials)
+        .filter_map(|name| Some((OsString::from(name), variable(name)?)))
+        .collect()
 }
 
 /// Returns the environment for a program that sends e-mail.
 #[must_use]
 pub fn mail_env() -> Vec<(OsString, OsString)> {
-    ["PATH", "HOME", "USER", "LOGNAME", "LANG"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?))).collect()
+    ["PATH", "HOME", "USER", "LOGNAME", "LANG"]
+        .iter()
+        .filter_map(|name| Some((OsString::from(name), variable(name)?)))
+        .collect()
 }
 
 /// Returns the environment for a program that notifies the person, which may need the bus of the user's session.
 #[must_use]
 pub fn notify_env() -> Vec<(OsString, OsString)> {
-    let session = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"].iter().filter_map(|name| Some((OsString::from(name), variable(name)?)));
+    let session = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]
+        .iter()
+        .filter_map(|name| Some((OsString::from(name), variable(name)?)));
     mail_env().into_iter().chain(session).collect()
 }
 
@@ -76,14 +91,20 @@ pub fn guard_env() -> Vec<(OsString, OsString)> {
 /// Returns the environment for the launcher of a pool: this process' own, without Adjutant's variables and the password of the store.
 #[must_use]
 pub fn launcher_env() -> Vec<(OsString, OsString)> {
-    variables().filter(|(name, _)| !name.to_string_lossy().starts_with("ADJ_") && name != "PGPASSWORD").collect()
+    variables()
+        .filter(|(name, _)| !name.to_string_lossy().starts_with("ADJ_") && name != "PGPASSWORD")
+        .collect()
 }
 
 /// Returns the environment in which git is found and reads the user's configuration. `path`: the `PATH`; `None`: that of this process.
 #[must_use]
 pub fn git_env(path: Option<&String>) -> BTreeMap<String, String> {
-    let own = GIT_VARIABLES.iter().chain(path.is_none().then_some(&"PATH"));
-    let mut env: BTreeMap<String, String> = own.filter_map(|name| Some(((*name).to_owned(), text_variable(name)?))).collect();
+    let own = GIT_VARIABLES
+        .iter()
+        .chain(path.is_none().then_some(&"PATH"));
+    let mut env: BTreeMap<String, String> = own
+        .filter_map(|name| Some(((*name).to_owned(), text_variable(name)?)))
+        .collect();
     env.extend(path.map(|path| ("PATH".to_owned(), path.clone())));
     env
 }

@@ -12,7 +12,10 @@ pub enum ConfigError {
     Io { message: String },
     /// The machine is short of a resource, so the file may be readable later.
     #[error("{path}: {source}")]
-    Shortage { path: PathBuf, source: Arc<io::Error> },
+    Shortage {
+        path: PathBuf,
+        source: Arc<io::Error>,
+    },
     /// All problems of the file, each with its line.
     #[error("{path}: {message}")]
     Syntax { path: PathBuf, message: String },
@@ -21,12 +24,18 @@ pub enum ConfigError {
 impl ConfigError {
     /// Joins all problems of a file into one error.
     pub(super) fn all(path: &Path, problems: &[Problem]) -> Self {
-        let lines: Vec<String> = problems.iter().map(|Problem { line, text }| format!("line {line}: {text}")).collect();
+        let lines: Vec<String> = problems
+            .iter()
+            .map(|Problem { line, text }| format!("line {line}: {text}"))
+            .collect();
         let message = match lines.as_slice() {
             [one] => one.clone(),
             all => format!("{} problems: {}", all.len(), all.join("; ")),
         };
-        Self::Syntax { path: path.to_owned(), message }
+        Self::Syntax {
+            path: path.to_owned(),
+            message,
+        }
     }
 }
 
@@ -35,5 +44,8 @@ impl ConfigError {
 /// # Errors
 /// Its problems, if nothing more can be said about it.
 pub(super) fn take_file<T>(structure: &mut Structure<T>, path: &Path) -> Result<T, ConfigError> {
-    structure.file.take().ok_or_else(|| ConfigError::all(path, &structure.problems))
+    structure
+        .file
+        .take()
+        .ok_or_else(|| ConfigError::all(path, &structure.problems))
 }

@@ -1,6 +1,9 @@
 //! The format of the configuration file.
 
-use super::{Containment, chats, escalation, gate, http, notify, policies, pools, pressure, prices, webhooks, workspaces};
+use super::{
+    Containment, chats, escalation, gate, http, notify, policies, pools, pressure, prices,
+    webhooks, workspaces,
+};
 use crate::preset::Preset;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
@@ -76,7 +79,12 @@ pub(super) struct FileDelegation {
 
 impl FileDelegation {
     pub(super) fn limits(&self) -> TreeLimits {
-        let Self { depth_max, children_max, live_max, total_max } = *self;
+        let Self {
+            depth_max,
+            children_max,
+            live_max,
+            total_max,
+        } = *self;
         let built_in = TreeLimits::default();
         TreeLimits {
             depth_max: depth_max.unwrap_or(built_in.depth_max),

@@ -58,43 +58,77 @@ pub(super) struct DeclaredGate<'a> {
 }
 
 /// Reads an agent's gate. `config` is the path of the file. `None`: it has none, or it is invalid, which is reported.
-pub(super) fn gate(agent: &DeclaredGate<'_>, preset: Option<&Preset>, config: &Path, unusable: &mut UnusableValues) -> Option<GateSettings> {
+pub(super) fn gate(
+    agent: &DeclaredGate<'_>,
+    preset: Option<&Preset>,
+    config: &Path,
+    unusable: &mut UnusableValues,
+) -> Option<GateSettings> {
     let field = |key: &str| format!("agents.{}.{key}", agent.agent);
-    let base_url = agent.base_url.and_then(|url| unusable.check(&field("base_url"), address(url)));
-    let key = agent.key.and_then(|key| unusable.check(&field("key"), source(key, config)));
+    let base_url = agent
+        .base_url
+        .and_then(|url| unusable.check(&field("base_url"), address(url)));
+    let key = agent
+        .key
+        .and_then(|key| unusable.check(&field("key"), source(key, config)));
     match agent.gate {
         Some(true) => {}
         Some(false) => return None,
         None => {
-            for key in [agent.base_url.is_some().then_some("base_url"), agent.key.is_some().then_some("key")].into_iter().flatten() {
+            for key in [
+                agent.base_url.is_some().then_some("base_url"),
+                agent.key.is_some().then_some("key"),
+            ]
+            .into_iter()
+            .flatten()
+            {
                 unusable.report(field(key), "is for the gate: set gate = true");
             }
             return None;
         }
     }
     let Some(form) = preset.and_then(|preset| preset.gate.as_ref()) else {
-        unusable.report(field("gate"), format!("{} does not support a gate: its preset has no [presets.NAME.gate]", agent.harness));
+        unusable.report(
+            field("gate"),
+            format!(
+                "{} does not support a gate: its preset has no [presets.NAME.gate]",
+                agent.harness
+            ),
+        );
         return None;
     };
     let base_url = match (agent.base_url, form.base_url.is_empty()) {
         (Some(_), _) => base_url,
         (None, false) => unusable.check(&field("gate"), address(&form.base_url)),
         (None, true) => {
-            unusable.report(field("base_url"), "required with gate = true: the URL of the model's API");
+            unusable.report(
+                field("base_url"),
+                "required with gate = true: the URL of the model's API",
+            );
             None
         }
     };
     if agent.key.is_none() {
-        unusable.report(field("key"), "required with gate = true: { file = \"PATH\" } or { env = \"NAME\" }");
+        unusable.report(
+            field("key"),
+            "required with gate = true: { file = \"PATH\" } or { env = \"NAME\" }",
+        );
     }
-    Some(GateSettings { base_url: base_url?, key: key? })
+    Some(GateSettings {
+        base_url: base_url?,
+        key: key?,
+    })
 }
 
 pub(super) fn source(key: &FileKey, config: &Path) -> Result<KeySource, String> {
     match (&key.file, &key.env) {
-        (Some(file), None) => Ok(KeySource::File(config.parent().unwrap_or(Path::new("/")).join(file))),
+        (Some(file), None) => Ok(KeySource::File(
+            config.parent().unwrap_or(Path::new("/")).join(file),
+        )),
         (None, Some(name)) if name.ends_with('*') => Err(format!("{name:?} is not a variable")),
-        (None, Some(name)) => env_pass::check(std::slice::from_ref(name)).map(|()| KeySource::Env(name.clone())),
+        (None, Some(name)) => {
+            env_pass::check(std::slice::from_ref(name)).map(|()| KeySource::Env(name.clone()))
+        }
         _ => Err("use either { file = \"PATH\" } or { env = \"NAME\" }".to_owned()),
     }
 }
@@ -102,18 +136,35 @@ pub(super) fn source(key: &FileKey, config: &Path) -> Result<KeySource, String> 
 /// Parses the base URL of an API. The key goes there, so it is `https`, or `http` in the user's own network.
 fn address(url: &str) -> Result<Uri, String> {
     let parsed = match url.parse::<Uri>() {
-        Ok(parsed) if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) => parsed,
+        Ok(parsed)
+            if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) =>
+        {
+            parsed
+        }
         _ => return Err("use an address such as https://api.example.org".to_owned()),
     };
-    if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) || parsed.query().is_some() {
+    if parsed
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+        || parsed.query().is_some()
+    {
         return Err("must not contain a user name, password or query".to_owned());
     }
-    let host = parsed.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let is_own_network = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| !is_public(address));
+    let host = parsed
+        .host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    let is_own_network = host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| !is_public(address));
     match parsed.scheme_str() {
         Some("https") => Ok(parsed),
         Some("http") if is_own_network => Ok(parsed),
-        Some("http") => Err("use https: http is for localhost and for addresses of private networks".to_owned()),
+        Some("http") => {
+            Err("use https: http is for localhost and for addresses of private networks".to_owned())
+        }
         _ => Err("use https".to_owned()),
     }
 }

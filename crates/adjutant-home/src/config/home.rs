@@ -28,9 +28,13 @@ pub enum HomeError {
     NotADirectory { path: PathBuf },
     #[error("{path} belongs to another user (uid {uid})")]
     Foreign { path: PathBuf, uid: u32 },
-    #[error("no file system in memory for an ephemeral home: neither XDG_RUNTIME_DIR nor /dev/shm is one")]
+    #[error(
+        "no file system in memory for an ephemeral home: neither XDG_RUNTIME_DIR nor /dev/shm is one"
+    )]
     NoMemory,
-    #[error("{path} is on a network file system ({name}), where locks and the database are unreliable")]
+    #[error(
+        "{path} is on a network file system ({name}), where locks and the database are unreliable"
+    )]
     Network { path: PathBuf, name: &'static str },
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
@@ -39,7 +43,10 @@ pub enum HomeError {
     #[error("the removal of {path} was interrupted")]
     PartlyRemoved { path: PathBuf },
     #[error("{variable} is a relative path ({value}): use an absolute one")]
-    Relative { variable: &'static str, value: String },
+    Relative {
+        variable: &'static str,
+        value: String,
+    },
     #[error("ADJ_EPHEMERAL is {value:?}: use 1 or 0")]
     Switch { value: String },
 }
@@ -59,7 +66,9 @@ impl Home {
         }
         let state = match variable("XDG_STATE_HOME") {
             Some(dir) if Path::new(&dir).is_absolute() => PathBuf::from(dir),
-            _ => absolute("HOME", variable("HOME").ok_or(HomeError::Unknown)?)?.join(".local").join("state"),
+            _ => absolute("HOME", variable("HOME").ok_or(HomeError::Unknown)?)?
+                .join(".local")
+                .join("state"),
         };
         Self::at(&state.join("adjutant"))
     }
@@ -67,7 +76,10 @@ impl Home {
     /// Returns whether this is a home in memory, which is removed when its hub exits.
     #[must_use]
     pub fn is_ephemeral(&self) -> bool {
-        self.dir.file_name().is_some_and(|name| *name == *ephemeral_name()) && is_in_memory(&self.dir)
+        self.dir
+            .file_name()
+            .is_some_and(|name| *name == *ephemeral_name())
+            && is_in_memory(&self.dir)
     }
 
     /// Removes the home. It is renamed first, so that the next hub starts with an empty home.
@@ -76,7 +88,10 @@ impl Home {
     /// A part of the home cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
         let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
-        let renamed = self.dir.with_file_name(format!("{name}-gone-{}", rustix::process::getpid().as_raw_nonzero()));
+        let renamed = self.dir.with_file_name(format!(
+            "{name}-gone-{}",
+            rustix::process::getpid().as_raw_nonzero()
+        ));
         std::fs::rename(&self.dir, &renamed)?;
         std::fs::remove_dir_all(&renamed)
     }
@@ -95,17 +110,30 @@ impl Home {
         let name_of = |path: PathBuf| path.file_name().map(OsString::from).unwrap_or_default();
         let first = name_of(self.database_log());
         let last = name_of(self.hub_lock());
-        let mut own: Vec<OsString> = self.entries()?.into_iter().filter(|name| Self::is_own(name)).collect();
+        let mut own: Vec<OsString> = self
+            .entries()?
+            .into_iter()
+            .filter(|name| Self::is_own(name))
+            .collect();
         own.sort_by_key(|name| (*name != first, *name == last, name.clone()));
         for name in own {
             std::fs::rename(self.dir.join(&name), removed.join(&name))?;
         }
         files::remove_dir(&removed)?;
-        let others: Vec<PathBuf> = self.entries()?.into_iter().map(|name| self.dir.join(name)).collect();
+        let others: Vec<PathBuf> = self
+            .entries()?
+            .into_iter()
+            .map(|name| self.dir.join(name))
+            .collect();
         if others.is_empty() {
             match std::fs::remove_dir(&self.dir) {
                 // A mount point, or a directory with a new file.
-                Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::DirectoryNotEmpty) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ResourceBusy | io::ErrorKind::DirectoryNotEmpty
+                    ) =>
+                {
                     return Ok(vec![self.dir.clone()]);
                 }
                 done => done?,
@@ -120,17 +148,25 @@ impl Home {
     /// The home cannot be read.
     pub fn others(&self) -> io::Result<Vec<PathBuf>> {
         let removed = self.removed_dir();
-        let others = self.entries()?.into_iter().filter(|name| !Self::is_own(name)).map(|name| self.dir.join(name));
+        let others = self
+            .entries()?
+            .into_iter()
+            .filter(|name| !Self::is_own(name))
+            .map(|name| self.dir.join(name));
         Ok(others.filter(|path| *path != removed).collect())
     }
 
     fn entries(&self) -> io::Result<Vec<OsString>> {
-        std::fs::read_dir(&self.dir)?.map(|entry| Ok(entry?.file_name())).collect()
+        std::fs::read_dir(&self.dir)?
+            .map(|entry| Ok(entry?.file_name()))
+            .collect()
     }
 
     /// Returns whether Adjutant makes entries of this name in a home.
     fn is_own(name: &OsStr) -> bool {
-        let base = Self { dir: PathBuf::new() };
+        let base = Self {
+            dir: PathBuf::new(),
+        };
         let whole = [
             base.socket(),
             base.hub_lock(),
@@ -152,7 +188,8 @@ impl Home {
         let beginnings = [base.database(), base.hub_log()];
         let is_beside = |first: &PathBuf| {
             let (name, first) = (name.as_bytes(), first.as_os_str().as_bytes());
-            name.strip_prefix(first).is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'-' | b'.'))
+            name.strip_prefix(first)
+                .is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'-' | b'.'))
         };
         whole.iter().any(|path| path == name) || beginnings.iter().any(is_beside)
     }
@@ -173,7 +210,10 @@ impl Home {
     /// # Errors
     /// `dir` is relative and the working directory no longer exists.
     pub fn at(dir: &Path) -> Result<Self, HomeError> {
-        let dir = std::path::absolute(dir).map_err(|source| HomeError::Io { path: dir.to_owned(), source })?;
+        let dir = std::path::absolute(dir).map_err(|source| HomeError::Io {
+            path: dir.to_owned(),
+            source,
+        })?;
         Ok(Self { dir })
     }
 
@@ -184,11 +224,16 @@ impl Home {
     /// The path is a link, a file, another user's, on a network file system or not a home, or a directory cannot be created.
     pub fn ensure(&self) -> Result<(), HomeError> {
         if let Some(name) = self.network_file_system() {
-            return Err(HomeError::Network { path: self.dir.clone(), name });
+            return Err(HomeError::Network {
+                path: self.dir.clone(),
+                name,
+            });
         }
         self.check()?;
         make_private(&self.dir)?;
-        self.directories().iter().try_for_each(|dir| make_private(dir))
+        self.directories()
+            .iter()
+            .try_for_each(|dir| make_private(dir))
     }
 
     /// Returns the name of the network file system that the home is on, or would be on.
@@ -208,27 +253,42 @@ impl Home {
     /// Returns whether this is a home: it has a store or a lock. The store can be on a server.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        [self.database(), self.hub_lock(), self.start_lock()].iter().any(|path| is_there(path))
+        [self.database(), self.hub_lock(), self.start_lock()]
+            .iter()
+            .any(|path| is_there(path))
     }
 
     /// Refuses a directory with foreign files. An unused home may contain its configuration and files next to it (such as a
     /// webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         if self.is_partly_removed() {
-            return Err(HomeError::PartlyRemoved { path: self.dir.clone() });
+            return Err(HomeError::PartlyRemoved {
+                path: self.dir.clone(),
+            });
         }
         if self.is_used() {
             return Ok(());
         }
-        let io_error = |source| HomeError::Io { path: self.dir.clone(), source };
+        let io_error = |source| HomeError::Io {
+            path: self.dir.clone(),
+            source,
+        };
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             // Creating the home reports the existing file.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(io_error(error)),
         };
         let has_config = is_there(&self.dir.join("config.toml"));
-        let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+        let is_empty =
+            |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         let mut foreign = Vec::new();
         for entry in entries {
             let entry = entry.map_err(io_error)?;
@@ -245,9 +305,16 @@ impl Home {
         if foreign.is_empty() {
             return Ok(());
         }
-        let more = if foreign.len() > FOREIGN_NAMED_MAX { ", …" } else { "" };
+        let more = if foreign.len() > FOREIGN_NAMED_MAX {
+            ", …"
+        } else {
+            ""
+        };
         foreign.truncate(FOREIGN_NAMED_MAX);
-        Err(HomeError::NotAHome { path: self.dir.clone(), found: foreign.join(", ") + more })
+        Err(HomeError::NotAHome {
+            path: self.dir.clone(),
+            found: foreign.join(", ") + more,
+        })
     }
 
     #[must_use]
@@ -369,16 +436,27 @@ const FOREIGN_NAMED_MAX: usize = 3;
 
 fn absolute(variable: &'static str, value: OsString) -> Result<PathBuf, HomeError> {
     let path = PathBuf::from(value);
-    if path.is_absolute() { Ok(path) } else { Err(HomeError::Relative { variable, value: path.display().to_string() }) }
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(HomeError::Relative {
+            variable,
+            value: path.display().to_string(),
+        })
+    }
 }
 
 /// Returns whether `ADJ_EPHEMERAL` requests a home in memory.
 fn ephemeral_variable() -> Result<bool, HomeError> {
-    let Some(value) = variable("ADJ_EPHEMERAL") else { return Ok(false) };
+    let Some(value) = variable("ADJ_EPHEMERAL") else {
+        return Ok(false);
+    };
     match value.to_str() {
         Some("1" | "true" | "yes" | "on") => Ok(true),
         Some("0" | "false" | "no" | "off") => Ok(false),
-        _ => Err(HomeError::Switch { value: value.to_string_lossy().into_owned() }),
+        _ => Err(HomeError::Switch {
+            value: value.to_string_lossy().into_owned(),
+        }),
     }
 }
 
@@ -398,8 +476,16 @@ pub fn requested_memory_dir() -> Result<Option<PathBuf>, HomeError> {
     if !EPHEMERAL.load(Ordering::Relaxed) && !ephemeral_variable()? {
         return Ok(None);
     }
-    let places = [variable("XDG_RUNTIME_DIR").map(PathBuf::from), Some(PathBuf::from("/dev/shm"))];
-    places.into_iter().flatten().find(|place| place.is_absolute() && is_in_memory(place)).map(Some).ok_or(HomeError::NoMemory)
+    let places = [
+        variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+        Some(PathBuf::from("/dev/shm")),
+    ];
+    places
+        .into_iter()
+        .flatten()
+        .find(|place| place.is_absolute() && is_in_memory(place))
+        .map(Some)
+        .ok_or(HomeError::NoMemory)
 }
 
 /// Returns the directory name of this user's home in memory.
@@ -421,13 +507,22 @@ fn is_in_memory(_path: &Path) -> bool {
 
 /// Network file systems by their magic numbers. 9p is none of them: it also connects virtual machines to a disk of their host.
 #[cfg(target_os = "linux")]
-const NETWORK_FILE_SYSTEMS: [(i64, &str); 6] =
-    [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x00c3_6400, "Ceph"), (0x0bd0_0bd0, "Lustre"), (0x5346_414f, "AFS")];
+const NETWORK_FILE_SYSTEMS: [(i64, &str); 6] = [
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x00c3_6400, "Ceph"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x5346_414f, "AFS"),
+];
 
 #[cfg(target_os = "linux")]
 fn network_name(path: &Path) -> Option<&'static str> {
     let magic = rustix::fs::statfs(path).ok()?.f_type & 0xffff_ffff;
-    NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
+    NETWORK_FILE_SYSTEMS
+        .iter()
+        .find(|(known, _)| *known == magic)
+        .map(|(_, name)| *name)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -436,17 +531,32 @@ fn network_name(_path: &Path) -> Option<&'static str> {
 }
 
 fn make_private(dir: &Path) -> Result<(), HomeError> {
-    let io_error = |source| HomeError::Io { path: dir.to_owned(), source };
+    let io_error = |source| HomeError::Io {
+        path: dir.to_owned(),
+        source,
+    };
     match std::fs::symlink_metadata(dir) {
-        Ok(meta) if meta.file_type().is_symlink() => return Err(HomeError::Link { path: dir.to_owned() }),
-        Ok(meta) if !meta.is_dir() => return Err(HomeError::NotADirectory { path: dir.to_owned() }),
+        Ok(meta) if meta.file_type().is_symlink() => {
+            return Err(HomeError::Link {
+                path: dir.to_owned(),
+            });
+        }
+        Ok(meta) if !meta.is_dir() => {
+            return Err(HomeError::NotADirectory {
+                path: dir.to_owned(),
+            });
+        }
         Ok(meta) => {
             let me = rustix::process::geteuid().as_raw();
             if meta.uid() != me {
-                return Err(HomeError::Foreign { path: dir.to_owned(), uid: meta.uid() });
+                return Err(HomeError::Foreign {
+                    path: dir.to_owned(),
+                    uid: meta.uid(),
+                });
             }
             if meta.permissions().mode() & 0o077 != 0 {
-                std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(io_error)?;
+                std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+                    .map_err(io_error)?;
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -455,7 +565,9 @@ fn make_private(dir: &Path) -> Result<(), HomeError> {
             }
             match std::fs::DirBuilder::new().mode(0o700).create(dir) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return make_private(dir),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return make_private(dir);
+                }
                 Err(error) => return Err(io_error(error)),
             }
         }

@@ -50,13 +50,19 @@ impl Launcher {
     /// Returns the program and its arguments.
     #[must_use]
     pub fn filled_argv(&self, values: &LaunchValues<'_>) -> Vec<String> {
-        self.argv.iter().map(|arg| fill(arg, values, None)).collect()
+        self.argv
+            .iter()
+            .map(|arg| fill(arg, values, None))
+            .collect()
     }
 
     /// Finds the program by its path, or by its name in an absolute directory of `PATH`.
     #[must_use]
     pub fn program(&self) -> Option<PathBuf> {
-        find_program(self.argv.first()?, &text_variable("PATH").unwrap_or_default())
+        find_program(
+            self.argv.first()?,
+            &text_variable("PATH").unwrap_or_default(),
+        )
     }
 
     /// Returns the standard input.
@@ -64,11 +70,18 @@ impl Launcher {
     /// # Errors
     /// The file cannot be read, or its text has no place for the token.
     pub fn filled_input(&self, values: &LaunchValues<'_>, token: &str) -> Result<String, String> {
-        let Some(path) = &self.input else { return Ok(format!("{token}\n")) };
-        let bytes = files::read_named(path, INPUT_BYTES_MAX).map_err(|error| format!("launch_input: {error}"))?;
-        let text = String::from_utf8(bytes).map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))?;
+        let Some(path) = &self.input else {
+            return Ok(format!("{token}\n"));
+        };
+        let bytes = files::read_named(path, INPUT_BYTES_MAX)
+            .map_err(|error| format!("launch_input: {error}"))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))?;
         if !text.contains(TOKEN) {
-            return Err(format!("launch_input: {} has no {TOKEN}, without which the runner cannot join", path.display()));
+            return Err(format!(
+                "launch_input: {} has no {TOKEN}, without which the runner cannot join",
+                path.display()
+            ));
         }
         Ok(fill(&text, values, Some(token)))
     }
@@ -78,13 +91,19 @@ impl Launcher {
 fn fill(text: &str, values: &LaunchValues<'_>, token: Option<&str>) -> String {
     let [name, pool, url] = PLACEHOLDERS;
     let parts = [(name, values.name), (pool, values.pool), (url, values.url)];
-    let parts: Vec<(&str, &str)> = parts.into_iter().chain(token.map(|token| (TOKEN, token))).collect();
+    let parts: Vec<(&str, &str)> = parts
+        .into_iter()
+        .chain(token.map(|token| (TOKEN, token)))
+        .collect();
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('{') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (found, value) = parts.iter().find(|(found, _)| rest.starts_with(found)).unwrap_or(&("{", "{"));
+        let (found, value) = parts
+            .iter()
+            .find(|(found, _)| rest.starts_with(found))
+            .unwrap_or(&("{", "{"));
         out.push_str(value);
         rest = &rest[found.len()..];
     }
@@ -92,7 +111,12 @@ fn fill(text: &str, values: &LaunchValues<'_>, token: Option<&str>) -> String {
 }
 
 /// Reads the launcher of a pool. `dir`: that of the configuration file.
-pub(super) fn read(file: &FileLauncher<'_>, pool: &str, dir: &Path, unusable: &mut UnusableValues) -> Option<Launcher> {
+pub(super) fn read(
+    file: &FileLauncher<'_>,
+    pool: &str,
+    dir: &Path,
+    unusable: &mut UnusableValues,
+) -> Option<Launcher> {
     let field = |key: &str| format!("pools.{pool}.{key}");
     let Some(argv) = file.launch else {
         let given = [
@@ -110,7 +134,9 @@ pub(super) fn read(file: &FileLauncher<'_>, pool: &str, dir: &Path, unusable: &m
     if !(1..=LAUNCHED_MAX).contains(&max) {
         unusable.report(field("launch_max"), format!("use 1 to {LAUNCHED_MAX}"));
     }
-    let join_within_ms = file.launch_timeout.and_then(|text| unusable.check(&field("launch_timeout"), positive_duration_ms(text)));
+    let join_within_ms = file
+        .launch_timeout
+        .and_then(|text| unusable.check(&field("launch_timeout"), positive_duration_ms(text)));
     Some(Launcher {
         argv: argv.to_vec(),
         input: file.launch_input.map(|path| dir.join(path)),
@@ -130,7 +156,11 @@ fn checked(argv: &[String]) -> Result<(), String> {
     if placeholders(program).next().is_some() {
         return Err("the program cannot contain a placeholder".to_owned());
     }
-    match argv.iter().flat_map(|arg| placeholders(arg)).find(|found| !PLACEHOLDERS.contains(found)) {
+    match argv
+        .iter()
+        .flat_map(|arg| placeholders(arg))
+        .find(|found| !PLACEHOLDERS.contains(found))
+    {
         None => Ok(()),
         Some(TOKEN) => Err(format!(
             "{TOKEN} cannot be an argument, which other users can read: the command gets the token on its standard input (adj runner --token-file -), or in the text of launch_input"
@@ -144,7 +174,11 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('{').filter_map(|(at, _)| {
         let end = at + text[at..].find('}')?;
         let word = &text[at + 1..end];
-        (!word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')).then(|| &text[at..=end])
+        (!word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+        .then(|| &text[at..=end])
     })
 }
 
@@ -152,7 +186,11 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    const VALUES: LaunchValues<'_> = LaunchValues { name: "launched-gpu-1", pool: "gpu", url: "https://hub:7317" };
+    const VALUES: LaunchValues<'_> = LaunchValues {
+        name: "launched-gpu-1",
+        pool: "gpu",
+        url: "https://hub:7317",
+    };
 
     fn argv(args: &[&str]) -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).collect()
@@ -160,21 +198,51 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_once_within_one_argument() {
-        let launcher =
-            Launcher { argv: argv(&["ssh", "--join={url}", "{name} {pool}", "{{.ID}}", "{\"a\": {}}"]), input: None, max: 1, join_within_ms: 1 };
+        let launcher = Launcher {
+            argv: argv(&[
+                "ssh",
+                "--join={url}",
+                "{name} {pool}",
+                "{{.ID}}",
+                "{\"a\": {}}",
+            ]),
+            input: None,
+            max: 1,
+            join_within_ms: 1,
+        };
         let filled = launcher.filled_argv(&VALUES);
-        assert_eq!(filled, argv(&["ssh", "--join=https://hub:7317", "launched-gpu-1 gpu", "{{.ID}}", "{\"a\": {}}"]));
-        assert_eq!(launcher.filled_input(&VALUES, "adj_x").as_deref(), Ok("adj_x\n"));
+        assert_eq!(
+            filled,
+            argv(&[
+                "ssh",
+                "--join=https://hub:7317",
+                "launched-gpu-1 gpu",
+                "{{.ID}}",
+                "{\"a\": {}}"
+            ])
+        );
+        assert_eq!(
+            launcher.filled_input(&VALUES, "adj_x").as_deref(),
+            Ok("adj_x\n")
+        );
         let dir = tempfile::tempdir().expect("a directory");
-        let launcher = Launcher { input: Some(dir.path().join("job.json")), ..launcher };
+        let launcher = Launcher {
+            input: Some(dir.path().join("job.json")),
+            ..launcher
+        };
         let filled_from = |text: &str| {
             std::fs::write(dir.path().join("job.json"), text).expect("a file");
             launcher.filled_input(&VALUES, "adj_{pool}")
         };
         let text = "{\"name\": \"{name}\", \"token\": \"{token}\", \"other\": \"${node.id} {x}\"}";
         let filled = filled_from(text).expect("it has a place for the token");
-        assert_eq!(filled, "{\"name\": \"launched-gpu-1\", \"token\": \"adj_{pool}\", \"other\": \"${node.id} {x}\"}");
-        assert!(filled_from("{name}").is_err_and(|problem| problem.contains("job.json has no {token}")));
+        assert_eq!(
+            filled,
+            "{\"name\": \"launched-gpu-1\", \"token\": \"adj_{pool}\", \"other\": \"${node.id} {x}\"}"
+        );
+        assert!(
+            filled_from("{name}").is_err_and(|problem| problem.contains("job.json has no {token}"))
+        );
     }
 
     #[test]
@@ -182,17 +250,46 @@ mod tests {
         for (args, expected) in [
             (&[][..], "use a list with a program"),
             (&["{name}"], "the program cannot contain a placeholder"),
-            (&["ssh", "{host}"], "unknown placeholder {host}: use {name}, {pool}, {url}"),
+            (
+                &["ssh", "{host}"],
+                "unknown placeholder {host}: use {name}, {pool}, {url}",
+            ),
             (&["ssh", "--token={token}"], "{token} cannot be an argument"),
         ] {
             let mut unusable = UnusableValues::default();
-            let file = FileLauncher { launch: Some(&argv(args)), launch_max: Some(0), launch_timeout: Some("soon"), ..FileLauncher::default() };
+            let file = FileLauncher {
+                launch: Some(&argv(args)),
+                launch_max: Some(0),
+                launch_timeout: Some("soon"),
+                ..FileLauncher::default()
+            };
             read(&file, "gpu", Path::new("/"), &mut unusable);
-            assert_eq!(unusable.fields(), ["pools.gpu.launch", "pools.gpu.launch_max", "pools.gpu.launch_timeout"]);
-            assert!(checked(&argv(args)).is_err_and(|problem| problem.contains(expected)), "{args:?}");
+            assert_eq!(
+                unusable.fields(),
+                [
+                    "pools.gpu.launch",
+                    "pools.gpu.launch_max",
+                    "pools.gpu.launch_timeout"
+                ]
+            );
+            assert!(
+                checked(&argv(args)).is_err_and(|problem| problem.contains(expected)),
+                "{args:?}"
+            );
         }
         let mut unusable = UnusableValues::default();
-        assert_eq!(read(&FileLauncher { launch_max: Some(1), ..FileLauncher::default() }, "gpu", Path::new("/"), &mut unusable), None);
+        assert_eq!(
+            read(
+                &FileLauncher {
+                    launch_max: Some(1),
+                    ..FileLauncher::default()
+                },
+                "gpu",
+                Path::new("/"),
+                &mut unusable
+            ),
+            None
+        );
         assert_eq!(unusable.fields(), ["pools.gpu.launch_max"]);
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
-const FORM: &str = "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
+const FORM: &str =
+    "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
 
 /// A service that stores objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,11 @@ impl Provider {
                 "AWS_CONTAINER_CREDENTIALS_FULL_URI",
                 "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
             ],
-            Self::Google => &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"],
+            Self::Google => &[
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "GOOGLE_SERVICE_ACCOUNT",
+                "GOOGLE_SERVICE_ACCOUNT_KEY",
+            ],
             Self::Azure => &[
                 "AZURE_STORAGE_ACCOUNT_NAME",
                 "AZURE_STORAGE_ACCOUNT_KEY",
@@ -84,14 +89,30 @@ impl fmt::Display for LogStoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(dir) => write!(f, "file://{}", dir.display()),
-            Self::Bucket(Bucket { provider, name, prefix, endpoint, region, account, credentials: _ }) => {
+            Self::Bucket(Bucket {
+                provider,
+                name,
+                prefix,
+                endpoint,
+                region,
+                account,
+                credentials: _,
+            }) => {
                 write!(f, "{}://{name}", provider.word())?;
                 if !prefix.is_empty() {
                     write!(f, "/{prefix}")?;
                 }
-                let options = [("account", account), ("endpoint", endpoint), ("region", region)];
-                let given = options.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-                given.enumerate().try_for_each(|(n, (name, value))| write!(f, "{}{name}={value}", if n == 0 { '?' } else { '&' }))
+                let options = [
+                    ("account", account),
+                    ("endpoint", endpoint),
+                    ("region", region),
+                ];
+                let given = options
+                    .iter()
+                    .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+                given.enumerate().try_for_each(|(n, (name, value))| {
+                    write!(f, "{}{name}={value}", if n == 0 { '?' } else { '&' })
+                })
             }
         }
     }
@@ -104,11 +125,16 @@ impl Bucket {
     /// The file can be read by other users, or not at all, or has other lines.
     pub fn credentials(&self) -> Result<BTreeMap<&'static str, String>, String> {
         let names = self.provider.variables();
-        let mut found: BTreeMap<_, _> = names.iter().filter_map(|name| Some((*name, text_variable(name)?))).collect();
+        let mut found: BTreeMap<_, _> = names
+            .iter()
+            .filter_map(|name| Some((*name, text_variable(name)?)))
+            .collect();
         if let Some(file) = &self.credentials {
             is_private(file)?;
-            let bytes = files::read_named(file, CREDENTIALS_BYTES_MAX).map_err(|error| error.to_string())?;
-            let read = assignments(&String::from_utf8_lossy(&bytes), names).map_err(|problem| format!("{}: {problem}", file.display()))?;
+            let bytes = files::read_named(file, CREDENTIALS_BYTES_MAX)
+                .map_err(|error| error.to_string())?;
+            let read = assignments(&String::from_utf8_lossy(&bytes), names)
+                .map_err(|problem| format!("{}: {problem}", file.display()))?;
             found.extend(read);
         }
         Ok(found)
@@ -127,11 +153,29 @@ impl LogStoreAddress {
 }
 
 /// Parses lines `NAME=value`. The error contains no value.
-fn assignments(text: &str, names: &[&'static str]) -> Result<BTreeMap<&'static str, String>, String> {
+fn assignments(
+    text: &str,
+    names: &[&'static str],
+) -> Result<BTreeMap<&'static str, String>, String> {
     let mut found = BTreeMap::new();
-    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#')) {
-        let known = line.split_once('=').and_then(|(name, value)| Some((names.iter().find(|known| **known == name.trim())?, value.trim())));
-        let (name, value) = known.ok_or_else(|| format!("line {}: use NAME=value with one of {}", n + 1, names.join(", ")))?;
+    for (n, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+    {
+        let known = line.split_once('=').and_then(|(name, value)| {
+            Some((
+                names.iter().find(|known| **known == name.trim())?,
+                value.trim(),
+            ))
+        });
+        let (name, value) = known.ok_or_else(|| {
+            format!(
+                "line {}: use NAME=value with one of {}",
+                n + 1,
+                names.join(", ")
+            )
+        })?;
         found.insert(*name, value.trim_matches('"').to_owned());
     }
     Ok(found)
@@ -144,7 +188,9 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
     if scheme == "file" {
         let dir = PathBuf::from(decoded(rest, FORM)?);
         return match credentials {
-            _ if !dir.is_absolute() => Err("a directory is an absolute path: file:///DIRECTORY".to_owned()),
+            _ if !dir.is_absolute() => {
+                Err("a directory is an absolute path: file:///DIRECTORY".to_owned())
+            }
             Some(_) => Err("a directory needs no log_store_credentials".to_owned()),
             None => Ok(LogStoreAddress::Directory(dir)),
         };
@@ -156,9 +202,22 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
         return Err("leave credentials out: set the provider's variables for the hub, or log_store_credentials".to_owned());
     }
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) && !text.starts_with('.');
-    if name.is_empty() || !is_plain(name) || !prefix.is_empty() && !prefix.split('/').all(|part| !part.is_empty() && is_plain(part)) {
-        return Err("the bucket and the parts of the prefix consist of letters, digits, -, _ and .".to_owned());
+    let is_plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            && !text.starts_with('.')
+    };
+    if name.is_empty()
+        || !is_plain(name)
+        || !prefix.is_empty()
+            && !prefix
+                .split('/')
+                .all(|part| !part.is_empty() && is_plain(part))
+    {
+        return Err(
+            "the bucket and the parts of the prefix consist of letters, digits, -, _ and ."
+                .to_owned(),
+        );
     }
     let mut bucket = Bucket {
         provider,
@@ -174,9 +233,18 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
         let value = decoded(value, FORM)?;
         match (name, provider) {
             ("endpoint", _) => bucket.endpoint = Some(endpoint(&value)?),
-            ("region", Provider::S3) if is_plain(&value) && !value.is_empty() => bucket.region = Some(value),
-            ("account", Provider::Azure) if is_plain(&value) && !value.is_empty() => bucket.account = Some(value),
-            _ => return Err("the options are endpoint=URL, region=NAME for s3 and account=NAME for az".to_owned()),
+            ("region", Provider::S3) if is_plain(&value) && !value.is_empty() => {
+                bucket.region = Some(value)
+            }
+            ("account", Provider::Azure) if is_plain(&value) && !value.is_empty() => {
+                bucket.account = Some(value)
+            }
+            _ => {
+                return Err(
+                    "the options are endpoint=URL, region=NAME for s3 and account=NAME for az"
+                        .to_owned(),
+                );
+            }
         }
     }
     Ok(LogStoreAddress::Bucket(bucket))
@@ -186,13 +254,21 @@ fn endpoint(text: &str) -> Result<String, String> {
     let refused = || "endpoint is an address such as https://minio.example.org:9000".to_owned();
     let uri: ::http::Uri = text.parse().map_err(|_| refused())?;
     let host = uri.host().ok_or_else(refused)?;
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) || uri.query().is_some() {
+    if uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+        || uri.query().is_some()
+    {
         return Err(refused());
     }
     match uri.scheme_str() {
         Some("https") => {}
         Some("http") if adjutant_core::address::is_loopback(host) => {}
-        Some("http") => return Err("logs would cross the network in plain text: use an endpoint with https".to_owned()),
+        Some("http") => {
+            return Err(
+                "logs would cross the network in plain text: use an endpoint with https".to_owned(),
+            );
+        }
         _ => return Err(refused()),
     }
     Ok(text.trim_end_matches('/').to_owned())
@@ -213,10 +289,15 @@ mod tests {
         ] {
             assert_eq!(address(text, None).expect(text).to_string(), text);
         }
-        let LogStoreAddress::Bucket(bucket) = address("s3://logs/a/b/?endpoint=https://s3.example.org/", None).expect("an address") else {
+        let LogStoreAddress::Bucket(bucket) =
+            address("s3://logs/a/b/?endpoint=https://s3.example.org/", None).expect("an address")
+        else {
             panic!("a bucket")
         };
-        assert_eq!((bucket.prefix.as_str(), bucket.endpoint.as_deref()), ("a/b", Some("https://s3.example.org")));
+        assert_eq!(
+            (bucket.prefix.as_str(), bucket.endpoint.as_deref()),
+            ("a/b", Some("https://s3.example.org"))
+        );
     }
 
     #[test]
@@ -247,11 +328,28 @@ mod tests {
     #[test]
     fn credentials_are_lines_of_known_names() {
         let names = Provider::S3.variables();
-        let read = assignments("# for the hub\nAWS_ACCESS_KEY_ID=a\n\nAWS_SECRET_ACCESS_KEY = \"b=c\"\n", names).expect("credentials");
-        assert_eq!(read.into_iter().collect::<Vec<_>>(), [("AWS_ACCESS_KEY_ID", "a".to_owned()), ("AWS_SECRET_ACCESS_KEY", "b=c".to_owned())]);
-        for text in ["canary", "AWS_ALLOW_HTTP=canary", "AZURE_CLIENT_SECRET=canary"] {
+        let read = assignments(
+            "# for the hub\nAWS_ACCESS_KEY_ID=a\n\nAWS_SECRET_ACCESS_KEY = \"b=c\"\n",
+            names,
+        )
+        .expect("credentials");
+        assert_eq!(
+            read.into_iter().collect::<Vec<_>>(),
+            [
+                ("AWS_ACCESS_KEY_ID", "a".to_owned()),
+                ("AWS_SECRET_ACCESS_KEY", "b=c".to_owned())
+            ]
+        );
+        for text in [
+            "canary",
+            "AWS_ALLOW_HTTP=canary",
+            "AZURE_CLIENT_SECRET=canary",
+        ] {
             let error = assignments(text, names).expect_err(text);
-            assert!(error.starts_with("line 1: ") && !error.contains("canary"), "{error}");
+            assert!(
+                error.starts_with("line 1: ") && !error.contains("canary"),
+                "{error}"
+            );
         }
     }
 }

@@ -37,12 +37,17 @@ mod webhooks;
 mod workspaces;
 
 use adjutant_core::words;
-pub use agent_env::{base_env, dispatch_env, env_for, is_agent_variable, is_credential, is_for_agent, is_stored_as_credential};
+pub use agent_env::{
+    base_env, dispatch_env, env_for, is_agent_variable, is_credential, is_for_agent,
+    is_stored_as_credential,
+};
 pub use chats::{Chats, Template, Window};
 pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, with_agent};
 pub use env_pass::check as check_env_pass;
-pub use environment::{git_env, guard_env, hub_env, launcher_env, mail_env, notify_env, text_variable, whole_env};
+pub use environment::{
+    git_env, guard_env, hub_env, launcher_env, mail_env, notify_env, text_variable, whole_env,
+};
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
@@ -187,10 +192,18 @@ impl Config {
             return std::path::absolute(&path).unwrap_or(path);
         }
         if let Some(dir) = variable("ADJ_HOME") {
-            return Home::at(Path::new(&dir)).map_or_else(|_| home.dir.clone(), |home| home.dir).join("config.toml");
+            return Home::at(Path::new(&dir))
+                .map_or_else(|_| home.dir.clone(), |home| home.dir)
+                .join("config.toml");
         }
-        let absolute = |name| variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-        let base = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config"))).unwrap_or_else(|| home.dir.clone());
+        let absolute = |name| {
+            variable(name)
+                .map(PathBuf::from)
+                .filter(|dir| dir.is_absolute())
+        };
+        let base = absolute("XDG_CONFIG_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".config")))
+            .unwrap_or_else(|| home.dir.clone());
         base.join("adjutant").join("config.toml")
     }
 
@@ -210,8 +223,13 @@ impl Config {
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::parse(path, "", false),
             // These errors already contain the path.
-            Err(error) if files::is_shortage(&error) => Err(ConfigError::Shortage { path, source: Arc::new(error) }),
-            Err(error) => Err(ConfigError::Io { message: error.to_string() }),
+            Err(error) if files::is_shortage(&error) => Err(ConfigError::Shortage {
+                path,
+                source: Arc::new(error),
+            }),
+            Err(error) => Err(ConfigError::Io {
+                message: error.to_string(),
+            }),
         }
     }
 
@@ -223,7 +241,11 @@ impl Config {
         match Self::load(home) {
             Ok(config) => Ok(config.store),
             // Without a database of its own, the home may have one on a server.
-            Err(error) if Self::may_have(home, "store").unwrap_or_else(|| !home.database().exists()) => Err(error),
+            Err(error)
+                if Self::may_have(home, "store").unwrap_or_else(|| !home.database().exists()) =>
+            {
+                Err(error)
+            }
             Err(_) => Ok(None),
         }
     }
@@ -284,7 +306,11 @@ impl Config {
     #[must_use]
     pub fn budget_of(&self, agent: &AgentName, pool: &PoolName) -> Budget {
         let of_agent = self.agent_budgets.get(agent).copied().unwrap_or_default();
-        self.pools.get(pool).map_or_else(Budget::default, |pool| pool.budget).or(of_agent).or(self.budget)
+        self.pools
+            .get(pool)
+            .map_or_else(Budget::default, |pool| pool.budget)
+            .or(of_agent)
+            .or(self.budget)
     }
 
     /// Checks the text of a configuration file.
@@ -303,11 +329,22 @@ impl Config {
         let mut agents = BTreeMap::new();
         let mut gates = BTreeMap::new();
         for spec in builtin::all() {
-            agents.insert(spec.name.clone(), AgentEntry { spec, source: BUILT_IN.to_owned(), has_isolation: false });
+            agents.insert(
+                spec.name.clone(),
+                AgentEntry {
+                    spec,
+                    source: BUILT_IN.to_owned(),
+                    has_isolation: false,
+                },
+            );
         }
         for (name, agent) in &file.agents {
             if let Some(spec) = declared::agent(name, agent, &presets, &mut unusable) {
-                let mut entry = AgentEntry { spec, source: path.display().to_string(), has_isolation: agent.isolation.is_some() };
+                let mut entry = AgentEntry {
+                    spec,
+                    source: path.display().to_string(),
+                    has_isolation: agent.isolation.is_some(),
+                };
                 let preset = Preset::from_text(&entry.spec.preset);
                 let declared_gate = DeclaredGate {
                     agent: name,
@@ -317,24 +354,37 @@ impl Config {
                     base_url: agent.base_url.as_deref(),
                     key: agent.key.as_ref(),
                 };
-                if let Some(gate) = gate::gate(&declared_gate, preset.as_ref(), &path, &mut unusable) {
+                if let Some(gate) =
+                    gate::gate(&declared_gate, preset.as_ref(), &path, &mut unusable)
+                {
                     entry.spec.gate = Some(gate.of_agent());
                     gates.insert(entry.spec.name.clone(), gate);
                 }
                 agents.insert(entry.spec.name.clone(), entry);
             }
         }
-        let general = fence::fence("fence", file.fence.as_deref(), &mut unusable).unwrap_or_default();
+        let general =
+            fence::fence("fence", file.fence.as_deref(), &mut unusable).unwrap_or_default();
         fence::check_dirs("fence_write", &file.fence_write, &mut unusable);
         for AgentEntry { spec, .. } in agents.values_mut() {
-            if file.agents.get(spec.name.as_str()).is_none_or(|agent| agent.fence.is_none()) {
+            if file
+                .agents
+                .get(spec.name.as_str())
+                .is_none_or(|agent| agent.fence.is_none())
+            {
                 spec.fence = general;
             }
             spec.fence_write.extend(file.fence_write.iter().cloned());
         }
         // A declared agent that is invalid is reported separately.
-        let is_declared = |name: &str| file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name);
-        if let Some(default) = file.default_agent.as_ref().filter(|name| !is_declared(name)) {
+        let is_declared = |name: &str| {
+            file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name)
+        };
+        if let Some(default) = file
+            .default_agent
+            .as_ref()
+            .filter(|name| !is_declared(name))
+        {
             unusable.report("default_agent", format!("no agent {default:?} is declared"));
         }
         let live_runs_max = file.live_runs_max.unwrap_or(LIVE_RUNS_MAX_DEFAULT);
@@ -345,39 +395,83 @@ impl Config {
         if log_bytes_max < LOG_BYTES_MIN {
             unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
         }
-        let runner_lease_ms = unusable.duration("runner_lease", file.runner_lease.as_deref(), lease::LEASE_DEFAULT_MS);
+        let runner_lease_ms = unusable.duration(
+            "runner_lease",
+            file.runner_lease.as_deref(),
+            lease::LEASE_DEFAULT_MS,
+        );
         if !(lease::LEASE_MIN_MS..=lease::LEASE_MAX_MS).contains(&runner_lease_ms) {
             unusable.report("runner_lease", "use 2s to 1d");
         }
         let built_in = RetryPolicy::default();
         let rate_limits = RetryPolicy {
             times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
-            pause_ms: unusable.duration("rate_limits.pause", file.rate_limits.pause.as_deref(), built_in.pause_ms),
-            pause_ms_max: unusable.duration("rate_limits.pause_max", file.rate_limits.pause_max.as_deref(), built_in.pause_ms_max),
+            pause_ms: unusable.duration(
+                "rate_limits.pause",
+                file.rate_limits.pause.as_deref(),
+                built_in.pause_ms,
+            ),
+            pause_ms_max: unusable.duration(
+                "rate_limits.pause_max",
+                file.rate_limits.pause_max.as_deref(),
+                built_in.pause_ms_max,
+            ),
         };
         let named = |name: &str| AgentName::parse(name).ok().filter(|_| is_declared(name));
         if file.store_shared && file.store.is_none() {
-            unusable.report("store_shared", "hubs can only share a database: set store = \"postgres://…\"");
+            unusable.report(
+                "store_shared",
+                "hubs can only share a database: set store = \"postgres://…\"",
+            );
         }
         if file.log_store_credentials.is_some() && file.log_store.is_none() {
-            unusable.report("log_store_credentials", "these are for a bucket: set log_store = \"s3://…\"");
+            unusable.report(
+                "log_store_credentials",
+                "these are for a bucket: set log_store = \"s3://…\"",
+            );
         }
         // A relative path starts at the directory of the file.
-        let credentials = file.log_store_credentials.as_ref().map(|named| path.parent().unwrap_or(&path).join(named));
-        let log_store = file.log_store.as_deref().and_then(|text| unusable.check("log_store", log_store::address(text, credentials.as_deref())));
-        let mut pools = pools::pools(&file.pools, live_runs_max.max(1), path.parent().unwrap_or(&path), &named, &mut unusable);
+        let credentials = file
+            .log_store_credentials
+            .as_ref()
+            .map(|named| path.parent().unwrap_or(&path).join(named));
+        let log_store = file.log_store.as_deref().and_then(|text| {
+            unusable.check(
+                "log_store",
+                log_store::address(text, credentials.as_deref()),
+            )
+        });
+        let mut pools = pools::pools(
+            &file.pools,
+            live_runs_max.max(1),
+            path.parent().unwrap_or(&path),
+            &named,
+            &mut unusable,
+        );
         if file.store_shared {
             pools.values_mut().for_each(|pool| pool.on_runners = true);
         }
-        for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty()) {
+        for (name, _) in pools
+            .iter()
+            .filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty())
+        {
             unusable.report(format!("pools.{name}.labels"), "labels need runners = true");
         }
-        for (name, _) in pools.iter().filter(|(_, pool)| !pool.on_runners && pool.launcher.is_some()) {
+        for (name, _) in pools
+            .iter()
+            .filter(|(_, pool)| !pool.on_runners && pool.launcher.is_some())
+        {
             unusable.report(format!("pools.{name}.launch"), "needs runners = true");
         }
-        let pool_keys = file.agents.iter().map(|(name, agent)| (name, agent.pool.as_ref()));
+        let pool_keys = file
+            .agents
+            .iter()
+            .map(|(name, agent)| (name, agent.pool.as_ref()));
         let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
-        let priced_as = file.agents.iter().map(|(name, agent)| (name, agent.priced_as.as_ref()));
+        let priced_as = file
+            .agents
+            .iter()
+            .map(|(name, agent)| (name, agent.priced_as.as_ref()));
         let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
         let (listen, http) = http::read(
             http::FileHttp {
@@ -409,13 +503,28 @@ impl Config {
             live_runs_max,
             listen,
             http,
-            store: file.store.as_deref().and_then(|text| unusable.check("store", text.parse())),
+            store: file
+                .store
+                .as_deref()
+                .and_then(|text| unusable.check("store", text.parse())),
             store_shared: file.store_shared,
             log_store,
-            idle_exit_ms: unusable.optional_duration("idle_exit", file.idle_exit.as_deref(), IDLE_EXIT_MS_DEFAULT),
+            idle_exit_ms: unusable.optional_duration(
+                "idle_exit",
+                file.idle_exit.as_deref(),
+                IDLE_EXIT_MS_DEFAULT,
+            ),
             runner_lease_ms,
-            expiry_ms: unusable.duration("expiry", file.expiry.as_deref(), limits::EXPIRY_MS_DEFAULT),
-            stopped_retention_ms: unusable.duration("stopped_retention", file.stopped_retention.as_deref(), limits::STOPPED_RETENTION_MS_DEFAULT),
+            expiry_ms: unusable.duration(
+                "expiry",
+                file.expiry.as_deref(),
+                limits::EXPIRY_MS_DEFAULT,
+            ),
+            stopped_retention_ms: unusable.duration(
+                "stopped_retention",
+                file.stopped_retention.as_deref(),
+                limits::STOPPED_RETENTION_MS_DEFAULT,
+            ),
             finished_retention_ms: unusable.optional_duration(
                 "finished_retention",
                 file.finished_retention.as_deref(),
@@ -431,11 +540,16 @@ impl Config {
             agents,
             path,
         };
-        unusable.into_error(&config.path, text, &structure).map_or(Ok(config), Err)
+        unusable
+            .into_error(&config.path, text, &structure)
+            .map_or(Ok(config), Err)
     }
 }
 
-fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut UnusableValues) -> BTreeMap<AgentName, Budget> {
+fn budgets_of_agents(
+    agents: &BTreeMap<String, file::FileAgent>,
+    unusable: &mut UnusableValues,
+) -> BTreeMap<AgentName, Budget> {
     let mut budgets = BTreeMap::new();
     for (name, agent) in agents {
         let budget = unusable.budget(&format!("agents.{name}.budget"), agent.budget.as_deref());
@@ -451,7 +565,9 @@ fn budgets_of_agents(agents: &BTreeMap<String, file::FileAgent>, unusable: &mut 
 /// # Errors
 /// The text is not a valid configuration.
 pub fn policies_of(file: &str, text: &str) -> Result<PolicySet, String> {
-    Config::parse(PathBuf::from(file), text, true).map(|config| config.policies).map_err(|error| error.to_string())
+    Config::parse(PathBuf::from(file), text, true)
+        .map(|config| config.policies)
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -463,7 +579,10 @@ mod tests {
         let text = "live_runs_max = \"many\"\nexpiry = \"soon\"\nbudget = 5\ndefault_agent = \"a\"\n[pools.p]\nslots = -1\nagents = [\"nobody\"]\n\
                     [pools.q]\nslots = 2.5\nbuild_jobs = 0\n[agents.a]\nharness = 1\npermissions = \"all\"\nmemory = 5\n[agents.b]\nharness = \"plain\"\n\
                     command = [\"x\"]\npool = \"r\"\n[prices]\ndate = \"2026-11-23\"\n[prices.models.m]\ninput = \"a\"\noutput = 1\n";
-        let all = Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
+        let all = Config::parse(PathBuf::from("c.toml"), text, true)
+            .map(|_| ())
+            .expect_err("refused")
+            .to_string();
         for expected in [
             "c.toml: 12 problems: line 1: live_runs_max: use a whole number that is not negative instead of the text \"many\"; ",
             "line 2: expiry: ",
@@ -480,16 +599,37 @@ mod tests {
         ] {
             assert!(all.contains(expected), "{expected:?} is not in {all}");
         }
-        let without_the_table = Config::parse(PathBuf::from("c.toml"), "agents = 1\ndefault_agent = \"a\"\n", true).map(|_| ()).expect_err("refused");
-        assert_eq!(without_the_table.to_string(), "c.toml: line 1: agents: use a table instead of 1");
+        let without_the_table = Config::parse(
+            PathBuf::from("c.toml"),
+            "agents = 1\ndefault_agent = \"a\"\n",
+            true,
+        )
+        .map(|_| ())
+        .expect_err("refused");
+        assert_eq!(
+            without_the_table.to_string(),
+            "c.toml: line 1: agents: use a table instead of 1"
+        );
     }
 
     #[test]
     fn invalid_value_names_its_field() {
-        let parse = |text| Config::parse(PathBuf::from("c.toml"), text, true).map(|_| ()).expect_err("refused").to_string();
+        let parse = |text| {
+            Config::parse(PathBuf::from("c.toml"), text, true)
+                .map(|_| ())
+                .expect_err("refused")
+                .to_string()
+        };
         assert!(parse("[agents.x]\nharness = \"plain\"").contains("agents.x.command"));
-        assert!(parse("\n[agents.x]\ntimeout = \"5m\"").contains("line 2: agents.x.harness: missing: no preset is called x"));
-        for text in ["[agents.plain]\ntimeout = \"5m\"", "[agents.acp]\ntimeout = \"5m\"", "[agents.claud]\ntimeout = \"5m\""] {
+        assert!(
+            parse("\n[agents.x]\ntimeout = \"5m\"")
+                .contains("line 2: agents.x.harness: missing: no preset is called x")
+        );
+        for text in [
+            "[agents.plain]\ntimeout = \"5m\"",
+            "[agents.acp]\ntimeout = \"5m\"",
+            "[agents.claud]\ntimeout = \"5m\"",
+        ] {
             assert!(parse(text).contains(".harness: missing"), "{text}");
         }
         assert!(parse("[agents.x]\nharness = \"magic\"").contains("magic"));

@@ -22,7 +22,13 @@ pub struct NotifySettings {
 
 impl Default for NotifySettings {
     fn default() -> Self {
-        Self { bell: true, osc: true, title: true, quiet: None, zone: None }
+        Self {
+            bell: true,
+            osc: true,
+            title: true,
+            quiet: None,
+            zone: None,
+        }
     }
 }
 
@@ -39,23 +45,48 @@ pub(super) struct FileNotify {
 }
 
 /// Reads this part of the file. The desktop and the program are receivers of messages like webhooks.
-pub(super) fn read(file: FileNotify, unusable: &mut UnusableValues) -> (NotifySettings, Vec<Webhook>) {
-    let FileNotify { bell, osc, title, desktop, command, quiet, zone } = file;
+pub(super) fn read(
+    file: FileNotify,
+    unusable: &mut UnusableValues,
+) -> (NotifySettings, Vec<Webhook>) {
+    let FileNotify {
+        bell,
+        osc,
+        title,
+        desktop,
+        command,
+        quiet,
+        zone,
+    } = file;
     let quiet = quiet.and_then(|text| unusable.check("notify.quiet", QuietHours::parse(&text)));
     let zone = zone.and_then(|name| unusable.check("notify.zone", known_zone(name)));
-    let command = command.and_then(|argv| unusable.check("notify.command", webhooks::checked_program(argv)));
-    let desktop = desktop.unwrap_or(false).then(|| ("desktop".to_owned(), Service::Desktop));
+    let command =
+        command.and_then(|argv| unusable.check("notify.command", webhooks::checked_program(argv)));
+    let desktop = desktop
+        .unwrap_or(false)
+        .then(|| ("desktop".to_owned(), Service::Desktop));
     let command = command.map(|argv| (format!("command {}", argv[0]), Service::Command { argv }));
     let receiver = |(key, service)| Webhook {
         key,
         events: webhooks::events_of_templates(),
         allow_private: false,
-        target: Target::Notices(Notices { service, person: LinkName::default(), quiet, zone: zone.clone(), links: true }),
+        target: Target::Notices(Notices {
+            service,
+            person: LinkName::default(),
+            quiet,
+            zone: zone.clone(),
+            links: true,
+        }),
     };
     let receivers = desktop.into_iter().chain(command).map(receiver).collect();
     let built_in = NotifySettings::default();
-    let settings =
-        NotifySettings { bell: bell.unwrap_or(built_in.bell), osc: osc.unwrap_or(built_in.osc), title: title.unwrap_or(built_in.title), quiet, zone };
+    let settings = NotifySettings {
+        bell: bell.unwrap_or(built_in.bell),
+        osc: osc.unwrap_or(built_in.osc),
+        title: title.unwrap_or(built_in.title),
+        quiet,
+        zone,
+    };
     (settings, receivers)
 }
 
@@ -69,9 +100,17 @@ mod tests {
         let mut unusable = UnusableValues::default();
         let (settings, receivers) = read(file, &mut unusable);
         assert!(unusable.fields().is_empty() && !settings.bell && settings.osc && settings.title);
-        assert_eq!(receivers.iter().map(|hook| hook.key.as_str()).collect::<Vec<_>>(), ["desktop", "command /bin/x"]);
+        assert_eq!(
+            receivers
+                .iter()
+                .map(|hook| hook.key.as_str())
+                .collect::<Vec<_>>(),
+            ["desktop", "command /bin/x"]
+        );
         for hook in receivers {
-            assert!(matches!(hook.target, Target::Notices(notices) if notices.quiet == settings.quiet));
+            assert!(
+                matches!(hook.target, Target::Notices(notices) if notices.quiet == settings.quiet)
+            );
         }
     }
 

@@ -4,7 +4,10 @@ use super::error::take_file;
 use super::problems;
 use super::values::UnusableValues;
 use adjutant_core::Permissions;
-use adjutant_core::policy::{CommandPattern, Conditions, HostPattern, PathPattern, Policy, PolicyDecision, PolicyName, Wildcard};
+use adjutant_core::policy::{
+    CommandPattern, Conditions, HostPattern, PathPattern, Policy, PolicyDecision, PolicyName,
+    Wildcard,
+};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -71,7 +74,9 @@ pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
     }
     let mut unusable = UnusableValues::default();
     let policies = read(file.policies, &mut unusable);
-    unusable.into_error(path, text, &structure).map_or(Ok(policies), |error| Err(error.to_string()))
+    unusable
+        .into_error(path, text, &structure)
+        .map_or(Ok(policies), |error| Err(error.to_string()))
 }
 
 /// A text, or a list of alternatives.
@@ -119,8 +124,25 @@ pub(super) fn read(files: Vec<FilePolicy>, unusable: &mut UnusableValues) -> Vec
     policies
 }
 
-fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut UnusableValues) -> Option<Policy> {
-    let FilePolicy { name, decision, any, agent, tool, profile, risk, path, command, host, reason } = file;
+fn read_one(
+    place: &str,
+    file: FilePolicy,
+    others: &[Policy],
+    unusable: &mut UnusableValues,
+) -> Option<Policy> {
+    let FilePolicy {
+        name,
+        decision,
+        any,
+        agent,
+        tool,
+        profile,
+        risk,
+        path,
+        command,
+        host,
+        reason,
+    } = file;
     let field = |key: &str| format!("{place}.{key}");
     let is_used = others.iter().any(|other| other.name.as_str() == name);
     let name = match PolicyName::parse(&name) {
@@ -128,21 +150,42 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         parsed => parsed.map_err(|error| error.to_string()),
     };
     let name = unusable.check(&field("name"), name);
-    let known = PolicyDecision::from_word(&decision).ok_or_else(|| format!("unknown decision {decision:?}: use allow, deny or ask"));
+    let known = PolicyDecision::from_word(&decision)
+        .ok_or_else(|| format!("unknown decision {decision:?}: use allow, deny or ask"));
     let decision = unusable.check(&field("decision"), known);
     let allows = decision == Some(PolicyDecision::Allow);
-    let reason = reason.map(|reason| reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-    if reason.as_ref().is_some_and(|reason| reason.len() > TEXT_BYTES_MAX) {
+    let reason = reason
+        .map(|reason| reason.trim().to_owned())
+        .filter(|reason| !reason.is_empty());
+    if reason
+        .as_ref()
+        .is_some_and(|reason| reason.len() > TEXT_BYTES_MAX)
+    {
         unusable.report(field("reason"), format!("at most {TEXT_BYTES_MAX} bytes"));
     }
-    let wildcard = |text: &str| if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Wildcard::new(text)) };
-    let permissions = |text: &str| Permissions::from_word(text).ok_or_else(|| format!("unknown profile {text:?}: use read, edit or full"));
+    let wildcard = |text: &str| {
+        if text.is_empty() {
+            Err("is empty".to_owned())
+        } else {
+            Ok(Wildcard::new(text))
+        }
+    };
+    let permissions = |text: &str| {
+        Permissions::from_word(text)
+            .ok_or_else(|| format!("unknown profile {text:?}: use read, edit or full"))
+    };
     let pattern = |text: &str| {
         let pattern = CommandPattern::parse(text)?;
-        if allows { pattern.check_allows().map(|()| pattern) } else { Ok(pattern) }
+        if allows {
+            pattern.check_allows().map(|()| pattern)
+        } else {
+            Ok(pattern)
+        }
     };
     // An invalid condition is a condition, and is reported by itself.
-    let has_conditions = [&agent, &tool, &profile, &risk, &path, &command, &host].iter().any(|texts| !texts.0.is_empty());
+    let has_conditions = [&agent, &tool, &profile, &risk, &path, &command, &host]
+        .iter()
+        .any(|texts| !texts.0.is_empty());
     let conditions = Conditions {
         agents: all(&field("agent"), agent, unusable, wildcard),
         tools: all(&field("tool"), tool, unusable, wildcard),
@@ -153,21 +196,44 @@ fn read_one(place: &str, file: FilePolicy, others: &[Policy], unusable: &mut Unu
         hosts: all(&field("host"), host, unusable, HostPattern::parse),
     };
     if any && has_conditions {
-        unusable.report(field("any"), "covers every request: remove the other conditions");
+        unusable.report(
+            field("any"),
+            "covers every request: remove the other conditions",
+        );
     } else if !any && !has_conditions {
         unusable.report(place, "has no condition: give agent, tool, profile, risk, path, command or host, or any = true to cover every request");
     }
-    Some(Policy { name: name?, decision: decision?, conditions, reason })
+    Some(Policy {
+        name: name?,
+        decision: decision?,
+        conditions,
+        reason,
+    })
 }
 
 /// Parses the alternatives of a condition. A condition without alternatives is reported: it would hold for everything.
-fn all<T>(field: &str, texts: Texts, unusable: &mut UnusableValues, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+fn all<T>(
+    field: &str,
+    texts: Texts,
+    unusable: &mut UnusableValues,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Vec<T> {
     if texts.0.len() > ALTERNATIVES_MAX {
         unusable.report(field, format!("at most {ALTERNATIVES_MAX} alternatives"));
         return Vec::new();
     }
-    let bounded = |text: &str| if text.len() > TEXT_BYTES_MAX { Err(format!("at most {TEXT_BYTES_MAX} bytes")) } else { parse(text) };
-    texts.0.iter().filter_map(|text| unusable.check(field, bounded(text))).collect()
+    let bounded = |text: &str| {
+        if text.len() > TEXT_BYTES_MAX {
+            Err(format!("at most {TEXT_BYTES_MAX} bytes"))
+        } else {
+            parse(text)
+        }
+    };
+    texts
+        .0
+        .iter()
+        .filter_map(|text| unusable.check(field, bounded(text)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -183,21 +249,37 @@ mod tests {
 
     #[test]
     fn policy_is_read_with_its_alternatives() {
-        let text =
-            "name = \"tests\"\ndecision = \"allow\"\nagent = \"claude\"\ncommand = [\"cargo test -p *\", \"cargo check\"]\npath = \"src/**\"\n";
+        let text = "name = \"tests\"\ndecision = \"allow\"\nagent = \"claude\"\ncommand = [\"cargo test -p *\", \"cargo check\"]\npath = \"src/**\"\n";
         let file: FilePolicy = toml::from_str(text).expect("TOML");
         let mut unusable = UnusableValues::default();
-        let [policy] = &read(vec![file], &mut unusable)[..] else { panic!("one policy") };
+        let [policy] = &read(vec![file], &mut unusable)[..] else {
+            panic!("one policy")
+        };
         assert!(unusable.fields().is_empty(), "{unusable:?}");
-        assert_eq!((policy.conditions.commands.len(), policy.conditions.agents.len(), policy.conditions.paths.len()), (2, 1, 1));
+        assert_eq!(
+            (
+                policy.conditions.commands.len(),
+                policy.conditions.agents.len(),
+                policy.conditions.paths.len()
+            ),
+            (2, 1, 1)
+        );
     }
 
     #[test]
     fn problems_of_a_repositorys_file_are_lines() {
-        let problem = policies_of_repository("[[policies]]\nname = \"x\"\ndecision = 1\nany = true\n[other]\n").expect_err("it is invalid");
-        assert!(problem.starts_with(".adjutant.toml: 2 problems: line 3: ") && !problem.contains('\n'), "{problem}");
+        let problem = policies_of_repository(
+            "[[policies]]\nname = \"x\"\ndecision = 1\nany = true\n[other]\n",
+        )
+        .expect_err("it is invalid");
         assert!(
-            policies_of_repository("[[policies]\n").is_err_and(|problem| problem.starts_with(".adjutant.toml: ") && problem.contains("line 1: "))
+            problem.starts_with(".adjutant.toml: 2 problems: line 3: ") && !problem.contains('\n'),
+            "{problem}"
+        );
+        assert!(
+            policies_of_repository("[[policies]\n")
+                .is_err_and(|problem| problem.starts_with(".adjutant.toml: ")
+                    && problem.contains("line 1: "))
         );
     }
 
@@ -206,16 +288,40 @@ mod tests {
         for (text, problem) in [
             ("decision = \"allow\"", "has no condition"),
             ("decision = \"allow\"\ncommand = []", "has no condition"),
-            ("decision = \"allow\"\nany = true\ntool = \"Bash\"", "remove the other conditions"),
-            ("decision = \"permit\"\nany = true", "use allow, deny or ask"),
-            ("decision = \"allow\"\ncommand = \"git status; x\"", "not one simple command"),
-            ("decision = \"allow\"\ncommand = \"cargo test **\"", "\\\"cargo\\\" has options that run other programs"),
-            ("decision = \"allow\"\ncommand = \"python3 *\"", "\\\"python3\\\" runs other programs"),
-            ("decision = \"allow\"\ncommand = \"bash -c *\"", "runs other programs"),
-            ("decision = \"allow\"\ncommand = \"* x\"", "must name the program"),
+            (
+                "decision = \"allow\"\nany = true\ntool = \"Bash\"",
+                "remove the other conditions",
+            ),
+            (
+                "decision = \"permit\"\nany = true",
+                "use allow, deny or ask",
+            ),
+            (
+                "decision = \"allow\"\ncommand = \"git status; x\"",
+                "not one simple command",
+            ),
+            (
+                "decision = \"allow\"\ncommand = \"cargo test **\"",
+                "\\\"cargo\\\" has options that run other programs",
+            ),
+            (
+                "decision = \"allow\"\ncommand = \"python3 *\"",
+                "\\\"python3\\\" runs other programs",
+            ),
+            (
+                "decision = \"allow\"\ncommand = \"bash -c *\"",
+                "runs other programs",
+            ),
+            (
+                "decision = \"allow\"\ncommand = \"* x\"",
+                "must name the program",
+            ),
             ("decision = \"deny\"\npath = \"~/x\"", "not expanded"),
             ("decision = \"deny\"\nhost = \"https://x\"", "is not a host"),
-            ("decision = \"deny\"\nprofile = \"write\"", "unknown profile"),
+            (
+                "decision = \"deny\"\nprofile = \"write\"",
+                "unknown profile",
+            ),
             ("decision = \"deny\"\ntool = \"\"", "is empty"),
         ] {
             let found = problems(&format!("name = \"x\"\n{text}\n"));
@@ -223,11 +329,23 @@ mod tests {
         }
         for invalid in ["path = \"../x\"", "host = \"https://x\"", "command = \"\""] {
             let found = problems(&format!("name = \"x\"\ndecision = \"deny\"\n{invalid}\n"));
-            assert!(!found.contains("has no condition") && found != "UnusableValues([])", "{invalid}: {found}");
+            assert!(
+                !found.contains("has no condition") && found != "UnusableValues([])",
+                "{invalid}: {found}"
+            );
         }
-        assert!(problems("name = \"a b\"\ndecision = \"deny\"\nany = true\n").contains("not a policy's name"));
-        assert!(problems("name = \"x\"\ndecision = \"deny\"\nany = true\n") == "UnusableValues([])");
-        assert!(toml::from_str::<FilePolicy>("name = \"x\"\ndecision = \"deny\"\ntools = \"Bash\"\n").is_err(), "an unknown key");
+        assert!(
+            problems("name = \"a b\"\ndecision = \"deny\"\nany = true\n")
+                .contains("not a policy's name")
+        );
+        assert!(
+            problems("name = \"x\"\ndecision = \"deny\"\nany = true\n") == "UnusableValues([])"
+        );
+        assert!(
+            toml::from_str::<FilePolicy>("name = \"x\"\ndecision = \"deny\"\ntools = \"Bash\"\n")
+                .is_err(),
+            "an unknown key"
+        );
         assert!(
             toml::from_str::<FilePolicy>("name = \"x\"\ndecision = \"deny\"\ntool = 1\n")
                 .is_err_and(|error| error.to_string().contains("a string or a list of strings"))

@@ -24,8 +24,15 @@ impl PolicySet {
     /// Reads this part of the file. An invalid policy is reported.
     pub(super) fn of(files: Vec<FilePolicy>, unusable: &mut UnusableValues) -> Self {
         let source = serde_json::to_string(&files).expect("texts are valid JSON");
-        let digest: String = Sha256::digest(&source).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { policies: read(files, unusable).into(), source: source.into(), digest: digest.into() }
+        let digest: String = Sha256::digest(&source)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Self {
+            policies: read(files, unusable).into(),
+            source: source.into(),
+            digest: digest.into(),
+        }
     }
 
     /// Parses a set that was stored, or returns its problem.
@@ -33,7 +40,8 @@ impl PolicySet {
     /// # Errors
     /// The text is not [`PolicySet::source`] of a valid set.
     pub fn from_source(source: &str) -> Result<Self, String> {
-        let files: Vec<FilePolicy> = serde_json::from_str(source).map_err(|error| error.to_string())?;
+        let files: Vec<FilePolicy> =
+            serde_json::from_str(source).map_err(|error| error.to_string())?;
         let mut unusable = UnusableValues::default();
         let set = Self::of(files, &mut unusable);
         unusable.into_text().map_or(Ok(set), Err)

@@ -65,33 +65,53 @@ pub(super) fn pools(
     unusable: &mut UnusableValues,
 ) -> BTreeMap<PoolName, PoolEntry> {
     let mut pools = BTreeMap::new();
-    let all = std::iter::once((PoolName::DEFAULT, FilePool::default())).chain(declared.iter().map(|(name, pool)| (name.as_str(), pool.clone())));
+    let all = std::iter::once((PoolName::DEFAULT, FilePool::default())).chain(
+        declared
+            .iter()
+            .map(|(name, pool)| (name.as_str(), pool.clone())),
+    );
     for (name, pool) in all {
         let field = |key: &str| format!("pools.{name}.{key}");
         let slots = pool.slots.unwrap_or(live_runs_max);
         if !(1..=SLOTS_MAX).contains(&slots) {
             unusable.report(field("slots"), format!("use 1 to {SLOTS_MAX}"));
         }
-        if pool.build_jobs.is_some_and(|jobs| !(1..=BUILD_JOBS_MAX).contains(&jobs)) {
+        if pool
+            .build_jobs
+            .is_some_and(|jobs| !(1..=BUILD_JOBS_MAX).contains(&jobs))
+        {
             unusable.report(field("build_jobs"), format!("use 1 to {BUILD_JOBS_MAX}"));
         }
         let mut agents = Vec::new();
         for agent in &pool.agents {
             match named(agent) {
-                Some(agent) if agents.contains(&agent) => unusable.report(field("agents"), format!("{agent} is named twice")),
+                Some(agent) if agents.contains(&agent) => {
+                    unusable.report(field("agents"), format!("{agent} is named twice"))
+                }
                 Some(agent) => agents.push(agent),
                 None => unusable.report(field("agents"), format!("no agent {agent:?} is declared")),
             }
         }
         if pool.fallback && agents.len() < 2 {
-            unusable.report(field("fallback"), "needs two or more agents, as agents = [\"first\", \"second\"]");
+            unusable.report(
+                field("fallback"),
+                "needs two or more agents, as agents = [\"first\", \"second\"]",
+            );
         }
         let isolation = pool.isolation.as_deref().and_then(|word| {
-            let kind = Isolation::from_word(word).ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
+            let kind = Isolation::from_word(word)
+                .ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
             unusable.check(&field("isolation"), kind)
         });
-        if !pool.labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
-            unusable.report(field("labels"), "names and values consist of letters, digits and . _ - /");
+        if !pool
+            .labels
+            .iter()
+            .all(|(name, value)| is_label_part(name) && is_label_part(value))
+        {
+            unusable.report(
+                field("labels"),
+                "names and values consist of letters, digits and . _ - /",
+            );
         }
         let launcher = FileLauncher {
             launch: pool.launch.as_deref(),
@@ -101,7 +121,10 @@ pub(super) fn pools(
         };
         let launcher = launcher::read(&launcher, name, dir, unusable);
         let budget = unusable.budget(&field("budget"), pool.budget.as_deref());
-        if let Some(name) = unusable.check(&format!("pools.{name}"), PoolName::parse(name).map_err(|error| error.to_string())) {
+        if let Some(name) = unusable.check(
+            &format!("pools.{name}"),
+            PoolName::parse(name).map_err(|error| error.to_string()),
+        ) {
             let keep_slot = pool.keep_slot.unwrap_or(true);
             let entry = PoolEntry {
                 slots,
@@ -135,8 +158,15 @@ pub(super) fn pools_of_agents<'a>(
                 found.insert(agent, pool);
             }
             _ => {
-                let known = pools.keys().map(PoolName::as_str).collect::<Vec<_>>().join(", ");
-                unusable.report(format!("agents.{agent}.pool"), format!("no pool {pool:?} is declared: use {known}, or add [pools.{pool}]"));
+                let known = pools
+                    .keys()
+                    .map(PoolName::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                unusable.report(
+                    format!("agents.{agent}.pool"),
+                    format!("no pool {pool:?} is declared: use {known}, or add [pools.{pool}]"),
+                );
             }
         }
     }

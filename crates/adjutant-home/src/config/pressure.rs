@@ -18,14 +18,19 @@ pub(super) struct FilePressure {
 
 /// Reads the limits.
 pub(super) fn read(file: FilePressure, unusable: &mut UnusableValues) -> PressureLimits {
-    let mut limit = |key: &str, given: Option<u64>, default: u64| match u32::try_from(given.unwrap_or(default)) {
-        Ok(0) => None,
-        Ok(percent @ 1..=100) => Some(Share::percent(percent)),
-        _ => {
-            unusable.report(format!("pressure.{key}"), "use 1 to 100 percent, or 0 for no limit");
-            None
-        }
-    };
+    let mut limit =
+        |key: &str, given: Option<u64>, default: u64| match u32::try_from(given.unwrap_or(default))
+        {
+            Ok(0) => None,
+            Ok(percent @ 1..=100) => Some(Share::percent(percent)),
+            _ => {
+                unusable.report(
+                    format!("pressure.{key}"),
+                    "use 1 to 100 percent, or 0 for no limit",
+                );
+                None
+            }
+        };
     PressureLimits {
         memory: limit("memory", file.memory, MEMORY_PERCENT),
         cpu: limit("cpu", file.cpu, 0),
@@ -40,9 +45,30 @@ mod tests {
     #[test]
     fn limits_are_percentages_and_0_is_none() {
         let mut unusable = UnusableValues::default();
-        let found = read(FilePressure { memory: Some(0), cpu: Some(90), pause: None }, &mut unusable);
-        assert_eq!(found, PressureLimits { memory: None, cpu: Some(Share::percent(90)), pause: Some(Share::percent(20)) });
-        read(FilePressure { memory: Some(101), cpu: Some(u64::MAX), pause: Some(100) }, &mut unusable);
+        let found = read(
+            FilePressure {
+                memory: Some(0),
+                cpu: Some(90),
+                pause: None,
+            },
+            &mut unusable,
+        );
+        assert_eq!(
+            found,
+            PressureLimits {
+                memory: None,
+                cpu: Some(Share::percent(90)),
+                pause: Some(Share::percent(20))
+            }
+        );
+        read(
+            FilePressure {
+                memory: Some(101),
+                cpu: Some(u64::MAX),
+                pause: Some(100),
+            },
+            &mut unusable,
+        );
         assert_eq!(unusable.fields(), ["pressure.memory", "pressure.cpu"]);
     }
 }

@@ -34,10 +34,15 @@ pub(super) struct Structure<T> {
 impl<T> Structure<T> {
     /// Returns whether the problem of a field only comes from a substitute. `field`: a dotted path with indexes.
     pub(super) fn explains(&self, field: &str) -> bool {
-        let own: Vec<&str> = field.split('.').map(|key| key.split('[').next().unwrap_or_default()).collect();
+        let own: Vec<&str> = field
+            .split('.')
+            .map(|key| key.split('[').next().unwrap_or_default())
+            .collect();
         let is_same = |path: &Vec<String>| path.iter().zip(&own).all(|(key, own)| key == own);
         // A problem of a whole entry can come from one of its values.
-        self.substitutes.iter().any(|path| is_same(path) && (own.len() >= path.len() || own.len() > 1))
+        self.substitutes
+            .iter()
+            .any(|path| is_same(path) && (own.len() >= path.len() || own.len() > 1))
     }
 }
 
@@ -54,23 +59,40 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
     let (whole, errors) = DeTable::parse_recoverable(text);
     let line = |at: usize| line_at(text, at);
     if !errors.is_empty() {
-        let problem = |error: &toml::de::Error| Problem { line: line(error.span().map_or(0, |span| span.start)), text: error.message().to_owned() };
-        return Structure { file: None, problems: errors.iter().take(PROBLEMS_MAX).map(problem).collect(), substitutes: Vec::new() };
+        let problem = |error: &toml::de::Error| Problem {
+            line: line(error.span().map_or(0, |span| span.start)),
+            text: error.message().to_owned(),
+        };
+        return Structure {
+            file: None,
+            problems: errors.iter().take(PROBLEMS_MAX).map(problem).collect(),
+            substitutes: Vec::new(),
+        };
     }
     let (span, mut table) = (whole.span(), whole.into_inner());
     let mut problems: Vec<Problem> = Vec::new();
     let mut fillers: Vec<Filler> = Vec::new();
     let mut file = None;
     for _ in 0..ROUNDS_MAX {
-        let error = match T::deserialize(Deserializer::from(Spanned::new(span.clone(), table.clone()))) {
+        let error = match T::deserialize(Deserializer::from(Spanned::new(
+            span.clone(),
+            table.clone(),
+        ))) {
             Ok(read) => {
                 // An empty table in place of a wrong value hides what the file declares.
-                file = fillers.iter().all(|filler| filler.tried != Filler::TABLE).then_some(read);
+                file = fillers
+                    .iter()
+                    .all(|filler| filler.tried != Filler::TABLE)
+                    .then_some(read);
                 break;
             }
             Err(error) => error,
         };
-        let (path, message, at) = (keys(&error), error.message().to_owned(), error.span().unwrap_or_default());
+        let (path, message, at) = (
+            keys(&error),
+            error.message().to_owned(),
+            error.span().unwrap_or_default(),
+        );
         if let Some(filler) = fillers.iter_mut().find(|filler| filler.span == at) {
             if !filler.try_next(&mut table, &message) {
                 break;
@@ -78,18 +100,35 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
             continue;
         }
         let marker = usize::MAX - 2 * (fillers.len() + 1);
-        let mut filler = Filler { path: path.clone(), span: marker..marker + 1, tried: 0 };
+        let mut filler = Filler {
+            path: path.clone(),
+            span: marker..marker + 1,
+            tried: 0,
+        };
         let known = if let Some(field) = in_backticks(&message, "missing field `") {
-            problems.push(Problem { line: line_of(text, &path), text: format!("{}: missing", dotted_path(&path, field)) });
+            problems.push(Problem {
+                line: line_of(text, &path),
+                text: format!("{}: missing", dotted_path(&path, field)),
+            });
             filler.path.push(field.to_owned());
             let known = filler.fill(&mut table, &at);
             fillers.push(filler);
             known
         } else if let Some(field) = in_backticks(&message, "unknown field `") {
-            problems.push(Problem { line: line(at.start), text: format!("{}: {}", dotted_path(&path, field), unknown_key(field, &message)) });
+            problems.push(Problem {
+                line: line(at.start),
+                text: format!(
+                    "{}: {}",
+                    dotted_path(&path, field),
+                    unknown_key(field, &message)
+                ),
+            });
             remove(&mut table, &at)
         } else {
-            problems.push(Problem { line: line(at.start), text: format!("{}: {}", path.join("."), in_words(&message)) });
+            problems.push(Problem {
+                line: line(at.start),
+                text: format!("{}: {}", path.join("."), in_words(&message)),
+            });
             let known = filler.fill(&mut table, &at);
             fillers.push(filler);
             known
@@ -99,12 +138,22 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
         }
     }
     problems.sort_by_key(|problem| problem.line);
-    Structure { file, problems, substitutes: fillers.into_iter().map(|filler| filler.path).collect() }
+    Structure {
+        file,
+        problems,
+        substitutes: fillers.into_iter().map(|filler| filler.path).collect(),
+    }
 }
 
 /// Describes an unknown key: the key that was probably meant, or all known ones.
 fn unknown_key(key: &str, message: &str) -> String {
-    let known: Vec<&str> = message.split_once(", expected ").map_or("", |(_, known)| known).split('`').skip(1).step_by(2).collect();
+    let known: Vec<&str> = message
+        .split_once(", expected ")
+        .map_or("", |(_, known)| known)
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .collect();
     match suggested_name(key, known.iter().copied()) {
         Some(meant) => format!("unknown key; did you mean {meant}?"),
         None if known.is_empty() => "unknown key".to_owned(),
@@ -114,11 +163,19 @@ fn unknown_key(key: &str, message: &str) -> String {
 
 /// Returns the parser's message about a wrong type in the words of the documentation.
 fn in_words(message: &str) -> String {
-    let is_about_value = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    let Some((found, expected)) = is_about_value.and_then(|rest| rest.rsplit_once(", expected ")) else { return message.to_owned() };
+    let is_about_value = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = is_about_value.and_then(|rest| rest.rsplit_once(", expected "))
+    else {
+        return message.to_owned();
+    };
     let found = match found.split_once(' ') {
         Some(("integer", value)) => value.trim_matches('`').to_owned(),
-        Some(("floating", value)) => value.trim_start_matches("point ").trim_matches('`').to_owned(),
+        Some(("floating", value)) => value
+            .trim_start_matches("point ")
+            .trim_matches('`')
+            .to_owned(),
         Some(("boolean", value)) => value.trim_matches('`').to_owned(),
         Some(("string", value)) => format!("the text {value}"),
         _ => match found {
@@ -149,7 +206,9 @@ pub(super) fn line_of_field(text: &str, field: &str) -> usize {
 
 /// Returns the line of the value at a path of keys, or of its table if it is missing.
 fn line_of(text: &str, path: &[String]) -> usize {
-    let Ok(whole) = DeTable::parse(text) else { return 1 };
+    let Ok(whole) = DeTable::parse(text) else {
+        return 1;
+    };
     let mut table = whole.get_ref();
     let mut line = 1;
     for key in path {
@@ -157,28 +216,47 @@ fn line_of(text: &str, path: &[String]) -> usize {
             Some((key, at)) => (key, at.trim_end_matches(']').parse::<usize>().ok()),
             None => (key.as_str(), None),
         };
-        let Some((key, value)) = table.get_key_value(key) else { break };
+        let Some((key, value)) = table.get_key_value(key) else {
+            break;
+        };
         line = line_at(text, key.span().start);
-        let entry = at.and_then(|at| if let DeValue::Array(list) = value.get_ref() { list.get(at) } else { None });
+        let entry = at.and_then(|at| {
+            if let DeValue::Array(list) = value.get_ref() {
+                list.get(at)
+            } else {
+                None
+            }
+        });
         if let Some(entry) = entry {
             line = line_at(text, entry.span().start);
         }
         let value = entry.unwrap_or(value);
-        let DeValue::Table(below) = value.get_ref() else { break };
+        let DeValue::Table(below) = value.get_ref() else {
+            break;
+        };
         table = below;
     }
     line
 }
 
 fn line_at(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()[..at.min(text.len())]
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
 /// Returns the path of keys to an error, without indexes of lists.
 fn keys(error: &toml::de::Error) -> Vec<String> {
     let text = error.to_string();
-    let keys = text.trim_end().lines().next_back().and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
-    keys.map(|keys| keys.split('.').map(str::to_owned).collect()).unwrap_or_default()
+    let keys = text
+        .trim_end()
+        .lines()
+        .next_back()
+        .and_then(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    keys.map(|keys| keys.split('.').map(str::to_owned).collect())
+        .unwrap_or_default()
 }
 
 fn in_backticks<'a>(message: &'a str, beginning: &str) -> Option<&'a str> {
@@ -186,7 +264,11 @@ fn in_backticks<'a>(message: &'a str, beginning: &str) -> Option<&'a str> {
 }
 
 fn dotted_path(path: &[String], field: &str) -> String {
-    path.iter().map(String::as_str).chain([field]).collect::<Vec<_>>().join(".")
+    path.iter()
+        .map(String::as_str)
+        .chain([field])
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 impl Filler {
@@ -196,8 +278,15 @@ impl Filler {
     /// Inserts the next substitute that may be valid. Returns `false` if there is none left.
     fn try_next(&mut self, table: &mut DeTable<'_>, message: &str) -> bool {
         let own = self.span.clone();
-        let value = match in_backticks(message.split_once("expected ").map_or("", |(_, expected)| expected.trim_start_matches("one of ")), "`") {
-            Some(variant) if message.starts_with("unknown variant") => DeValue::String(Cow::Owned(variant.to_owned())),
+        let value = match in_backticks(
+            message
+                .split_once("expected ")
+                .map_or("", |(_, expected)| expected.trim_start_matches("one of ")),
+            "`",
+        ) {
+            Some(variant) if message.starts_with("unknown variant") => {
+                DeValue::String(Cow::Owned(variant.to_owned()))
+            }
             _ => {
                 self.tried += 1;
                 match self.tried {
@@ -213,15 +302,29 @@ impl Filler {
     }
 
     fn fill(&self, table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
-        insert(table, &self.path, at, Spanned::new(self.span.clone(), DeValue::String(Cow::Borrowed(""))))
+        insert(
+            table,
+            &self.path,
+            at,
+            Spanned::new(self.span.clone(), DeValue::String(Cow::Borrowed(""))),
+        )
     }
 }
 
 /// Replaces the value with this span, or inserts a missing one.
-fn insert<'i>(table: &mut DeTable<'i>, path: &[String], at: &Range<usize>, value: Spanned<DeValue<'i>>) -> bool {
-    let [key, below @ ..] = path else { return false };
+fn insert<'i>(
+    table: &mut DeTable<'i>,
+    path: &[String],
+    at: &Range<usize>,
+    value: Spanned<DeValue<'i>>,
+) -> bool {
+    let [key, below @ ..] = path else {
+        return false;
+    };
     if below.is_empty() {
-        let stands_there = table.get(key.as_str()).is_none_or(|there| there.span() == *at || span_within(there, at));
+        let stands_there = table
+            .get(key.as_str())
+            .is_none_or(|there| there.span() == *at || span_within(there, at));
         if stands_there {
             match table.get_mut(key.as_str()) {
                 Some(there) => *there = value,
@@ -248,7 +351,10 @@ fn span_within(value: &Spanned<DeValue<'_>>, at: &Range<usize>) -> bool {
 
 /// Removes the entry whose key has this span.
 fn remove(table: &mut DeTable<'_>, at: &Range<usize>) -> bool {
-    let wrong = table.keys().find(|key| key.span() == *at).map(|key| key.get_ref().clone());
+    let wrong = table
+        .keys()
+        .find(|key| key.span() == *at)
+        .map(|key| key.get_ref().clone());
     wrong.is_some_and(|key| table.remove(key.as_ref()).is_some())
         || table.iter_mut().any(|(_, value)| match value.get_mut() {
             DeValue::Table(table) => remove(table, at),
@@ -267,7 +373,15 @@ mod tests {
 
     fn problems(text: &str) -> Vec<String> {
         let problems = read::<FileConfig>(text).problems;
-        problems.into_iter().map(|Problem { line, text }| format!("{line}: {}", text.split(", expected").next().unwrap_or_default())).collect()
+        problems
+            .into_iter()
+            .map(|Problem { line, text }| {
+                format!(
+                    "{line}: {}",
+                    text.split(", expected").next().unwrap_or_default()
+                )
+            })
+            .collect()
     }
 
     #[test]
@@ -288,7 +402,10 @@ mod tests {
             "17: webhooks.url: use a text in quotes instead of 7",
             "21: webhooks.chat: use a text in quotes instead of 7",
         ] {
-            assert!(found.iter().any(|problem| problem == expected), "{expected} is not in {found:#?}");
+            assert!(
+                found.iter().any(|problem| problem == expected),
+                "{expected} is not in {found:#?}"
+            );
         }
     }
 
@@ -297,7 +414,10 @@ mod tests {
         let many: String = (0..100).map(|n| format!("x{n} = 1\n")).collect();
         assert_eq!(problems(&many).len(), PROBLEMS_MAX);
         assert!(problems("a = \nb = = 2\n").len() >= 2);
-        assert_eq!(problems("[agents.a]\nharness = \"acp\"\ncommand = [\"x\"]\n"), Vec::<String>::new());
+        assert_eq!(
+            problems("[agents.a]\nharness = \"acp\"\ncommand = [\"x\"]\n"),
+            Vec::<String>::new()
+        );
         for garbage in [
             "[agents]\nx = 1\n",
             "agents = 1\n",

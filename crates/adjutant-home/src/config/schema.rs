@@ -5,7 +5,10 @@
 
 use super::file::FileConfig;
 use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -42,14 +45,17 @@ impl Setting {
     #[must_use]
     pub fn file() -> Self {
         let mut file = Self::default();
-        FileConfig::deserialize(Recorder(&mut file)).expect("every type of the file accepts the recorded values");
+        FileConfig::deserialize(Recorder(&mut file))
+            .expect("every type of the file accepts the recorded values");
         file
     }
 
     /// Returns the setting at a path of keys. An entry of a list of tables is named by its position, from 0.
     #[must_use]
     pub fn find(&self, path: &[&str]) -> Option<&Self> {
-        let Some((key, below)) = path.split_first() else { return Some(self) };
+        let Some((key, below)) = path.split_first() else {
+            return Some(self);
+        };
         match self {
             Self::Table(fields) => fields.iter().find(|(name, _)| name == key)?.1.find(below),
             Self::Named(entry) => entry.find(below),
@@ -61,7 +67,10 @@ impl Setting {
     /// Returns the settings of a table with their names, with lists of tables included.
     fn fields(&self) -> Vec<(&'static str, &Self)> {
         match self {
-            Self::Table(fields) => fields.iter().map(|(name, setting)| (*name, setting)).collect(),
+            Self::Table(fields) => fields
+                .iter()
+                .map(|(name, setting)| (*name, setting))
+                .collect(),
             Self::Named(entry) => vec![(ANY_NAME, entry)],
             Self::List(entry) => entry.fields(),
             _ => Vec::new(),
@@ -69,7 +78,11 @@ impl Setting {
     }
 
     /// Calls `visit` for each setting below this one, with its path.
-    pub fn walk(&self, path: &mut Vec<&'static str>, visit: &mut impl FnMut(&[&'static str], &Self)) {
+    pub fn walk(
+        &self,
+        path: &mut Vec<&'static str>,
+        visit: &mut impl FnMut(&[&'static str], &Self),
+    ) {
         for (name, setting) in self.fields() {
             path.push(name);
             visit(path, setting);
@@ -86,7 +99,9 @@ impl Setting {
             Self::Switch => json!({ "type": "boolean" }),
             Self::Choice(words) => json!({ "enum": words }),
             Self::Texts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
-            Self::List(entry) => json!({ "type": "array", "items": entry.schema(path, documented) }),
+            Self::List(entry) => {
+                json!({ "type": "array", "items": entry.schema(path, documented) })
+            }
             Self::Named(entry) => {
                 path.push(ANY_NAME);
                 let below = entry.schema(path, documented);
@@ -124,7 +139,9 @@ pub fn json_schema() -> Value {
 /// Returns the default of a setting in the words of the documentation.
 #[must_use]
 pub fn documented_default(path: &[&str]) -> Option<String> {
-    read_documented_keys(PAGE).remove(&place(path)).map(|setting| setting.default)
+    read_documented_keys(PAGE)
+        .remove(&place(path))
+        .map(|setting| setting.default)
 }
 
 /// What the documentation says about a setting.
@@ -138,7 +155,10 @@ type DocumentedKeys = BTreeMap<(String, String), Documented>;
 
 fn place(path: &[&str]) -> (String, String) {
     let table = if path.len() > 1 { path[0] } else { "" };
-    (table.to_owned(), path.last().copied().unwrap_or_default().to_owned())
+    (
+        table.to_owned(),
+        path.last().copied().unwrap_or_default().to_owned(),
+    )
 }
 
 /// Reads the tables of the page.
@@ -147,16 +167,29 @@ fn read_documented_keys(page: &str) -> DocumentedKeys {
     let mut found = BTreeMap::new();
     for line in page.lines() {
         if let Some(heading) = line.strip_prefix("## ") {
-            let name = heading.strip_prefix("`[").and_then(|rest| rest.split("]`").next()).unwrap_or_default();
-            table = name.trim_matches(['[', ']']).split('.').next().unwrap_or_default().to_owned();
+            let name = heading
+                .strip_prefix("`[")
+                .and_then(|rest| rest.split("]`").next())
+                .unwrap_or_default();
+            table = name
+                .trim_matches(['[', ']'])
+                .split('.')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
         }
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let [keys, default, meaning] = cells.as_slice() else { continue };
+        let [keys, default, meaning] = cells.as_slice() else {
+            continue;
+        };
         if !keys.starts_with('`') {
             continue;
         }
         for key in keys.split(", ") {
-            let setting = Documented { meaning: plain(meaning), default: plain(default) };
+            let setting = Documented {
+                meaning: plain(meaning),
+                default: plain(default),
+            };
             found.insert((table.clone(), key.trim_matches('`').to_owned()), setting);
         }
     }
@@ -168,8 +201,12 @@ fn plain(markdown: &str) -> String {
     let mut out = String::new();
     let mut rest = markdown;
     while let Some((before, link)) = rest.split_once('[') {
-        let parts = link.split_once("](").and_then(|(label, after)| Some((label, after.split_once(')')?.1)));
-        let Some((label, after)) = parts.filter(|(label, _)| !label.contains('`') && !label.contains(']')) else {
+        let parts = link
+            .split_once("](")
+            .and_then(|(label, after)| Some((label, after.split_once(')')?.1)));
+        let Some((label, after)) =
+            parts.filter(|(label, _)| !label.contains('`') && !label.contains(']'))
+        else {
             out += before;
             out.push('[');
             rest = link;
@@ -233,7 +270,11 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Refused> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -251,14 +292,28 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
         Ok(value)
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refused> {
         let mut recorded = Vec::new();
-        let value = visitor.visit_map(Fields { left: fields.iter(), current: "", recorded: &mut recorded })?;
+        let value = visitor.visit_map(Fields {
+            left: fields.iter(),
+            current: "",
+            recorded: &mut recorded,
+        })?;
         *self.0 = Setting::Table(recorded);
         Ok(value)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, words: &'static [&'static str], visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refused> {
         visitor.visit_enum(First(words, self.0))
     }
 
@@ -271,21 +326,33 @@ struct One<'a>(Option<&'a mut Setting>);
 impl<'de> SeqAccess<'de> for One<'_> {
     type Error = Refused;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Refused> {
-        self.0.take().map(|entry| seed.deserialize(Recorder(entry))).transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Refused> {
+        self.0
+            .take()
+            .map(|entry| seed.deserialize(Recorder(entry)))
+            .transpose()
     }
 }
 
 impl<'de> MapAccess<'de> for One<'_> {
     type Error = Refused;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refused> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Refused> {
         let key: StrDeserializer<'_, Refused> = ANY_NAME.into_deserializer();
         self.0.is_some().then(|| seed.deserialize(key)).transpose()
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Refused> {
-        let entry = self.0.take().ok_or_else(|| Refused("a value without its key".to_owned()))?;
+        let entry = self
+            .0
+            .take()
+            .ok_or_else(|| Refused("a value without its key".to_owned()))?;
         seed.deserialize(Recorder(entry))
     }
 }
@@ -300,8 +367,13 @@ struct Fields<'a> {
 impl<'de> MapAccess<'de> for Fields<'_> {
     type Error = Refused;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refused> {
-        let Some(name) = self.left.next() else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Refused> {
+        let Some(name) = self.left.next() else {
+            return Ok(None);
+        };
         self.current = name;
         let key: StrDeserializer<'_, Refused> = (*name).into_deserializer();
         seed.deserialize(key).map(Some)
@@ -309,7 +381,9 @@ impl<'de> MapAccess<'de> for Fields<'_> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Refused> {
         let mut setting = Setting::default();
-        let value = seed.deserialize(Recorder(&mut setting)).map_err(|Refused(why)| Refused(format!("{}: {why}", self.current)))?;
+        let value = seed
+            .deserialize(Recorder(&mut setting))
+            .map_err(|Refused(why)| Refused(format!("{}: {why}", self.current)))?;
         self.recorded.push((self.current, setting));
         Ok(value)
     }
@@ -323,7 +397,12 @@ impl<'de> EnumAccess<'de> for First<'_> {
     type Variant = Self;
 
     fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Refused> {
-        let word: StrDeserializer<'_, Refused> = self.0.first().copied().unwrap_or_default().into_deserializer();
+        let word: StrDeserializer<'_, Refused> = self
+            .0
+            .first()
+            .copied()
+            .unwrap_or_default()
+            .into_deserializer();
         Ok((seed.deserialize(word)?, self))
     }
 }
@@ -345,11 +424,19 @@ impl<'de> VariantAccess<'de> for First<'_> {
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Refused> {
-        Err(Refused("a variant without a value, or with one, is expected".to_owned()))
+        Err(Refused(
+            "a variant without a value, or with one, is expected".to_owned(),
+        ))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Refused> {
-        Err(Refused("a variant without a value, or with one, is expected".to_owned()))
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Refused> {
+        Err(Refused(
+            "a variant without a value, or with one, is expected".to_owned(),
+        ))
     }
 }
 
@@ -365,15 +452,27 @@ mod tests {
         Setting::file().walk(&mut Vec::new(), &mut |path, _| {
             settings += 1;
             let key = path.last().copied().unwrap_or_default();
-            let is_there =
-                [format!("`{key}`"), format!("`[{key}"), format!("`[[{key}"), format!(".{key}]"), format!("{key} = "), format!("`{{ {key}")];
+            let is_there = [
+                format!("`{key}`"),
+                format!("`[{key}"),
+                format!("`[[{key}"),
+                format!(".{key}]"),
+                format!("{key} = "),
+                format!("`{{ {key}"),
+            ];
             // The next test checks the keys of presets.
             let is_part_of_preset = path.len() > 2 && path[0] == "presets";
-            if key != ANY_NAME && !is_part_of_preset && !is_there.iter().any(|text| PAGE.contains(text.as_str())) {
+            if key != ANY_NAME
+                && !is_part_of_preset
+                && !is_there.iter().any(|text| PAGE.contains(text.as_str()))
+            {
                 undocumented.push(path.join("."));
             }
         });
-        assert!(undocumented.is_empty(), "not in docs/configuration.md: {undocumented:?}");
+        assert!(
+            undocumented.is_empty(),
+            "not in docs/configuration.md: {undocumented:?}"
+        );
         assert!(settings > 150, "{settings}");
     }
 
@@ -381,18 +480,36 @@ mod tests {
     fn keys_of_presets_are_those_of_their_page() {
         let all = Setting::file();
         let mut keys = BTreeSet::new();
-        all.find(&["presets", ANY_NAME]).expect("a table").walk(&mut vec!["presets", ANY_NAME], &mut |path, _| {
-            let Some((key, table)) = path.split_last().filter(|(key, _)| **key != ANY_NAME) else { return };
-            let table: Vec<&str> = table.iter().map(|part| if ["read", "edit", "full"].contains(part) { "PROFILE" } else { part }).collect();
-            keys.insert((table.join("."), (*key).to_owned()));
-        });
+        all.find(&["presets", ANY_NAME]).expect("a table").walk(
+            &mut vec!["presets", ANY_NAME],
+            &mut |path, _| {
+                let Some((key, table)) = path.split_last().filter(|(key, _)| **key != ANY_NAME)
+                else {
+                    return;
+                };
+                let table: Vec<&str> = table
+                    .iter()
+                    .map(|part| {
+                        if ["read", "edit", "full"].contains(part) {
+                            "PROFILE"
+                        } else {
+                            part
+                        }
+                    })
+                    .collect();
+                keys.insert((table.join("."), (*key).to_owned()));
+            },
+        );
         let mut documented = BTreeSet::new();
         let mut table = "";
         for line in include_str!("../../../../docs/presets.md").lines() {
             if let Some(heading) = line.strip_prefix("## ") {
                 table = heading.trim_matches(['`', '[', ']']);
             }
-            if let Some((key, _)) = line.strip_prefix("| `").and_then(|row| row.split_once("` | ")) {
+            if let Some((key, _)) = line
+                .strip_prefix("| `")
+                .and_then(|row| row.split_once("` | "))
+            {
                 documented.insert((table.to_owned(), key.to_owned()));
             }
         }
@@ -403,7 +520,10 @@ mod tests {
     fn every_documented_key_is_a_setting() {
         let mut known = Vec::new();
         Setting::file().walk(&mut Vec::new(), &mut |path, _| known.push(place(path)));
-        let wrong: Vec<_> = read_documented_keys(PAGE).into_keys().filter(|key| !known.contains(key)).collect();
+        let wrong: Vec<_> = read_documented_keys(PAGE)
+            .into_keys()
+            .filter(|key| !known.contains(key))
+            .collect();
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 
@@ -412,12 +532,33 @@ mod tests {
         let schema = json_schema();
         let hub = &schema["properties"];
         assert_eq!(hub["live_runs_max"]["type"], "integer");
-        assert_eq!(hub["containment"]["enum"], json!(["auto", "pid_namespace", "subreaper"]));
-        assert!(hub["expiry"]["description"].as_str().is_some_and(|text| text.contains("24h") && !text.contains('`')), "{}", hub["expiry"]);
+        assert_eq!(
+            hub["containment"]["enum"],
+            json!(["auto", "pid_namespace", "subreaper"])
+        );
+        assert!(
+            hub["expiry"]["description"]
+                .as_str()
+                .is_some_and(|text| text.contains("24h") && !text.contains('`')),
+            "{}",
+            hub["expiry"]
+        );
         let agent = &hub["agents"]["additionalProperties"];
-        assert_eq!((&agent["properties"]["trust_repo"]["type"], &agent["additionalProperties"]), (&json!("boolean"), &json!(false)));
+        assert_eq!(
+            (
+                &agent["properties"]["trust_repo"]["type"],
+                &agent["additionalProperties"]
+            ),
+            (&json!("boolean"), &json!(false))
+        );
         assert!(agent["properties"]["timeout"]["description"].is_string());
-        assert_eq!(hub["webhooks"]["items"]["properties"]["url"]["type"], "string");
-        assert_eq!(documented_default(&["agents", "x", "grace"]).as_deref(), Some("\"8s\""));
+        assert_eq!(
+            hub["webhooks"]["items"]["properties"]["url"]["type"],
+            "string"
+        );
+        assert_eq!(
+            documented_default(&["agents", "x", "grace"]).as_deref(),
+            Some("\"8s\"")
+        );
     }
 }

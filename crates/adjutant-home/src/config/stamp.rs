@@ -18,7 +18,15 @@ impl Stamp {
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let meta = std::fs::metadata(path).ok()?;
-        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
-        Some(Self { inode: meta.ino(), bytes: meta.len(), modified, changed })
+        let (modified, changed) = (
+            (meta.mtime(), meta.mtime_nsec()),
+            (meta.ctime(), meta.ctime_nsec()),
+        );
+        Some(Self {
+            inode: meta.ino(),
+            bytes: meta.len(),
+            modified,
+            changed,
+        })
     }
 }

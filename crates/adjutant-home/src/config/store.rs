@@ -46,7 +46,13 @@ impl fmt::Debug for Password {
 /// The address without anything secret.
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, user, database, .. } = self;
+        let Self {
+            host,
+            port,
+            user,
+            database,
+            ..
+        } = self;
         match host.strip_prefix('/') {
             Some(_) => write!(f, "postgres://{user}@/{database}?host={host}&port={port}"),
             None if host.contains(':') => write!(f, "postgres://{user}@[{host}]:{port}/{database}"),
@@ -70,25 +76,44 @@ impl PostgresAddress {
 
     fn password_of_file(&self) -> Result<Option<Password>, String> {
         let named = variable("PGPASSFILE").map(PathBuf::from);
-        let Some(file) = named.clone().or_else(|| Some(PathBuf::from(variable("HOME")?).join(".pgpass"))) else { return Ok(None) };
+        let Some(file) = named
+            .clone()
+            .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".pgpass")))
+        else {
+            return Ok(None);
+        };
         if named.is_none() && !file.exists() {
             return Ok(None);
         }
         is_private(&file)?;
-        let bytes = files::read_named(&file, PASSWORD_FILE_BYTES_MAX).map_err(|error| error.to_string())?;
-        Ok(self.password_in(&String::from_utf8_lossy(&bytes)).map(Password))
+        let bytes =
+            files::read_named(&file, PASSWORD_FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+        Ok(self
+            .password_in(&String::from_utf8_lossy(&bytes))
+            .map(Password))
     }
 
     /// Finds the first line `host:port:database:user:password` for this address. `*` matches everything.
     fn password_in(&self, lines: &str) -> Option<String> {
-        let host = if self.host.starts_with('/') { "localhost" } else { &self.host };
+        let host = if self.host.starts_with('/') {
+            "localhost"
+        } else {
+            &self.host
+        };
         let port = self.port.to_string();
         let wanted = [host, &port, &self.database, &self.user];
-        lines.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-            let fields = fields(line);
-            let is_match = fields.len() == 5 && fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
-            is_match.then(|| fields[4].clone())
-        })
+        lines
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .find_map(|line| {
+                let fields = fields(line);
+                let is_match = fields.len() == 5
+                    && fields
+                        .iter()
+                        .zip(wanted)
+                        .all(|(field, wanted)| field == "*" || field == wanted);
+                is_match.then(|| fields[4].clone())
+            })
     }
 }
 
@@ -108,8 +133,17 @@ fn fields(line: &str) -> Vec<String> {
 
 pub(super) fn is_private(file: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
-    let mode = std::fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.mode();
-    if mode & 0o077 == 0 { Ok(()) } else { Err(format!("other users can read {}: run chmod 600 on it", file.display())) }
+    let mode = std::fs::metadata(file)
+        .map_err(|error| format!("{}: {error}", file.display()))?
+        .mode();
+    if mode & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(format!(
+            "other users can read {}: run chmod 600 on it",
+            file.display()
+        ))
+    }
 }
 
 impl std::str::FromStr for PostgresAddress {
@@ -122,12 +156,17 @@ impl std::str::FromStr for PostgresAddress {
 }
 
 fn address(text: &str) -> Result<PostgresAddress, String> {
-    let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://")).ok_or_else(|| FORM.to_owned())?;
+    let rest = text
+        .strip_prefix("postgres://")
+        .or_else(|| text.strip_prefix("postgresql://"))
+        .ok_or_else(|| FORM.to_owned())?;
     let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').ok_or_else(|| FORM.to_owned())?;
     let (user, place) = authority.rsplit_once('@').ok_or_else(|| FORM.to_owned())?;
     if user.contains(':') {
-        return Err("leave the password out, and set PGPASSWORD or PGPASSFILE for the hub".to_owned());
+        return Err(
+            "leave the password out, and set PGPASSWORD or PGPASSFILE for the hub".to_owned(),
+        );
     }
     let (host, port) = host_and_port(place)?;
     let mut address = PostgresAddress {
@@ -145,20 +184,37 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
         let value = decoded(value, FORM)?;
         match name {
             "host" => address.host = value,
-            "port" => address.port = value.parse().map_err(|_| "port must be a number from 1 to 65535".to_owned())?,
+            "port" => {
+                address.port = value
+                    .parse()
+                    .map_err(|_| "port must be a number from 1 to 65535".to_owned())?
+            }
             "sslmode" => mode = Some(value),
             "sslrootcert" => address.root_certificates = Some(PathBuf::from(value)),
-            "password" => return Err("leave the password out, and set PGPASSWORD or PGPASSFILE for the hub".to_owned()),
+            "password" => {
+                return Err(
+                    "leave the password out, and set PGPASSWORD or PGPASSFILE for the hub"
+                        .to_owned(),
+                );
+            }
             _ => return Err("the options are host, port, sslmode and sslrootcert".to_owned()),
         }
     }
-    if [&address.host, &address.user, &address.database].iter().any(|part| part.is_empty()) {
+    if [&address.host, &address.user, &address.database]
+        .iter()
+        .any(|part| part.is_empty())
+    {
         return Err(FORM.to_owned());
     }
-    if address.root_certificates.as_ref().is_some_and(|file| !file.is_absolute()) {
+    if address
+        .root_certificates
+        .as_ref()
+        .is_some_and(|file| !file.is_absolute())
+    {
         return Err("sslrootcert is an absolute path".to_owned());
     }
-    let is_local = address.host.starts_with('/') || adjutant_core::address::is_loopback(&address.host);
+    let is_local =
+        address.host.starts_with('/') || adjutant_core::address::is_loopback(&address.host);
     address.verifies_tls = match mode.as_deref() {
         Some("verify-full") if address.host.starts_with('/') => return Err("a Unix socket has no TLS: leave sslmode out".to_owned()),
         Some("verify-full") => true,
@@ -171,11 +227,18 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
 }
 
 fn host_and_port(place: &str) -> Result<(&str, Option<u16>), String> {
-    let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    let (host, port) = match place
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
         Some((host, port)) => (host, port.strip_prefix(':')),
-        None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        None => place
+            .split_once(':')
+            .map_or((place, None), |(host, port)| (host, Some(port))),
     };
-    let port = port.map(|port| port.parse().map_err(|_| FORM.to_owned())).transpose()?;
+    let port = port
+        .map(|port| port.parse().map_err(|_| FORM.to_owned()))
+        .transpose()?;
     Ok((host, port))
 }
 
@@ -198,7 +261,10 @@ pub(super) fn decoded(text: &str, form: &str) -> Result<String, String> {
             rest = tail;
         }
     }
-    String::from_utf8(bytes).ok().filter(|text| !text.chars().any(char::is_control)).ok_or_else(refused)
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.chars().any(char::is_control))
+        .ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -209,13 +275,31 @@ mod tests {
     fn addresses_are_parsed() {
         let remote = address("postgres://adj@db.example.org/adjutant").expect("an address");
         assert!(remote.verifies_tls && remote.port == 5432);
-        assert_eq!(remote.to_string(), "postgres://adj@db.example.org:5432/adjutant");
-        let local = address("postgresql://adj@/adjutant?host=%2Frun%2Fpostgresql&port=5433").expect("an address");
-        assert_eq!((local.host.as_str(), local.port, local.verifies_tls), ("/run/postgresql", 5433, false));
+        assert_eq!(
+            remote.to_string(),
+            "postgres://adj@db.example.org:5432/adjutant"
+        );
+        let local = address("postgresql://adj@/adjutant?host=%2Frun%2Fpostgresql&port=5433")
+            .expect("an address");
+        assert_eq!(
+            (local.host.as_str(), local.port, local.verifies_tls),
+            ("/run/postgresql", 5433, false)
+        );
         assert_eq!(address(&local.to_string()), Ok(local));
-        assert!(!address("postgres://a@127.0.0.1:1/b").expect("an address").verifies_tls);
-        assert!(address("postgres://a@localhost/b?sslmode=verify-full&sslrootcert=/ca.pem").expect("an address").verifies_tls);
-        assert_eq!(address("postgres://a@[::1]:7/b").expect("an address").host, "::1");
+        assert!(
+            !address("postgres://a@127.0.0.1:1/b")
+                .expect("an address")
+                .verifies_tls
+        );
+        assert!(
+            address("postgres://a@localhost/b?sslmode=verify-full&sslrootcert=/ca.pem")
+                .expect("an address")
+                .verifies_tls
+        );
+        assert_eq!(
+            address("postgres://a@[::1]:7/b").expect("an address").host,
+            "::1"
+        );
     }
 
     #[test]
@@ -247,10 +331,23 @@ mod tests {
         let found = |text: &str, file: &str| address(text).expect("an address").password_in(file);
         let file = "# comment\ndb:5432:other:adj:no\ndb:*:x:adj:a\\:b:c\n*:*:*:*:last\n";
         assert_eq!(found("postgres://adj@db/x", file).as_deref(), Some("a:b:c"));
-        assert_eq!(found("postgres://adj@elsewhere/x", file).as_deref(), Some("last"));
+        assert_eq!(
+            found("postgres://adj@elsewhere/x", file).as_deref(),
+            Some("last")
+        );
         assert_eq!(found("postgres://adj@db/x", "db:5432:x:adj"), None);
-        assert_eq!(found("postgres://adj@/x?host=/run", "localhost:5432:x:adj:socket\n").as_deref(), Some("socket"));
-        let with = PostgresAddress { password: Some(Password("canary".to_owned())), ..address("postgres://adj@db/x").expect("an address") };
+        assert_eq!(
+            found(
+                "postgres://adj@/x?host=/run",
+                "localhost:5432:x:adj:socket\n"
+            )
+            .as_deref(),
+            Some("socket")
+        );
+        let with = PostgresAddress {
+            password: Some(Password("canary".to_owned())),
+            ..address("postgres://adj@db/x").expect("an address")
+        };
         assert!(!format!("{with:?} {with}").contains("canary"));
     }
 }

@@ -22,29 +22,54 @@ impl UnusableValues {
 
     /// Parses a duration. An invalid one, or zero, is reported.
     pub(super) fn duration(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
-        text.and_then(|text| self.check(field, positive_duration_ms(text))).unwrap_or(default)
+        text.and_then(|text| self.check(field, positive_duration_ms(text)))
+            .unwrap_or(default)
     }
 
     /// Parses a duration that may be zero. An invalid one is reported.
-    pub(super) fn duration_or_zero(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
-        text.and_then(|text| self.check(field, duration_ms(text))).unwrap_or(default)
+    pub(super) fn duration_or_zero(
+        &mut self,
+        field: &str,
+        text: Option<&str>,
+        default: i64,
+    ) -> i64 {
+        text.and_then(|text| self.check(field, duration_ms(text)))
+            .unwrap_or(default)
     }
 
     /// Parses a duration that may be `never`. An invalid one is reported.
-    pub(super) fn optional_duration(&mut self, field: &str, text: Option<&str>, default: i64) -> Option<i64> {
+    pub(super) fn optional_duration(
+        &mut self,
+        field: &str,
+        text: Option<&str>,
+        default: i64,
+    ) -> Option<i64> {
         (text != Some("never")).then(|| self.duration(field, text, default))
     }
 
     /// Parses a budget. An invalid one is reported.
     pub(super) fn budget(&mut self, field: &str, text: Option<&str>) -> Budget {
-        text.and_then(|text| self.check(field, Budget::parse(text))).unwrap_or_default()
+        text.and_then(|text| self.check(field, Budget::parse(text)))
+            .unwrap_or_default()
     }
 
     /// Returns all problems with those of the structure as one error, in the order of the file, or `None` if there are none.
-    pub(super) fn into_error<T>(self, path: &Path, text: &str, structure: &Structure<T>) -> Option<ConfigError> {
-        let to_problem =
-            |(field, problem): (String, String)| Problem { line: problems::line_of_field(text, &field), text: format!("{field}: {problem}") };
-        let mut all: Vec<Problem> = self.0.into_iter().filter(|(field, _)| !structure.explains(field)).map(to_problem).collect();
+    pub(super) fn into_error<T>(
+        self,
+        path: &Path,
+        text: &str,
+        structure: &Structure<T>,
+    ) -> Option<ConfigError> {
+        let to_problem = |(field, problem): (String, String)| Problem {
+            line: problems::line_of_field(text, &field),
+            text: format!("{field}: {problem}"),
+        };
+        let mut all: Vec<Problem> = self
+            .0
+            .into_iter()
+            .filter(|(field, _)| !structure.explains(field))
+            .map(to_problem)
+            .collect();
         all.extend(structure.problems.iter().cloned());
         all.sort_by_key(|problem| problem.line);
         all.dedup();
@@ -53,7 +78,11 @@ impl UnusableValues {
 
     /// Returns all problems as one text, or `None` if there are none.
     pub(super) fn into_text(self) -> Option<String> {
-        let all: Vec<String> = self.0.into_iter().map(|(field, problem)| format!("{field}: {problem}")).collect();
+        let all: Vec<String> = self
+            .0
+            .into_iter()
+            .map(|(field, problem)| format!("{field}: {problem}"))
+            .collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

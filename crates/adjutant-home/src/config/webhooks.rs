@@ -25,8 +25,13 @@ const EVENTS_DEFAULT: [&str; 9] = [
     CHAT_MESSAGE,
 ];
 /// The events of which a template can notify a person.
-const EVENTS_OF_TEMPLATES: [EventKind; 5] =
-    [EventKind::RequestAsked, EventKind::RequestEscalated, EventKind::RunStopped, EventKind::RunHeld, EventKind::RunFinished];
+const EVENTS_OF_TEMPLATES: [EventKind; 5] = [
+    EventKind::RequestAsked,
+    EventKind::RequestEscalated,
+    EventKind::RunStopped,
+    EventKind::RunHeld,
+    EventKind::RunFinished,
+];
 const WEBHOOKS_MAX: usize = 16;
 const URL_BYTES_MAX: usize = 2_048;
 const TELEGRAM: &str = "https://api.telegram.org";
@@ -134,7 +139,10 @@ impl Webhook {
             Address::Secret(source) => of(source),
         };
         let files = match &self.target {
-            Target::Signed { url: _, secret_file } => [Some(secret_file.clone()), None],
+            Target::Signed {
+                url: _,
+                secret_file,
+            } => [Some(secret_file.clone()), None],
             Target::Notices(notices) => match &notices.service {
                 Service::Ntfy { url, token } => [of_address(url), token.as_ref().and_then(of)],
                 Service::Slack { url } | Service::Discord { url } => [of_address(url), None],
@@ -168,21 +176,33 @@ pub(super) struct FileWebhook {
 }
 
 /// Reads this part of the file. An invalid webhook is reported.
-pub(super) fn read(files: Vec<FileWebhook>, config: &Path, unusable: &mut UnusableValues) -> Vec<Webhook> {
+pub(super) fn read(
+    files: Vec<FileWebhook>,
+    config: &Path,
+    unusable: &mut UnusableValues,
+) -> Vec<Webhook> {
     if files.len() > WEBHOOKS_MAX {
         unusable.report("webhooks", format!("at most {WEBHOOKS_MAX}"));
         return Vec::new();
     }
     let mut webhooks: Vec<Webhook> = Vec::new();
     for (index, file) in files.into_iter().enumerate() {
-        let mut entry = Entry { index, config, unusable };
+        let mut entry = Entry {
+            index,
+            config,
+            unusable,
+        };
         let read = match file.template.clone() {
             None => entry.read_signed(file),
             Some(template) => entry.notices(&template, file),
         };
         let Some(webhook) = read else { continue };
         if webhooks.iter().any(|other| other.key == webhook.key) {
-            let field = if matches!(webhook.target, Target::Notices(_)) { "template" } else { "url" };
+            let field = if matches!(webhook.target, Target::Notices(_)) {
+                "template"
+            } else {
+                "url"
+            };
             entry.report(field, "is listed twice: use one entry for each receiver");
         } else {
             webhooks.push(webhook);
@@ -257,13 +277,26 @@ impl Entry<'_> {
             ("links", links.is_some()),
         ];
         self.refuse(&of_templates, "is for a webhook with a template");
-        let secret_file = self.required("secret_file", secret_file, "missing: the file with the signing key");
+        let secret_file = self.required(
+            "secret_file",
+            secret_file,
+            "missing: the file with the signing key",
+        );
         let url = self.required("url", url, "missing: the address of the receiver");
         let url = url.and_then(|url| self.check("url", address(&url, allow_private)));
         let events = self.check("events", known_events(events));
         let (url, events) = url.zip(events)?;
-        let secret_file = self.config.parent().unwrap_or(Path::new("/")).join(secret_file?);
-        Some(Webhook { key: url.to_string(), events, allow_private, target: Target::Signed { url, secret_file } })
+        let secret_file = self
+            .config
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .join(secret_file?);
+        Some(Webhook {
+            key: url.to_string(),
+            events,
+            allow_private,
+            target: Target::Signed { url, secret_file },
+        })
     }
 
     fn notices(&mut self, template: &str, file: FileWebhook) -> Option<Webhook> {
@@ -284,15 +317,24 @@ impl Entry<'_> {
             zone,
             links,
         } = file;
-        self.refuse(&[("secret_file", secret_file.is_some())], "is for a webhook without a template");
-        self.refuse(&[("events", events.is_some())], "a template notifies only of what needs a person: leave events out");
+        self.refuse(
+            &[("secret_file", secret_file.is_some())],
+            "is for a webhook without a template",
+        );
+        self.refuse(
+            &[("events", events.is_some())],
+            "a template notifies only of what needs a person: leave events out",
+        );
         let (takes_url, takes_token, is_telegram, is_email) = match template {
             "ntfy" => (true, true, false, false),
             "slack" | "discord" => (true, false, false, false),
             "telegram" => (true, true, true, false),
             "email" => (false, false, false, true),
             _ => {
-                self.report("template", "use \"ntfy\", \"slack\", \"discord\", \"telegram\" or \"email\"");
+                self.report(
+                    "template",
+                    "use \"ntfy\", \"slack\", \"discord\", \"telegram\" or \"email\"",
+                );
                 return None;
             }
         };
@@ -300,7 +342,10 @@ impl Entry<'_> {
         self.refuse(
             &[
                 ("url", url.is_some() && !takes_url),
-                ("url_from", url_from.is_some() && (!takes_url || is_telegram)),
+                (
+                    "url_from",
+                    url_from.is_some() && (!takes_url || is_telegram),
+                ),
                 ("token", token.is_some() && !takes_token),
                 ("chat", chat.is_some() && !is_telegram),
                 ("to", to.is_some() && !is_email),
@@ -310,17 +355,38 @@ impl Entry<'_> {
             &is_foreign,
         );
         let token = token.and_then(|key| self.check("token", source(&key, self.config)));
-        let person =
-            person.map_or_else(|| Some(LinkName::default()), |name| self.check("person", LinkName::parse(&name).map_err(|error| error.to_string())));
+        let person = person.map_or_else(
+            || Some(LinkName::default()),
+            |name| {
+                self.check(
+                    "person",
+                    LinkName::parse(&name).map_err(|error| error.to_string()),
+                )
+            },
+        );
         let quiet = quiet.and_then(|text| self.check("quiet", QuietHours::parse(&text)));
         let zone = zone.and_then(|name| self.check("zone", known_zone(name)));
         let (key, service) = match template {
             "telegram" => {
-                let url = self.check("url", address(url.as_deref().unwrap_or(TELEGRAM), allow_private));
-                let token = self.required("token", token, "missing: { file = \"PATH\" } or { env = \"NAME\" } with the token of the bot");
+                let url = self.check(
+                    "url",
+                    address(url.as_deref().unwrap_or(TELEGRAM), allow_private),
+                );
+                let token = self.required(
+                    "token",
+                    token,
+                    "missing: { file = \"PATH\" } or { env = \"NAME\" } with the token of the bot",
+                );
                 let chat = self.required("chat", chat, "missing: the id of the chat, or @channel");
                 let chat = chat.and_then(|chat| self.check("chat", checked_chat(chat)))?;
-                (format!("telegram {chat}"), Service::Telegram { url: url?, token: token?, chat })
+                (
+                    format!("telegram {chat}"),
+                    Service::Telegram {
+                        url: url?,
+                        token: token?,
+                        chat,
+                    },
+                )
             }
             "email" => {
                 let to = self.required("to", to, "missing: the address of the recipient");
@@ -329,10 +395,22 @@ impl Entry<'_> {
                 let sendmail = sendmail.unwrap_or_else(|| SENDMAIL.map(str::to_owned).to_vec());
                 let sendmail = self.check("sendmail", checked_program(sendmail));
                 let to = to?;
-                (format!("email {to}"), Service::Email { to, from, sendmail: sendmail? })
+                (
+                    format!("email {to}"),
+                    Service::Email {
+                        to,
+                        from,
+                        sendmail: sendmail?,
+                    },
+                )
             }
             _ => {
-                let (key, url) = self.service_address(template, url.as_deref(), url_from.as_ref(), allow_private)?;
+                let (key, url) = self.service_address(
+                    template,
+                    url.as_deref(),
+                    url_from.as_ref(),
+                    allow_private,
+                )?;
                 let service = match template {
                     "ntfy" => {
                         if let Address::Plain(url) = &url {
@@ -346,11 +424,28 @@ impl Entry<'_> {
                 (key, service)
             }
         };
-        let notices = Notices { service, person: person?, quiet, zone, links: links.unwrap_or(true) };
-        Some(Webhook { key, events: events_of_templates(), allow_private, target: Target::Notices(notices) })
+        let notices = Notices {
+            service,
+            person: person?,
+            quiet,
+            zone,
+            links: links.unwrap_or(true),
+        };
+        Some(Webhook {
+            key,
+            events: events_of_templates(),
+            allow_private,
+            target: Target::Notices(notices),
+        })
     }
 
-    fn service_address(&mut self, template: &str, url: Option<&str>, from: Option<&FileKey>, allow_private: bool) -> Option<(String, Address)> {
+    fn service_address(
+        &mut self,
+        template: &str,
+        url: Option<&str>,
+        from: Option<&FileKey>,
+        allow_private: bool,
+    ) -> Option<(String, Address)> {
         match (url, from) {
             (Some(url), None) => {
                 let url = self.check("url", address(url, allow_private))?;
@@ -365,7 +460,10 @@ impl Entry<'_> {
                 Some((format!("{template} {place}"), Address::Secret(source)))
             }
             _ => {
-                self.report("url", "give either url or url_from = { file = \"PATH\" } or { env = \"NAME\" }");
+                self.report(
+                    "url",
+                    "give either url or url_from = { file = \"PATH\" } or { env = \"NAME\" }",
+                );
                 None
             }
         }
@@ -374,7 +472,9 @@ impl Entry<'_> {
 
 /// Returns the events of which a person is notified.
 pub(super) fn events_of_templates() -> Vec<String> {
-    EVENTS_OF_TEMPLATES.map(|kind| kind.word().to_owned()).to_vec()
+    EVENTS_OF_TEMPLATES
+        .map(|kind| kind.word().to_owned())
+        .to_vec()
 }
 
 /// Parses the address of a receiver.
@@ -400,24 +500,38 @@ pub fn topic_of(url: &Uri) -> Result<String, String> {
 
 fn checked_chat(chat: String) -> Result<String, String> {
     let digits = chat.strip_prefix(['-', '@']).unwrap_or(&chat);
-    let is_plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if is_plain && chat.len() <= CHAT_BYTES_MAX { Ok(chat) } else { Err("use the id of a chat, such as \"123456\", or \"@channel\"".to_owned()) }
+    let is_plain = !digits.is_empty()
+        && digits
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_plain && chat.len() <= CHAT_BYTES_MAX {
+        Ok(chat)
+    } else {
+        Err("use the id of a chat, such as \"123456\", or \"@channel\"".to_owned())
+    }
 }
 
 /// Checks the address of a mailbox: one that needs no quoting in a header, and is no option of a program.
 fn mail_address(address: String) -> Result<String, String> {
     let is_plain = |part: &str| {
-        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '=' | '~');
+        let is_allowed =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '=' | '~');
         !part.is_empty() && !part.starts_with(['-', '.']) && part.chars().all(is_allowed)
     };
     match address.split_once('@') {
-        Some((name, host)) if is_plain(name) && is_plain(host) && address.len() <= MAIL_BYTES_MAX => Ok(address),
+        Some((name, host))
+            if is_plain(name) && is_plain(host) && address.len() <= MAIL_BYTES_MAX =>
+        {
+            Ok(address)
+        }
         _ => Err("use a plain address such as anna@example.org".to_owned()),
     }
 }
 
 pub(super) fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> {
-    let is_program = argv.first().is_some_and(|program| Path::new(program).is_absolute());
+    let is_program = argv
+        .first()
+        .is_some_and(|program| Path::new(program).is_absolute());
     if is_program && argv.len() <= ARGUMENTS_MAX && !argv.iter().any(|part| part.contains('\0')) {
         return Ok(argv);
     }
@@ -426,16 +540,27 @@ pub(super) fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> 
 
 fn address(url: &str, allow_private: bool) -> Result<Uri, String> {
     let parsed = match url.parse::<Uri>() {
-        Ok(parsed) if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) => parsed,
+        Ok(parsed)
+            if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) =>
+        {
+            parsed
+        }
         _ => return Err("use an address such as https://example.org/hook".to_owned()),
     };
-    if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+    if parsed
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
         return Err("must not contain a user name or password".to_owned());
     }
     match parsed.scheme_str() {
         Some("https") => {}
         Some("http") if allow_private => {}
-        Some("http") => return Err("use https: http is for your own network, with allow_private = true".to_owned()),
+        Some("http") => {
+            return Err(
+                "use https: http is for your own network, with allow_private = true".to_owned(),
+            );
+        }
         _ => return Err("use https".to_owned()),
     }
     Ok(parsed)
@@ -443,10 +568,15 @@ fn address(url: &str, allow_private: bool) -> Result<Uri, String> {
 
 fn known_events(events: Option<Vec<String>>) -> Result<Vec<String>, String> {
     let events = events.unwrap_or_else(|| EVENTS_DEFAULT.map(str::to_owned).to_vec());
-    match events.iter().find(|event| *event != CHAT_MESSAGE && EventKind::from_word(event).is_none()) {
+    match events
+        .iter()
+        .find(|event| *event != CHAT_MESSAGE && EventKind::from_word(event).is_none())
+    {
         Some(unknown) => {
             let known = EventKind::ALL.map(EventKind::word).join(", ");
-            Err(format!("no event {unknown:?}: there are {known}, {CHAT_MESSAGE}"))
+            Err(format!(
+                "no event {unknown:?}: there are {known}, {CHAT_MESSAGE}"
+            ))
         }
         None => Ok(events),
     }
@@ -460,18 +590,44 @@ mod tests {
         let file: FileWebhook = toml::from_str(text).expect("TOML");
         let mut unusable = UnusableValues::default();
         let read = read(vec![file], Path::new("/etc/adj/config.toml"), &mut unusable);
-        if unusable.fields().is_empty() { Ok(read) } else { Err(unusable) }
+        if unusable.fields().is_empty() {
+            Ok(read)
+        } else {
+            Err(unusable)
+        }
     }
 
     #[test]
     fn webhook_has_a_usable_address() {
-        let good = read_one("url = \"https://example.org/x?y=1\"\nsecret_file = \"hook.secret\"").expect("good");
-        assert_eq!((good[0].secret_files().next(), good[0].events.len()), (Some("/etc/adj/hook.secret".into()), EVENTS_DEFAULT.len()));
-        for bad in ["http://example.org/", "ftp://example.org/", "example.org", "https://", "https://u:p@example.org/", "/x", "unix:/x"] {
-            assert!(read_one(&format!("url = \"{bad}\"\nsecret_file = \"s\"")).is_err(), "{bad}");
+        let good = read_one("url = \"https://example.org/x?y=1\"\nsecret_file = \"hook.secret\"")
+            .expect("good");
+        assert_eq!(
+            (good[0].secret_files().next(), good[0].events.len()),
+            (Some("/etc/adj/hook.secret".into()), EVENTS_DEFAULT.len())
+        );
+        for bad in [
+            "http://example.org/",
+            "ftp://example.org/",
+            "example.org",
+            "https://",
+            "https://u:p@example.org/",
+            "/x",
+            "unix:/x",
+        ] {
+            assert!(
+                read_one(&format!("url = \"{bad}\"\nsecret_file = \"s\"")).is_err(),
+                "{bad}"
+            );
         }
-        let unknown = read_one("url = \"https://example.org/\"\nsecret_file = \"s\"\nevents = [\"run.ended\"]").expect_err("refused");
-        assert!(unknown.fields() == ["webhooks[0].events"] && format!("{unknown:?}").contains("run.finished"), "{unknown:?}");
+        let unknown = read_one(
+            "url = \"https://example.org/\"\nsecret_file = \"s\"\nevents = [\"run.ended\"]",
+        )
+        .expect_err("refused");
+        assert!(
+            unknown.fields() == ["webhooks[0].events"]
+                && format!("{unknown:?}").contains("run.finished"),
+            "{unknown:?}"
+        );
     }
 
     #[test]
@@ -486,7 +642,16 @@ mod tests {
             "template = \"email\"\nto = \"anna+adj@example.org\"\nsendmail = [\"/usr/bin/msmtp\"]",
         ] {
             let read = read_one(good).unwrap_or_else(|error| panic!("{good}: {error:?}"));
-            assert_eq!(read[0].events, ["request.asked", "request.escalated", "run.stopped", "run.held", "run.finished"]);
+            assert_eq!(
+                read[0].events,
+                [
+                    "request.asked",
+                    "request.escalated",
+                    "run.stopped",
+                    "run.held",
+                    "run.finished"
+                ]
+            );
         }
         for (bad, field) in [
             ("template = \"irc\"", "template"),
@@ -494,20 +659,56 @@ mod tests {
             ("template = \"ntfy\"\nurl = \"https://ntfy.sh/a/b\"", "url"),
             ("template = \"ntfy\"\nurl = \"http://ntfy.sh/a\"", "url"),
             ("template = \"slack\"", "url"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nevents = [\"run.finished\"]", "events"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nsecret_file = \"s\"", "secret_file"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\ntoken = { file = \"t\" }", "token"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nquiet = \"night\"", "quiet"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nzone = \"Mars/Base\"", "zone"),
-            ("template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nperson = \"a\\nb\"", "person"),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nevents = [\"run.finished\"]",
+                "events",
+            ),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nsecret_file = \"s\"",
+                "secret_file",
+            ),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\ntoken = { file = \"t\" }",
+                "token",
+            ),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nquiet = \"night\"",
+                "quiet",
+            ),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nzone = \"Mars/Base\"",
+                "zone",
+            ),
+            (
+                "template = \"slack\"\nurl = \"https://hooks.slack.com/x\"\nperson = \"a\\nb\"",
+                "person",
+            ),
             ("template = \"telegram\"\nchat = \"1\"", "token"),
-            ("template = \"telegram\"\ntoken = { file = \"bot\" }\nchat = \"1&x\"", "chat"),
-            ("template = \"email\"\nto = \"anna@example.org\\nBcc: x@example.org\"", "to"),
+            (
+                "template = \"telegram\"\ntoken = { file = \"bot\" }\nchat = \"1&x\"",
+                "chat",
+            ),
+            (
+                "template = \"email\"\nto = \"anna@example.org\\nBcc: x@example.org\"",
+                "to",
+            ),
             ("template = \"email\"\nto = \"-oQ/tmp@example.org\"", "to"),
-            ("template = \"email\"\nto = \"a@b\"\nfrom = \"x <y@z>\"", "from"),
-            ("template = \"email\"\nto = \"a@b\"\nsendmail = [\"sendmail\"]", "sendmail"),
-            ("template = \"email\"\nto = \"a@b\"\nsendmail = []", "sendmail"),
-            ("url = \"https://example.org/\"\nsecret_file = \"s\"\nquiet = \"22:00-07:00\"", "quiet"),
+            (
+                "template = \"email\"\nto = \"a@b\"\nfrom = \"x <y@z>\"",
+                "from",
+            ),
+            (
+                "template = \"email\"\nto = \"a@b\"\nsendmail = [\"sendmail\"]",
+                "sendmail",
+            ),
+            (
+                "template = \"email\"\nto = \"a@b\"\nsendmail = []",
+                "sendmail",
+            ),
+            (
+                "url = \"https://example.org/\"\nsecret_file = \"s\"\nquiet = \"22:00-07:00\"",
+                "quiet",
+            ),
         ] {
             let problems = read_one(bad).expect_err(bad);
             assert_eq!(problems.fields(), [format!("webhooks[0].{field}")], "{bad}");

@@ -75,7 +75,8 @@ impl Workspaces {
     /// Returns where a run works by default that is started in a directory.
     #[must_use]
     pub fn isolation_in(&self, cwd: &Path) -> Isolation {
-        self.entry(&[cwd]).map_or(self.isolation, |entry| entry.isolation)
+        self.entry(&[cwd])
+            .map_or(self.isolation, |entry| entry.isolation)
     }
 
     /// Returns the settings of the workspaces of a repository. `dirs` are the top of its work tree, and that of the repository
@@ -89,51 +90,132 @@ impl Workspaces {
     fn entry(&self, dirs: &[&Path]) -> Option<&RepositoryWorkspaces> {
         let covers = |entry: &&RepositoryWorkspaces| {
             // A link to a repository names that repository.
-            let path = entry.path.canonicalize().unwrap_or_else(|_| entry.path.clone());
+            let path = entry
+                .path
+                .canonicalize()
+                .unwrap_or_else(|_| entry.path.clone());
             dirs.iter().any(|dir| dir.starts_with(&path))
         };
-        self.repositories.iter().filter(covers).max_by_key(|entry| entry.path.as_os_str().len())
+        self.repositories
+            .iter()
+            .filter(covers)
+            .max_by_key(|entry| entry.path.as_os_str().len())
     }
 }
 
 /// Reads this part of the file. Invalid values are reported.
 pub(super) fn read(file: FileWorkspaces, unusable: &mut UnusableValues) -> Workspaces {
-    let FileWorkspaces { isolation, setup, setup_timeout, copy, caches, ports, repositories } = file;
-    let built_in = WorkspaceSpec { setup_timeout_ms: SETUP_TIMEOUT_MS_DEFAULT, ports: PORT_COUNT_DEFAULT, ..WorkspaceSpec::default() };
-    let settings = Settings { isolation, setup, setup_timeout, copy, caches, ports };
+    let FileWorkspaces {
+        isolation,
+        setup,
+        setup_timeout,
+        copy,
+        caches,
+        ports,
+        repositories,
+    } = file;
+    let built_in = WorkspaceSpec {
+        setup_timeout_ms: SETUP_TIMEOUT_MS_DEFAULT,
+        ports: PORT_COUNT_DEFAULT,
+        ..WorkspaceSpec::default()
+    };
+    let settings = Settings {
+        isolation,
+        setup,
+        setup_timeout,
+        copy,
+        caches,
+        ports,
+    };
     let (isolation, general) = settings.over("workspaces", Isolation::None, &built_in, unusable);
     if repositories.len() > REPOSITORIES_MAX {
-        unusable.report("workspaces.repositories", format!("at most {REPOSITORIES_MAX}"));
-        return Workspaces { isolation, general, repositories: Vec::new() };
+        unusable.report(
+            "workspaces.repositories",
+            format!("at most {REPOSITORIES_MAX}"),
+        );
+        return Workspaces {
+            isolation,
+            general,
+            repositories: Vec::new(),
+        };
     }
     let mut entries: Vec<RepositoryWorkspaces> = Vec::new();
     for (index, file) in repositories.into_iter().enumerate() {
         let at = format!("workspaces.repositories[{index}]");
-        let FileRepository { path, isolation: own, setup, setup_timeout, copy, caches, ports } = file;
+        let FileRepository {
+            path,
+            isolation: own,
+            setup,
+            setup_timeout,
+            copy,
+            caches,
+            ports,
+        } = file;
         let path = unusable.check(&format!("{at}.path"), absolute(&path));
-        if let Some(path) = path.as_ref().filter(|path| entries.iter().any(|other| other.path == **path)) {
-            unusable.report(format!("{at}.path"), format!("{} has two entries: merge them", path.display()));
+        if let Some(path) = path
+            .as_ref()
+            .filter(|path| entries.iter().any(|other| other.path == **path))
+        {
+            unusable.report(
+                format!("{at}.path"),
+                format!("{} has two entries: merge them", path.display()),
+            );
         }
-        let settings = Settings { isolation: own, setup, setup_timeout, copy, caches, ports };
+        let settings = Settings {
+            isolation: own,
+            setup,
+            setup_timeout,
+            copy,
+            caches,
+            ports,
+        };
         let (isolation, spec) = settings.over(&at, isolation, &general, unusable);
-        entries.extend(path.map(|path| RepositoryWorkspaces { path, isolation, spec }));
+        entries.extend(path.map(|path| RepositoryWorkspaces {
+            path,
+            isolation,
+            spec,
+        }));
     }
-    Workspaces { isolation, general, repositories: entries }
+    Workspaces {
+        isolation,
+        general,
+        repositories: entries,
+    }
 }
 
 impl Settings {
     /// Returns the settings, with `default` for those that are missing.
-    fn over(self, at: &str, isolation: Isolation, default: &WorkspaceSpec, unusable: &mut UnusableValues) -> (Isolation, WorkspaceSpec) {
+    fn over(
+        self,
+        at: &str,
+        isolation: Isolation,
+        default: &WorkspaceSpec,
+        unusable: &mut UnusableValues,
+    ) -> (Isolation, WorkspaceSpec) {
         let field = |key: &str| format!("{at}.{key}");
-        let Self { isolation: word, setup, setup_timeout, copy, caches, ports } = self;
+        let Self {
+            isolation: word,
+            setup,
+            setup_timeout,
+            copy,
+            caches,
+            ports,
+        } = self;
         let isolation = word.map_or(isolation, |word| {
-            let known = Isolation::from_word(&word).ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
-            unusable.check(&field("isolation"), known).unwrap_or_default()
+            let known = Isolation::from_word(&word)
+                .ok_or_else(|| format!("unknown isolation {word:?}: use none, clone or worktree"));
+            unusable
+                .check(&field("isolation"), known)
+                .unwrap_or_default()
         });
         if let Some(setup) = &setup {
             unusable.check(&field("setup"), check_setup(setup));
         }
-        let setup_timeout_ms = unusable.duration(&field("setup_timeout"), setup_timeout.as_deref(), default.setup_timeout_ms);
+        let setup_timeout_ms = unusable.duration(
+            &field("setup_timeout"),
+            setup_timeout.as_deref(),
+            default.setup_timeout_ms,
+        );
         if !(SETUP_TIMEOUT_MS_MIN..=SETUP_TIMEOUT_MS_MAX).contains(&setup_timeout_ms) {
             unusable.report(field("setup_timeout"), "from 1s to 24h");
         }
@@ -144,14 +226,24 @@ impl Settings {
             unusable.check(&field("caches"), check_caches(caches));
         }
         let ports = ports.map_or(default.ports, |ports| {
-            let allowed = u16::try_from(ports).ok().filter(|ports| *ports <= PORT_COUNT_MAX);
-            unusable.check(&field("ports"), allowed.ok_or_else(|| format!("at most {PORT_COUNT_MAX}; 0: none"))).unwrap_or_default()
+            let allowed = u16::try_from(ports)
+                .ok()
+                .filter(|ports| *ports <= PORT_COUNT_MAX);
+            unusable
+                .check(
+                    &field("ports"),
+                    allowed.ok_or_else(|| format!("at most {PORT_COUNT_MAX}; 0: none")),
+                )
+                .unwrap_or_default()
         });
         let spec = WorkspaceSpec {
             setup: setup.unwrap_or_else(|| default.setup.clone()),
             setup_timeout_ms,
             copy: copy.unwrap_or_else(|| default.copy.clone()),
-            caches: caches.map_or_else(|| default.caches.clone(), |caches| caches.into_iter().map(with_home).collect()),
+            caches: caches.map_or_else(
+                || default.caches.clone(),
+                |caches| caches.into_iter().map(with_home).collect(),
+            ),
             ports,
         };
         (isolation, spec)
@@ -163,10 +255,12 @@ fn check_setup(setup: &[String]) -> Result<(), String> {
         return Err(format!("at most {SETUP_ARGS_MAX} arguments, without NUL"));
     }
     match setup.first() {
-        Some(program) if program.is_empty() => Err("name the program first, as in [\"npm\", \"ci\"]".to_owned()),
-        Some(program) if program.contains(char::is_whitespace) && setup.len() == 1 => {
-            Err(format!("{program:?} is not a program (no shell splits it): write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"))
+        Some(program) if program.is_empty() => {
+            Err("name the program first, as in [\"npm\", \"ci\"]".to_owned())
         }
+        Some(program) if program.contains(char::is_whitespace) && setup.len() == 1 => Err(format!(
+            "{program:?} is not a program (no shell splits it): write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"
+        )),
         _ => Ok(()),
     }
 }
@@ -175,7 +269,9 @@ fn check_copy(copy: &[String]) -> Result<(), String> {
     if copy.len() > COPY_MAX {
         return Err(format!("at most {COPY_MAX} files"));
     }
-    copy.iter().try_for_each(|path| check_copied_path(path).map_err(|problem| format!("{path:?}: {problem}")))
+    copy.iter().try_for_each(|path| {
+        check_copied_path(path).map_err(|problem| format!("{path:?}: {problem}"))
+    })
 }
 
 fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
@@ -188,9 +284,13 @@ fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
             absolute(dir).map_err(|problem| format!("{name}: {problem}"))?;
             continue;
         }
-        let is_plain = Path::new(dir).components().all(|part| matches!(part, Component::Normal(_)));
+        let is_plain = Path::new(dir)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
         if dir.is_empty() || !is_plain || dir.contains('\0') {
-            return Err(format!("{name}: {dir:?} is not a directory: use a name, an absolute path, or one that begins with ~/"));
+            return Err(format!(
+                "{name}: {dir:?} is not a directory: use a name, an absolute path, or one that begins with ~/"
+            ));
         }
     }
     Ok(())
@@ -198,7 +298,10 @@ fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
 
 /// Replaces `~/` in a directory. A directory that stays relative is reported elsewhere.
 fn with_home((variable, dir): (String, String)) -> (String, String) {
-    let absolute = absolute(&dir).ok().and_then(|path| path.into_os_string().into_string().ok()).filter(|_| dir.starts_with("~/"));
+    let absolute = absolute(&dir)
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok())
+        .filter(|_| dir.starts_with("~/"));
     (variable, absolute.unwrap_or(dir))
 }
 
@@ -206,11 +309,20 @@ fn with_home((variable, dir): (String, String)) -> (String, String) {
 fn absolute(text: &str) -> Result<PathBuf, String> {
     let wrong = || format!("{text:?}: use an absolute path, or one that begins with ~/");
     let path = match text.strip_prefix("~/") {
-        Some(below) => PathBuf::from(variable("HOME").ok_or_else(|| "HOME is not set: use an absolute path".to_owned())?).join(below),
+        Some(below) => PathBuf::from(
+            variable("HOME").ok_or_else(|| "HOME is not set: use an absolute path".to_owned())?,
+        )
+        .join(below),
         None => PathBuf::from(text),
     };
-    let is_clean = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    if path.is_absolute() && is_clean && path != Path::new("/") && !text.contains('\0') { Ok(path) } else { Err(wrong()) }
+    let is_clean = path
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if path.is_absolute() && is_clean && path != Path::new("/") && !text.contains('\0') {
+        Ok(path)
+    } else {
+        Err(wrong())
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +332,11 @@ mod tests {
     fn read_text(text: &str) -> Result<Workspaces, UnusableValues> {
         let mut unusable = UnusableValues::default();
         let read = read(toml::from_str(text).expect("TOML"), &mut unusable);
-        if unusable.fields().is_empty() { Ok(read) } else { Err(unusable) }
+        if unusable.fields().is_empty() {
+            Ok(read)
+        } else {
+            Err(unusable)
+        }
     }
 
     #[test]
@@ -229,14 +345,47 @@ mod tests {
                     [[repositories]]\npath = \"/srv/app\"\nisolation = \"none\"\nsetup_timeout = \"5m\"\n[repositories.caches]\nX = \"x\"\n";
         let read = read_text(text).expect("valid");
         let spec = |dir: &str| read.spec_of(&[Path::new(dir)]).clone();
-        assert_eq!((spec("/home/x").setup, spec("/home/x").ports), (vec!["make".to_owned()], PORT_COUNT_DEFAULT));
-        assert_eq!((spec("/srv/other").setup.len(), spec("/srv/other").ports, spec("/srv/other").copy.len()), (0, 0, 1));
-        assert_eq!((spec("/srv/app").setup.len(), spec("/srv/app").setup_timeout_ms, spec("/srv/app").caches.len()), (1, 300_000, 1));
-        assert_eq!(spec("/srv/application").ports, 0, "a path ends at a separator");
+        assert_eq!(
+            (spec("/home/x").setup, spec("/home/x").ports),
+            (vec!["make".to_owned()], PORT_COUNT_DEFAULT)
+        );
+        assert_eq!(
+            (
+                spec("/srv/other").setup.len(),
+                spec("/srv/other").ports,
+                spec("/srv/other").copy.len()
+            ),
+            (0, 0, 1)
+        );
+        assert_eq!(
+            (
+                spec("/srv/app").setup.len(),
+                spec("/srv/app").setup_timeout_ms,
+                spec("/srv/app").caches.len()
+            ),
+            (1, 300_000, 1)
+        );
+        assert_eq!(
+            spec("/srv/application").ports,
+            0,
+            "a path ends at a separator"
+        );
         let isolation = |dir: &str| read.isolation_in(Path::new(dir));
-        assert_eq!([isolation("/x"), isolation("/srv/y"), isolation("/srv/app/sub")], [Isolation::Clone, Isolation::Clone, Isolation::None]);
+        assert_eq!(
+            [
+                isolation("/x"),
+                isolation("/srv/y"),
+                isolation("/srv/app/sub")
+            ],
+            [Isolation::Clone, Isolation::Clone, Isolation::None]
+        );
         // A work tree elsewhere belongs to its repository.
-        assert_eq!(read.spec_of(&[Path::new("/elsewhere"), Path::new("/srv/app")]).caches.len(), 1);
+        assert_eq!(
+            read.spec_of(&[Path::new("/elsewhere"), Path::new("/srv/app")])
+                .caches
+                .len(),
+            1
+        );
     }
 
     #[test]
@@ -257,12 +406,23 @@ mod tests {
             ("[caches]\nX = \"../x\"", "workspaces.caches"),
             ("[caches]\nX = \"/a/../b\"", "workspaces.caches"),
             ("[caches]\nX = \"/\"", "workspaces.caches"),
-            ("[[repositories]]\npath = \"relative\"", "workspaces.repositories[0].path"),
-            ("[[repositories]]\npath = \"/a\"\n[[repositories]]\npath = \"/a\"", "workspaces.repositories[1].path"),
-            ("[[repositories]]\npath = \"/a\"\nports = 5000", "workspaces.repositories[0].ports"),
+            (
+                "[[repositories]]\npath = \"relative\"",
+                "workspaces.repositories[0].path",
+            ),
+            (
+                "[[repositories]]\npath = \"/a\"\n[[repositories]]\npath = \"/a\"",
+                "workspaces.repositories[1].path",
+            ),
+            (
+                "[[repositories]]\npath = \"/a\"\nports = 5000",
+                "workspaces.repositories[0].ports",
+            ),
         ];
         for (text, field) in cases {
-            let Err(unusable) = read_text(text) else { panic!("{text} is accepted") };
+            let Err(unusable) = read_text(text) else {
+                panic!("{text} is accepted")
+            };
             assert_eq!(unusable.fields(), [field], "{text}");
         }
         for text in [

@@ -106,10 +106,16 @@ pub fn replace(base: &Path, path: &Path) -> io::Result<File> {
 /// As [`open`]; the old file then remains.
 pub fn write_atomically(base: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::of(base, path)?;
-    let with_ending = |name: &OsStr| -> OsString { [name, OsStr::new(".new")].into_iter().collect() };
-    let new = Place { name: with_ending(&place.name), path: with_ending(path.as_os_str()).into(), dir: place.dir.try_clone()? };
+    let with_ending =
+        |name: &OsStr| -> OsString { [name, OsStr::new(".new")].into_iter().collect() };
+    let new = Place {
+        name: with_ending(&place.name),
+        path: with_ending(path.as_os_str()).into(),
+        dir: place.dir.try_clone()?,
+    };
     new.replace()?.write_all(bytes)?;
-    rustix::fs::renameat(&new.dir, &new.name, &place.dir, &place.name).map_err(|error| place.explain(error))
+    rustix::fs::renameat(&new.dir, &new.name, &place.dir, &place.name)
+        .map_err(|error| place.explain(error))
 }
 
 /// Reads a whole file below `base`, of at most `bytes_max` bytes.
@@ -129,7 +135,11 @@ pub fn read_named(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_named(path)?;
     let uid = rustix::fs::fstat(&file)?.st_uid;
     if uid != 0 && uid != own_uid() {
-        return Err(Unusable::Foreign { path: path.to_owned(), uid }.into());
+        return Err(Unusable::Foreign {
+            path: path.to_owned(),
+            uid,
+        }
+        .into());
     }
     read_bounded(file, path, bytes_max)
 }
@@ -143,16 +153,25 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| at(path, error))?;
     let mode = rustix::fs::fstat(&fd)?.st_mode;
     if !is_regular(mode) {
-        return Err(Unusable::NotRegular { path: path.to_owned(), found: kind(mode) }.into());
+        return Err(Unusable::NotRegular {
+            path: path.to_owned(),
+            found: kind(mode),
+        }
+        .into());
     }
     Ok(fd.into())
 }
 
 fn read_bounded(file: File, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(Unusable::TooLarge { path: path.to_owned(), bytes_max }.into());
+        return Err(Unusable::TooLarge {
+            path: path.to_owned(),
+            bytes_max,
+        }
+        .into());
     }
     Ok(bytes)
 }
@@ -175,7 +194,10 @@ pub fn look(base: &Path, path: &Path) -> io::Result<Option<Found>> {
         Err(error) => return Err(error),
     };
     match rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(Found { is_regular: is_regular(stat.st_mode), bytes: u64::try_from(stat.st_size).unwrap_or(0) })),
+        Ok(stat) => Ok(Some(Found {
+            is_regular: is_regular(stat.st_mode),
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        })),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(place.explain(error)),
     }
@@ -194,7 +216,13 @@ pub fn make_private(base: &Path, path: &Path) -> io::Result<()> {
     };
     place.check(stat.st_mode, stat.st_uid)?;
     if stat.st_mode & 0o077 != 0 {
-        rustix::fs::chmodat(&place.dir, &place.name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|error| at(path, error))?;
+        rustix::fs::chmodat(
+            &place.dir,
+            &place.name,
+            Mode::RUSR | Mode::WUSR,
+            AtFlags::empty(),
+        )
+        .map_err(|error| at(path, error))?;
     }
     Ok(())
 }
@@ -205,13 +233,16 @@ pub fn make_private(base: &Path, path: &Path) -> io::Result<()> {
 /// As [`open`].
 pub fn rename(base: &Path, path: &Path, name: &OsStr) -> io::Result<()> {
     let place = Place::of(base, path)?;
-    rustix::fs::renameat(&place.dir, &place.name, &place.dir, name).map_err(|error| place.explain(error))
+    rustix::fs::renameat(&place.dir, &place.name, &place.dir, name)
+        .map_err(|error| place.explain(error))
 }
 
 /// Returns whether a path below `base` names the open file `file`.
 #[must_use]
 pub fn is_same(base: &Path, path: &Path, file: impl AsFd) -> bool {
-    let named = Place::of(base, path).ok().and_then(|place| rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).ok());
+    let named = Place::of(base, path).ok().and_then(|place| {
+        rustix::fs::statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    });
     match (named, rustix::fs::fstat(file)) {
         (Some(named), Ok(opened)) => (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino),
         _ => false,
@@ -234,13 +265,16 @@ pub fn make_dirs(base: &Path, path: &Path) -> io::Result<()> {
     let mut dir = open_base(base)?;
     let mut at = base.to_owned();
     for part in below(base, path)?.components() {
-        let Component::Normal(name) = part else { return Err(outside(base, path)) };
+        let Component::Normal(name) = part else {
+            return Err(outside(base, path));
+        };
         at.push(name);
         match rustix::fs::mkdirat(&dir, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(explain(&dir, name, &at, error)),
         }
-        dir = open_step(&dir, name, DIR_FLAGS).map_err(|error| explain_dir(&dir, name, &at, error))?;
+        dir = open_step(&dir, name, DIR_FLAGS)
+            .map_err(|error| explain_dir(&dir, name, &at, error))?;
     }
     Ok(())
 }
@@ -250,7 +284,10 @@ pub fn make_dirs(base: &Path, path: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`open`], for a directory.
 pub fn sync_dirs(base: &Path, path: &Path) -> io::Result<()> {
-    for dir in path.ancestors().take_while(|dir| dir.starts_with(base) && *dir != base) {
+    for dir in path
+        .ancestors()
+        .take_while(|dir| dir.starts_with(base) && *dir != base)
+    {
         rustix::fs::fsync(open_dir(base, dir)?).map_err(|error| at(dir, error))?;
     }
     Ok(())
@@ -280,13 +317,20 @@ struct Place {
 
 impl Place {
     fn of(base: &Path, path: &Path) -> io::Result<Self> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(outside(base, path)) };
-        Ok(Self { dir: open_dir_as(base, parent, SEARCH)?, name: name.to_owned(), path: path.to_owned() })
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(outside(base, path));
+        };
+        Ok(Self {
+            dir: open_dir_as(base, parent, SEARCH)?,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        })
     }
 
     fn open(&self, how: OFlags) -> io::Result<File> {
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| self.explain(error))?;
+        let fd = rustix::fs::openat(&self.dir, &self.name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| self.explain(error))?;
         let stat = rustix::fs::fstat(&fd)?;
         self.check(stat.st_mode, stat.st_uid)?;
         Ok(fd.into())
@@ -294,10 +338,18 @@ impl Place {
 
     fn check(&self, mode: RawMode, uid: u32) -> io::Result<()> {
         if !is_regular(mode) {
-            return Err(Unusable::NotRegular { path: self.path.clone(), found: kind(mode) }.into());
+            return Err(Unusable::NotRegular {
+                path: self.path.clone(),
+                found: kind(mode),
+            }
+            .into());
         }
         if uid != own_uid() {
-            return Err(Unusable::Foreign { path: self.path.clone(), uid }.into());
+            return Err(Unusable::Foreign {
+                path: self.path.clone(),
+                uid,
+            }
+            .into());
         }
         Ok(())
     }
@@ -305,14 +357,19 @@ impl Place {
     fn replace(&self) -> io::Result<File> {
         for _ in 0..TRIES_MAX {
             match self.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(error) => return Err(self.explain(error)),
-                },
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    match rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty()) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(error) => return Err(self.explain(error)),
+                    }
+                }
                 opened => return opened,
             }
         }
-        Err(io::Error::other(format!("{}: it reappears whenever it is removed", self.path.display())))
+        Err(io::Error::other(format!(
+            "{}: it reappears whenever it is removed",
+            self.path.display()
+        )))
     }
 
     fn explain(&self, error: Errno) -> io::Error {
@@ -335,14 +392,19 @@ fn open_dir_as(base: &Path, path: &Path, access: OFlags) -> io::Result<OwnedFd> 
     let dir = open_base(base)?;
     let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if relative.as_os_str().is_empty() {
-        return if access == SEARCH { Ok(dir) } else { open_step(&dir, OsStr::new("."), flags).map_err(|error| at(path, error)) };
+        return if access == SEARCH {
+            Ok(dir)
+        } else {
+            open_step(&dir, OsStr::new("."), flags).map_err(|error| at(path, error))
+        };
     }
     match open_below(&dir, relative, flags) {
         // The kernel has no `openat2`, or a sandbox forbids it.
         Err(Errno::NOSYS | Errno::PERM) => {}
         opened => return opened.map_err(|error| explain_open_error(&dir, base, relative, error)),
     }
-    open_by_steps(&dir, relative, flags).map_err(|error| explain_open_error(&dir, base, relative, error))
+    open_by_steps(&dir, relative, flags)
+        .map_err(|error| explain_open_error(&dir, base, relative, error))
 }
 
 /// Opens a path in one system call that follows no link and stays below the directory.
@@ -369,7 +431,9 @@ fn open_below(_dir: &OwnedFd, _relative: &Path, _flags: OFlags) -> Result<OwnedF
 fn open_by_steps(dir: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut at: Option<OwnedFd> = None;
     for part in relative.components() {
-        let Component::Normal(name) = part else { return Err(Errno::XDEV) };
+        let Component::Normal(name) = part else {
+            return Err(Errno::XDEV);
+        };
         at = Some(open_step(at.as_ref().unwrap_or(dir), name, flags)?);
     }
     at.ok_or(Errno::INVAL)
@@ -384,7 +448,10 @@ fn below<'a>(base: &Path, path: &'a Path) -> io::Result<&'a Path> {
 }
 
 fn outside(base: &Path, path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not below {}", path.display(), base.display()))
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{} is not below {}", path.display(), base.display()),
+    )
 }
 
 /// Returns an error that names the offending part of a directory's path.
@@ -392,7 +459,9 @@ fn explain_open_error(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno)
     let mut at: Option<OwnedFd> = None;
     let mut path = base.to_owned();
     for part in relative.components() {
-        let Component::Normal(name) = part else { return outside(base, &base.join(relative)) };
+        let Component::Normal(name) = part else {
+            return outside(base, &base.join(relative));
+        };
         path.push(name);
         let above = at.as_ref().unwrap_or(dir);
         match open_step(above, name, DIR_FLAGS) {
@@ -405,7 +474,11 @@ fn explain_open_error(dir: &OwnedFd, base: &Path, relative: &Path, error: Errno)
 
 fn explain_dir(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Error {
     match (error, found_at(dir, name)) {
-        (Errno::LOOP | Errno::NOTDIR, Some(found)) => Unusable::NotADirectory { path: path.to_owned(), found }.into(),
+        (Errno::LOOP | Errno::NOTDIR, Some(found)) => Unusable::NotADirectory {
+            path: path.to_owned(),
+            found,
+        }
+        .into(),
         _ => at(path, error),
     }
 }
@@ -413,18 +486,29 @@ fn explain_dir(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Er
 /// Returns an error that names the type of a file, if the type is why it could not be opened.
 fn explain(dir: &OwnedFd, name: &OsStr, path: &Path, error: Errno) -> io::Error {
     match (error, found_at(dir, name)) {
-        (Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NOTDIR, Some(found)) => Unusable::NotRegular { path: path.to_owned(), found }.into(),
+        (Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NOTDIR, Some(found)) => {
+            Unusable::NotRegular {
+                path: path.to_owned(),
+                found,
+            }
+            .into()
+        }
         _ => at(path, error),
     }
 }
 
 fn found_at(dir: &OwnedFd, name: &OsStr) -> Option<&'static str> {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| kind(stat.st_mode))
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .ok()
+        .map(|stat| kind(stat.st_mode))
 }
 
 fn at(path: &Path, error: Errno) -> io::Error {
     if error == Errno::ACCESS {
-        return Unusable::Denied { path: path.to_owned() }.into();
+        return Unusable::Denied {
+            path: path.to_owned(),
+        }
+        .into();
     }
     // Callers recognize a shortage by its error number, which an error with a message would lose.
     if is_shortage(&error.into()) {
@@ -452,14 +536,29 @@ pub fn existing_part(file: &Path) -> Option<(PathBuf, &Path)> {
 pub fn real_path(file: &Path) -> Option<String> {
     let (real, there) = existing_part(file)?;
     let rest = file.strip_prefix(there).ok()?;
-    let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
-    is_plain.then(|| real.join(rest).to_str().map(|path| path.trim_end_matches('/').to_owned())).flatten()
+    let is_plain = rest
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    is_plain
+        .then(|| {
+            real.join(rest)
+                .to_str()
+                .map(|path| path.trim_end_matches('/').to_owned())
+        })
+        .flatten()
 }
 
 /// Returns whether the machine is temporarily short of descriptors, memory, processes or disk space.
 #[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
-    const SHORTAGES: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
+    const SHORTAGES: [Errno; 6] = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::AGAIN,
+        Errno::NOMEM,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ];
     Errno::from_io_error(error).is_some_and(|errno| SHORTAGES.contains(&errno))
 }
 
@@ -473,7 +572,13 @@ pub fn is_unwritable(error: &io::Error) -> bool {
 /// Returns whether the message of a program such as git names a full disk. It reports no error number.
 #[must_use]
 pub fn names_full_disk(message: &str) -> bool {
-    ["No space left on device", "Disk quota exceeded", "Read-only file system"].iter().any(|text| message.contains(text))
+    [
+        "No space left on device",
+        "Disk quota exceeded",
+        "Read-only file system",
+    ]
+    .iter()
+    .any(|text| message.contains(text))
 }
 
 fn own_uid() -> u32 {
@@ -525,42 +630,102 @@ mod tests {
     #[test]
     fn only_regular_files_are_opened() {
         let (_dir, base) = base();
-        assert_eq!(read(&base, &base.join("runs/a/good"), 4).expect("read"), b"text");
-        for (name, description) in
-            [("fifo", "a FIFO"), ("directory", "a directory"), ("link", "a symbolic link"), ("loop", "a symbolic link"), ("zero", "a symbolic link")]
-        {
+        assert_eq!(
+            read(&base, &base.join("runs/a/good"), 4).expect("read"),
+            b"text"
+        );
+        for (name, description) in [
+            ("fifo", "a FIFO"),
+            ("directory", "a directory"),
+            ("link", "a symbolic link"),
+            ("loop", "a symbolic link"),
+            ("zero", "a symbolic link"),
+        ] {
             let path = base.join("runs/a").join(name);
-            let refusals = [open(&base, &path), open_or_create(&base, &path), open_for_append(&base, &path)];
+            let refusals = [
+                open(&base, &path),
+                open_or_create(&base, &path),
+                open_for_append(&base, &path),
+            ];
             for error in refusals.map(|opened| opened.expect_err("refused")) {
-                assert!(unusable(&error).is_some() && error.to_string().contains(&format!("{name} is {description}")), "{name}: {error}");
+                assert!(
+                    unusable(&error).is_some()
+                        && error
+                            .to_string()
+                            .contains(&format!("{name} is {description}")),
+                    "{name}: {error}"
+                );
             }
         }
-        assert!(matches!(unusable(&read(&base, &base.join("runs/a/good"), 3).expect_err("refused")), Some(Unusable::TooLarge { .. })));
-        assert_eq!(open(&base, &base.join("runs/a/none")).expect_err("none").kind(), io::ErrorKind::NotFound);
-        assert_eq!(open(&base, &base.join("none/none")).expect_err("none").kind(), io::ErrorKind::NotFound);
+        assert!(matches!(
+            unusable(&read(&base, &base.join("runs/a/good"), 3).expect_err("refused")),
+            Some(Unusable::TooLarge { .. })
+        ));
+        assert_eq!(
+            open(&base, &base.join("runs/a/none"))
+                .expect_err("none")
+                .kind(),
+            io::ErrorKind::NotFound
+        );
+        assert_eq!(
+            open(&base, &base.join("none/none"))
+                .expect_err("none")
+                .kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]
     fn links_in_the_path_are_not_followed() {
         let (dir, base) = base();
         let error = open(&base, &base.join("runs/b/good")).expect_err("refused");
-        assert!(error.to_string().ends_with("runs/b is a symbolic link, not a directory"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("runs/b is a symbolic link, not a directory"),
+            "{error}"
+        );
         let error = open(&base, &base.join("runs/a/good/x")).expect_err("refused");
-        assert!(error.to_string().ends_with("runs/a/good is a file, not a directory"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("runs/a/good is a file, not a directory"),
+            "{error}"
+        );
         assert!(open(&base, &base.join("runs/../../outside")).is_err());
         assert!(open(&base, &dir.path().join("outside")).is_err());
         let error = make_dirs(&base, &base.join("runs/b/2")).expect_err("refused");
-        assert!(error.to_string().ends_with("runs/b is a symbolic link, not a directory"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("runs/b is a symbolic link, not a directory"),
+            "{error}"
+        );
     }
 
     #[test]
     fn stepwise_open_agrees_with_openat2() {
         let (_dir, base) = base();
         let dir = open_base(&base).expect("opens");
-        for relative in ["runs", "runs/a", "runs/b", "runs/a/good", "runs/a/loop", "runs/..", "none", "runs/none"] {
+        for relative in [
+            "runs",
+            "runs/a",
+            "runs/b",
+            "runs/a/good",
+            "runs/a/loop",
+            "runs/..",
+            "none",
+            "runs/none",
+        ] {
             let relative = Path::new(relative);
-            let (at_once, by_steps) = (open_below(&dir, relative, DIR_FLAGS), open_by_steps(&dir, relative, DIR_FLAGS));
-            assert!(at_once.is_ok() == by_steps.is_ok() || relative == Path::new("runs/.."), "{relative:?}: {at_once:?} {by_steps:?}");
+            let (at_once, by_steps) = (
+                open_below(&dir, relative, DIR_FLAGS),
+                open_by_steps(&dir, relative, DIR_FLAGS),
+            );
+            assert!(
+                at_once.is_ok() == by_steps.is_ok() || relative == Path::new("runs/.."),
+                "{relative:?}: {at_once:?} {by_steps:?}"
+            );
         }
         assert!(open_by_steps(&dir, Path::new("runs/.."), DIR_FLAGS).is_err());
     }
@@ -571,13 +736,22 @@ mod tests {
         symlink(dir.path().join("outside"), base.join("runs/a/planted")).expect("a link");
         for name in ["planted", "fifo", "zero", "good", "new"] {
             let path = base.join("runs/a").join(name);
-            replace(&base, &path).expect("replaced").write_all(b"ours").expect("written");
+            replace(&base, &path)
+                .expect("replaced")
+                .write_all(b"ours")
+                .expect("written");
             let meta = path.symlink_metadata().expect("is there");
-            assert!(meta.is_file() && meta.permissions().mode() & 0o777 == 0o600, "{name}");
+            assert!(
+                meta.is_file() && meta.permissions().mode() & 0o777 == 0o600,
+                "{name}"
+            );
             write_atomically(&base, &path, b"again").expect("written");
             assert_eq!(read(&base, &path, 10).expect("read"), b"again");
         }
-        assert_eq!(std::fs::read(dir.path().join("outside")).expect("read"), b"secret");
+        assert_eq!(
+            std::fs::read(dir.path().join("outside")).expect("read"),
+            b"secret"
+        );
         assert!(replace(&base, &base.join("runs/a/directory")).is_err());
     }
 
@@ -587,9 +761,15 @@ mod tests {
         let good = base.join("runs/a/good");
         std::fs::set_permissions(&good, std::fs::Permissions::from_mode(0o666)).expect("opened");
         make_private(&base, &good).expect("made");
-        assert_eq!(good.metadata().expect("is there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            good.metadata().expect("is there").permissions().mode() & 0o777,
+            0o600
+        );
         make_private(&base, &base.join("runs/a/none")).expect("nothing to do");
-        assert!(unusable(&make_private(&base, &base.join("runs/a/fifo")).expect_err("refused")).is_some());
+        assert!(
+            unusable(&make_private(&base, &base.join("runs/a/fifo")).expect_err("refused"))
+                .is_some()
+        );
     }
 
     #[test]
@@ -599,6 +779,9 @@ mod tests {
         make_dirs(&base, &path).expect("made");
         make_dirs(&base, &path).expect("made before");
         sync_dirs(&base, &path).expect("synced");
-        assert_eq!(path.metadata().expect("is there").permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            path.metadata().expect("is there").permissions().mode() & 0o777,
+            0o700
+        );
     }
 }

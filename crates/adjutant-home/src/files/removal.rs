@@ -47,7 +47,10 @@ fn make_writable_below(dir: OwnedFd, depth: u32) -> io::Result<()> {
         let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            make_writable_below(rustix::fs::openat(&dir, &name, flags, Mode::empty())?, depth - 1)?;
+            make_writable_below(
+                rustix::fs::openat(&dir, &name, flags, Mode::empty())?,
+                depth - 1,
+            )?;
         }
     }
     Ok(())
@@ -65,15 +68,35 @@ mod tests {
         fs::create_dir(&outside).expect("a directory");
         fs::write(top.join("a/b/file"), "x").expect("a file");
         std::os::unix::fs::symlink(&outside, top.join("a/link")).expect("a link");
-        let close = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+        let close = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode")
+        };
         close(&outside, 0o555);
         close(&top.join("a/b"), 0o000);
         close(&top.join("a"), 0o555);
         make_writable(&top).expect("it is made writable");
         for made in ["a", "a/b"] {
-            assert_eq!(top.join(made).metadata().expect("a directory").permissions().mode() & 0o700, 0o700, "{made}");
+            assert_eq!(
+                top.join(made)
+                    .metadata()
+                    .expect("a directory")
+                    .permissions()
+                    .mode()
+                    & 0o700,
+                0o700,
+                "{made}"
+            );
         }
-        assert_eq!(outside.metadata().expect("a directory").permissions().mode() & 0o777, 0o555, "behind a link");
+        assert_eq!(
+            outside
+                .metadata()
+                .expect("a directory")
+                .permissions()
+                .mode()
+                & 0o777,
+            0o555,
+            "behind a link"
+        );
         close(&top.join("a"), 0o555);
         remove(&top).expect("it is removed");
         assert!(!top.exists() && outside.exists());

@@ -46,7 +46,11 @@ impl AttemptLogs {
     }
 
     fn path(&self, name: LogFileName) -> PathBuf {
-        let Self { home, run_id, attempt } = self;
+        let Self {
+            home,
+            run_id,
+            attempt,
+        } = self;
         let (dir, raw) = (self.dir(), raw_dir(&self.dir()));
         match name {
             LogFileName::Text => log_path(home, run_id, *attempt),
@@ -91,8 +95,10 @@ impl AttemptLogs {
     /// # Errors
     /// A file cannot be read.
     pub fn are_finished(&self) -> io::Result<bool> {
-        let is_merged = |dir: &AttemptDir| Ok::<_, io::Error>(Map::read(dir)?.map(|map| map.merged.is_some()));
-        Ok(is_merged(&self.dir())? == Some(true) && is_merged(&raw_dir(&self.dir()))? != Some(false))
+        let is_merged =
+            |dir: &AttemptDir| Ok::<_, io::Error>(Map::read(dir)?.map(|map| map.merged.is_some()));
+        Ok(is_merged(&self.dir())? == Some(true)
+            && is_merged(&raw_dir(&self.dir()))? != Some(false))
     }
 
     /// Lists the files, with lengths and hashes. Blocks.
@@ -109,8 +115,16 @@ impl AttemptLogs {
             LogFileName::RawMap,
             LogFileName::Answer,
         ];
-        names.extend(segments(&self.dir())?.iter().map(|(start, _)| LogFileName::TextSegment(*start)));
-        names.extend(segments(&raw_dir(&self.dir()))?.iter().map(|(start, _)| LogFileName::RawSegment(*start)));
+        names.extend(
+            segments(&self.dir())?
+                .iter()
+                .map(|(start, _)| LogFileName::TextSegment(*start)),
+        );
+        names.extend(
+            segments(&raw_dir(&self.dir()))?
+                .iter()
+                .map(|(start, _)| LogFileName::RawSegment(*start)),
+        );
         let mut found = Vec::new();
         for name in names {
             let file = match files::open(&self.home, &self.path(name)) {
@@ -119,9 +133,17 @@ impl AttemptLogs {
                 Err(error) => return Err(error),
             };
             let (bytes, sha256) = hash(file)?;
-            found.push(LogFile { name, bytes, sha256 });
+            found.push(LogFile {
+                name,
+                bytes,
+                sha256,
+            });
         }
-        if is_plausible(&found) { Ok(found) } else { Err(io::Error::other("the logs are too large to be sent")) }
+        if is_plausible(&found) {
+            Ok(found)
+        } else {
+            Err(io::Error::other("the logs are too large to be sent"))
+        }
     }
 
     /// Reads up to `bytes_max` bytes of a file. Blocks.
@@ -129,7 +151,8 @@ impl AttemptLogs {
     /// # Errors
     /// The file cannot be read, or is shorter.
     pub fn read(&self, file: &LogFile, at: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(bytes_max.min(file.bytes.saturating_sub(at))).unwrap_or(0)];
+        let mut bytes =
+            vec![0; usize::try_from(bytes_max.min(file.bytes.saturating_sub(at))).unwrap_or(0)];
         files::open(&self.home, &self.path(file.name))?.read_exact_at(&mut bytes, at)?;
         Ok(bytes)
     }
@@ -142,22 +165,42 @@ impl AttemptLogs {
     pub fn accept(&self, listed: Vec<LogFile>) -> io::Result<(KeptLogs, Vec<u64>)> {
         let known = self.record()?;
         if let Some(known) = known.as_ref().filter(|known| known.is_complete) {
-            return Ok((known.clone(), known.files.iter().map(|file| file.bytes).collect()));
+            return Ok((
+                known.clone(),
+                known.files.iter().map(|file| file.bytes).collect(),
+            ));
         }
         if known.as_ref().is_none_or(|known| known.files != listed) {
-            for old in known.unwrap_or_default().files.iter().filter(|old| listed.iter().all(|file| file.name != old.name)) {
+            for old in known
+                .unwrap_or_default()
+                .files
+                .iter()
+                .filter(|old| listed.iter().all(|file| file.name != old.name))
+            {
                 remove(&self.path(old.name))?;
             }
             files::make_dirs(&self.home, &raw_dir(&self.dir()).0)?;
-            self.write_record(&KeptLogs { files: listed.clone(), is_complete: false })?;
+            self.write_record(&KeptLogs {
+                files: listed.clone(),
+                is_complete: false,
+            })?;
         }
         let mut stored = Vec::new();
         for file in &listed {
             stored.push(self.stored(file)?);
         }
-        let lengths_fit = listed.iter().zip(&stored).all(|(file, stored)| file.bytes == *stored);
+        let lengths_fit = listed
+            .iter()
+            .zip(&stored)
+            .all(|(file, stored)| file.bytes == *stored);
         if !lengths_fit {
-            return Ok((KeptLogs { files: listed, is_complete: false }, stored));
+            return Ok((
+                KeptLogs {
+                    files: listed,
+                    is_complete: false,
+                },
+                stored,
+            ));
         }
         let mut is_complete = true;
         for (file, stored) in listed.iter().zip(&mut stored) {
@@ -169,7 +212,10 @@ impl AttemptLogs {
                 (*stored, is_complete) = (0, false);
             }
         }
-        let record = KeptLogs { files: listed, is_complete };
+        let record = KeptLogs {
+            files: listed,
+            is_complete,
+        };
         if is_complete {
             files::sync_dirs(&self.home, &raw_dir(&self.dir()).0)?;
             files::sync_dirs(&self.home, &self.home.join("logs"))?;
@@ -184,12 +230,19 @@ impl AttemptLogs {
     /// # Errors
     /// The disk failed.
     pub fn append(&self, name: LogFileName, at: u64, bytes: &[u8]) -> io::Result<Option<u64>> {
-        let Some(record) = self.record()? else { return Ok(None) };
-        let Some(file) = record.files.iter().find(|file| file.name == name) else { return Ok(None) };
+        let Some(record) = self.record()? else {
+            return Ok(None);
+        };
+        let Some(file) = record.files.iter().find(|file| file.name == name) else {
+            return Ok(None);
+        };
         if record.is_complete {
             return Ok(Some(file.bytes));
         }
-        if at.checked_add(bytes.len() as u64).is_none_or(|end| end > file.bytes) {
+        if at
+            .checked_add(bytes.len() as u64)
+            .is_none_or(|end| end > file.bytes)
+        {
             return Ok(None);
         }
         let stored = self.stored(file)?;
@@ -216,7 +269,11 @@ impl AttemptLogs {
     }
 
     fn write_record(&self, record: &KeptLogs) -> io::Result<()> {
-        files::write_atomically(&self.home, &self.record_path(), &serde_json::to_vec(record)?)?;
+        files::write_atomically(
+            &self.home,
+            &self.record_path(),
+            &serde_json::to_vec(record)?,
+        )?;
         files::open(&self.home, &self.record_path())?.sync_all()?;
         files::sync_dirs(&self.home, &self.dir().0)
     }
@@ -225,10 +282,15 @@ impl AttemptLogs {
 /// Returns whether a list of another machine can be that of an attempt.
 #[must_use]
 pub fn is_plausible(listed: &[LogFile]) -> bool {
-    let total = listed.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
+    let total = listed
+        .iter()
+        .try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
     listed.len() <= FILES_MAX
         && total.is_some_and(|total| total <= FILES_BYTES_MAX)
-        && listed.iter().enumerate().all(|(n, file)| listed[..n].iter().all(|other| other.name != file.name))
+        && listed
+            .iter()
+            .enumerate()
+            .all(|(n, file)| listed[..n].iter().all(|other| other.name != file.name))
 }
 
 /// Returns the length of a file and its hash.
@@ -237,7 +299,13 @@ fn hash(mut file: File) -> io::Result<(u64, String)> {
     loop {
         let read = file.read(&mut part)?;
         if read == 0 || bytes > FILES_BYTES_MAX {
-            return Ok((bytes, hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()));
+            return Ok((
+                bytes,
+                hash.finalize()
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect(),
+            ));
         }
         hash.update(&part[..read]);
         bytes += read as u64;
@@ -257,39 +325,99 @@ mod tests {
 
     fn logs(home: &Path) -> AttemptLogs {
         std::fs::create_dir_all(home.join("logs")).expect("a directory");
-        AttemptLogs { home: home.to_owned(), run_id: "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11".to_owned(), attempt: 2 }
+        AttemptLogs {
+            home: home.to_owned(),
+            run_id: "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11".to_owned(),
+            attempt: 2,
+        }
     }
 
     #[test]
     fn files_are_stored_in_parts_and_complete_only_with_all_bytes() {
-        let homes = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+        let homes = [
+            tempfile::tempdir().expect("a directory"),
+            tempfile::tempdir().expect("a directory"),
+        ];
         let (there, here) = (logs(homes[0].path()), logs(homes[1].path()));
         std::fs::create_dir_all(raw_dir(&there.dir()).0).expect("a directory");
-        for (name, text) in [(LogFileName::Text, "hello"), (LogFileName::RawSegment(7), "raw"), (LogFileName::Answer, "")] {
+        for (name, text) in [
+            (LogFileName::Text, "hello"),
+            (LogFileName::RawSegment(7), "raw"),
+            (LogFileName::Answer, ""),
+        ] {
             std::fs::write(there.path(name), text).expect("a file");
         }
         let listed = there.list().expect("a list");
         assert_eq!(listed.len(), 3);
-        assert_eq!(here.append(LogFileName::Text, 0, b"x").expect("no failure"), None, "it is not listed yet");
+        assert_eq!(
+            here.append(LogFileName::Text, 0, b"x").expect("no failure"),
+            None,
+            "it is not listed yet"
+        );
         assert_eq!(here.accept(listed.clone()).expect("begins").1, [0, 0, 0]);
-        assert_eq!(here.append(LogFileName::Text, 0, b"hel").expect("writes"), Some(3));
-        assert_eq!(here.append(LogFileName::Text, 0, b"hel").expect("repeated"), Some(3));
-        assert_eq!(here.append(LogFileName::Text, 4, b"o").expect("not at the end"), Some(3));
-        assert_eq!(here.append(LogFileName::Text, 3, b"lo!").expect("no failure"), None, "it is longer than listed");
-        assert_eq!(here.append(LogFileName::Text, 3, b"LO").expect("writes"), Some(5));
-        assert_eq!(here.append(LogFileName::RawSegment(7), 0, b"raw").expect("writes"), Some(3));
+        assert_eq!(
+            here.append(LogFileName::Text, 0, b"hel").expect("writes"),
+            Some(3)
+        );
+        assert_eq!(
+            here.append(LogFileName::Text, 0, b"hel").expect("repeated"),
+            Some(3)
+        );
+        assert_eq!(
+            here.append(LogFileName::Text, 4, b"o")
+                .expect("not at the end"),
+            Some(3)
+        );
+        assert_eq!(
+            here.append(LogFileName::Text, 3, b"lo!")
+                .expect("no failure"),
+            None,
+            "it is longer than listed"
+        );
+        assert_eq!(
+            here.append(LogFileName::Text, 3, b"LO").expect("writes"),
+            Some(5)
+        );
+        assert_eq!(
+            here.append(LogFileName::RawSegment(7), 0, b"raw")
+                .expect("writes"),
+            Some(3)
+        );
         let stored = |name| std::fs::read_to_string(here.path(name)).expect("a file");
         let (record, bytes) = here.accept(listed.clone()).expect("checks");
-        let text = listed.iter().position(|file| file.name == LogFileName::Text).expect("it is listed");
-        assert!(!record.is_complete && bytes[text] == 0 && !here.are_kept().expect("a record"), "other bytes are not the file");
-        assert_eq!(here.append(LogFileName::Text, 0, b"hello").expect("writes"), Some(5));
-        assert!(here.accept(listed.clone()).expect("completes").0.is_complete && here.are_kept().expect("a record"));
+        let text = listed
+            .iter()
+            .position(|file| file.name == LogFileName::Text)
+            .expect("it is listed");
+        assert!(
+            !record.is_complete && bytes[text] == 0 && !here.are_kept().expect("a record"),
+            "other bytes are not the file"
+        );
         assert_eq!(
-            (stored(LogFileName::Text).as_str(), stored(LogFileName::RawSegment(7)).as_str(), stored(LogFileName::Answer).as_str()),
+            here.append(LogFileName::Text, 0, b"hello").expect("writes"),
+            Some(5)
+        );
+        assert!(
+            here.accept(listed.clone())
+                .expect("completes")
+                .0
+                .is_complete
+                && here.are_kept().expect("a record")
+        );
+        assert_eq!(
+            (
+                stored(LogFileName::Text).as_str(),
+                stored(LogFileName::RawSegment(7)).as_str(),
+                stored(LogFileName::Answer).as_str()
+            ),
             ("hello", "raw", "")
         );
         // Nothing changes afterwards.
-        assert_eq!(here.append(LogFileName::Text, 0, b"other").expect("no failure"), Some(5));
+        assert_eq!(
+            here.append(LogFileName::Text, 0, b"other")
+                .expect("no failure"),
+            Some(5)
+        );
         assert!(here.accept(Vec::new()).expect("no failure").0.is_complete);
         assert_eq!(stored(LogFileName::Text), "hello");
     }
@@ -299,15 +427,32 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let logs = logs(home.path());
         assert_eq!(logs.list().expect("a list"), []);
-        assert!(logs.accept(Vec::new()).expect("completes").0.is_complete && logs.are_kept().expect("a record"));
+        assert!(
+            logs.accept(Vec::new()).expect("completes").0.is_complete
+                && logs.are_kept().expect("a record")
+        );
     }
 
     #[test]
     fn list_of_another_machine_is_limited() {
-        let file = |start, bytes| LogFile { name: LogFileName::TextSegment(start), bytes, sha256: String::new() };
+        let file = |start, bytes| LogFile {
+            name: LogFileName::TextSegment(start),
+            bytes,
+            sha256: String::new(),
+        };
         assert!(is_plausible(&[file(0, 1), file(1, 1)]));
-        assert!(!is_plausible(&[file(0, 1), file(0, 1)]), "a file is listed once");
-        assert!(!is_plausible(&[file(0, u64::MAX), file(1, 1)]) && !is_plausible(&[file(0, FILES_BYTES_MAX + 1)]));
-        assert!(!is_plausible(&(0..=FILES_MAX as u64).map(|start| file(start, 0)).collect::<Vec<_>>()));
+        assert!(
+            !is_plausible(&[file(0, 1), file(0, 1)]),
+            "a file is listed once"
+        );
+        assert!(
+            !is_plausible(&[file(0, u64::MAX), file(1, 1)])
+                && !is_plausible(&[file(0, FILES_BYTES_MAX + 1)])
+        );
+        assert!(!is_plausible(
+            &(0..=FILES_MAX as u64)
+                .map(|start| file(start, 0))
+                .collect::<Vec<_>>()
+        ));
     }
 }

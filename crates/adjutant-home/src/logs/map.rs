@@ -38,7 +38,9 @@ impl Map {
     /// The map cannot be read.
     pub fn read(dir: &AttemptDir) -> io::Result<Option<Self>> {
         match files::read(dir.home(), &path(dir), MAP_BYTES_MAX) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok().filter(Self::is_plausible)),
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)
+                .ok()
+                .filter(Self::is_plausible)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -54,9 +56,18 @@ impl Map {
 
     /// Returns whether positions can be computed with the map, since the run's processes could have written it.
     pub(super) fn is_plausible(&self) -> bool {
-        self.merged.is_none_or(|Merged { head_bytes, omitted_bytes, marker_bytes, total_bytes }| {
-            [head_bytes, omitted_bytes, marker_bytes, total_bytes].iter().all(|bytes| *bytes <= STREAM_BYTES_MAX)
-        })
+        self.merged.is_none_or(
+            |Merged {
+                 head_bytes,
+                 omitted_bytes,
+                 marker_bytes,
+                 total_bytes,
+             }| {
+                [head_bytes, omitted_bytes, marker_bytes, total_bytes]
+                    .iter()
+                    .all(|bytes| *bytes <= STREAM_BYTES_MAX)
+            },
+        )
     }
 }
 

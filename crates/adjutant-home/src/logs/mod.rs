@@ -24,7 +24,9 @@ pub mod watch;
 
 pub use map::{Map, Merged, marker};
 pub use part::{Output, Part, Query};
-pub use paths::{log_path, log_paths, prompt_path, raw_dir, raw_path, segment_path, segments, times_path};
+pub use paths::{
+    log_path, log_paths, prompt_path, raw_dir, raw_path, segment_path, segments, times_path,
+};
 pub use run_files::{RunFiles, read, read_run};
 
 /// Bytes that are read from a file at once.

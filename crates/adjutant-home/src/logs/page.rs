@@ -1,7 +1,9 @@
 //! Pages of a run's log, for the hub and for a runner whose home has the log.
 
 use super::watch::Watch;
-use super::{Output, Query, RunFiles, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run};
+use super::{
+    Output, Query, RunFiles, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run,
+};
 use crate::clock;
 use crate::link::AttemptDir;
 use crate::view::{LogPage, LogTime, ReadLogs};
@@ -30,7 +32,9 @@ pub struct RunLog {
 /// Returns the time from which on output is wanted. `None`: it is not a time.
 #[must_use]
 pub fn since_of(call: &ReadLogs) -> Option<Option<Time>> {
-    call.since.as_deref().map_or(Some(None), |since| clock::parse_rfc3339(since).map(Some))
+    call.since
+        .as_deref()
+        .map_or(Some(None), |since| clock::parse_rfc3339(since).map(Some))
 }
 
 /// Returns whether a page has something new for a call.
@@ -41,7 +45,9 @@ pub fn has_moved(page: &LogPage, call: &ReadLogs) -> bool {
 
 /// Returns the limit of the text of a page, in bytes.
 fn bytes_max(call: &ReadLogs) -> u64 {
-    call.max_bytes.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX)
+    call.max_bytes
+        .unwrap_or(PAGE_BYTES_DEFAULT)
+        .clamp(4, PAGE_BYTES_MAX)
 }
 
 /// Returns whether a page of another machine can be the answer to a call.
@@ -61,8 +67,17 @@ impl RunLog {
     /// # Errors
     /// A file exists but cannot be read, or `since` is not a time.
     pub fn page(&self, call: &ReadLogs) -> io::Result<LogPage> {
-        let Self { files, first, attempt, ended } = self;
-        let RunFiles { home, run_id, stored } = files;
+        let Self {
+            files,
+            first,
+            attempt,
+            ended,
+        } = self;
+        let RunFiles {
+            home,
+            run_id,
+            stored,
+        } = files;
         let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "since is not a time");
         let query = Query {
             output: if call.raw { Output::Raw } else { Output::Text },
@@ -75,7 +90,11 @@ impl RunLog {
         };
         let part = read_run(files, *first, *attempt, query)?;
         let path = self.path(call);
-        let mut paths = if call.raw { vec![path.clone()] } else { log_paths(home, run_id, *attempt) };
+        let mut paths = if call.raw {
+            vec![path.clone()]
+        } else {
+            log_paths(home, run_id, *attempt)
+        };
         // Logs in the log store have no path.
         let is_stored = stored.contains_key(attempt);
         paths.retain(|named| !is_stored || *named != path);
@@ -88,9 +107,24 @@ impl RunLog {
             next: part.next,
             total: part.total,
             omitted: part.omitted,
-            times: call.times.then(|| part.times.iter().map(|mark| LogTime { line: mark.line, time: mark.time.map(clock::rfc3339) }).collect()),
-            path: if is_stored { String::new() } else { path.display().to_string() },
-            paths: paths.iter().map(|path| path.display().to_string()).collect(),
+            times: call.times.then(|| {
+                part.times
+                    .iter()
+                    .map(|mark| LogTime {
+                        line: mark.line,
+                        time: mark.time.map(clock::rfc3339),
+                    })
+                    .collect()
+            }),
+            path: if is_stored {
+                String::new()
+            } else {
+                path.display().to_string()
+            },
+            paths: paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
             missing: Vec::new(),
         })
     }
@@ -99,7 +133,12 @@ impl RunLog {
     ///
     /// # Errors
     /// As [`Self::page`].
-    pub async fn next_page(&self, call: &ReadLogs, deadline: Instant, changed: impl Future<Output = ()>) -> io::Result<Option<LogPage>> {
+    pub async fn next_page(
+        &self,
+        call: &ReadLogs,
+        deadline: Instant,
+        changed: impl Future<Output = ()>,
+    ) -> io::Result<Option<LogPage>> {
         tokio::pin!(changed);
         let mut watch: Option<Watch> = None;
         loop {
@@ -109,7 +148,9 @@ impl RunLog {
             }
             let admitted = self.files.admit_reader().await;
             let (reading, wanted) = (self.clone(), call.clone());
-            let page = tokio::task::spawn_blocking(move || reading.page(&wanted)).await.map_err(io::Error::other)??;
+            let page = tokio::task::spawn_blocking(move || reading.page(&wanted))
+                .await
+                .map_err(io::Error::other)??;
             drop(admitted);
             if has_moved(&page, call) || self.ended || Instant::now() >= deadline {
                 return Ok(Some(page));
@@ -136,7 +177,10 @@ impl RunLog {
     /// Watches what a call reads.
     fn watch(&self, call: &ReadLogs, watch: &mut Watch) {
         let dir = AttemptDir::new(&self.files.home, &self.files.run_id, self.attempt);
-        watch.watch_files(Path::new(&self.path(call)), &if call.raw { raw_dir(&dir) } else { dir });
+        watch.watch_files(
+            Path::new(&self.path(call)),
+            &if call.raw { raw_dir(&dir) } else { dir },
+        );
     }
 }
 
@@ -146,15 +190,36 @@ mod tests {
 
     #[test]
     fn page_of_another_machine_fits_the_call() {
-        let call = ReadLogs { max_bytes: Some(100), ..ReadLogs::default() };
-        let page = LogPage { text: "x".repeat(100), from: 0, next: 100, total: 300, ..LogPage::default() };
+        let call = ReadLogs {
+            max_bytes: Some(100),
+            ..ReadLogs::default()
+        };
+        let page = LogPage {
+            text: "x".repeat(100),
+            from: 0,
+            next: 100,
+            total: 300,
+            ..LogPage::default()
+        };
         assert!(is_plausible(&page, &call));
         let times = Some(vec![LogTime::default(); 101]);
         let wrong = [
-            LogPage { text: "x".repeat(100 + 4 * 1024 + 1), ..page.clone() },
-            LogPage { from: 101, ..page.clone() },
-            LogPage { next: 301, ..page.clone() },
-            LogPage { total: u64::MAX, ..page.clone() },
+            LogPage {
+                text: "x".repeat(100 + 4 * 1024 + 1),
+                ..page.clone()
+            },
+            LogPage {
+                from: 101,
+                ..page.clone()
+            },
+            LogPage {
+                next: 301,
+                ..page.clone()
+            },
+            LogPage {
+                total: u64::MAX,
+                ..page.clone()
+            },
             LogPage { times, ..page },
         ];
         assert!(wrong.iter().all(|page| !is_plausible(page, &call)));

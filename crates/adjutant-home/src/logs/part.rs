@@ -50,7 +50,12 @@ pub struct Part {
 impl Part {
     /// Shifts the positions by the bytes of earlier attempts.
     pub(super) fn shifted(self, bytes: u64) -> Self {
-        Self { from: self.from + bytes, next: self.next + bytes, total: self.total + bytes, ..self }
+        Self {
+            from: self.from + bytes,
+            next: self.next + bytes,
+            total: self.total + bytes,
+            ..self
+        }
     }
 
     /// Appends the part that follows.
@@ -61,7 +66,13 @@ impl Part {
         let lines = self.text.matches('\n').count() as u64;
         let is_line_open = !self.text.is_empty() && !self.text.ends_with('\n');
         for TimeMark { line, time } in more.times {
-            push_mark(&mut self.times, TimeMark { line: lines + line.max(u64::from(is_line_open)), time });
+            push_mark(
+                &mut self.times,
+                TimeMark {
+                    line: lines + line.max(u64::from(is_line_open)),
+                    time,
+                },
+            );
         }
         self.text.push_str(&more.text);
         self.omitted += more.omitted;

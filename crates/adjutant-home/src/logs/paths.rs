@@ -25,7 +25,8 @@ const LOGS_NAMED_MAX: u32 = 50;
 pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
     let newest = attempt.max(1);
     let all = newest.saturating_sub(LOGS_NAMED_MAX - 1).max(1)..=newest;
-    all.filter_map(|n| Some(log_path(home, run_id, n)).filter(|path| n == newest || path.exists())).collect()
+    all.filter_map(|n| Some(log_path(home, run_id, n)).filter(|path| n == newest || path.exists()))
+        .collect()
 }
 
 /// Returns the path of an attempt's raw stream, for agents that write one.
@@ -53,11 +54,16 @@ pub fn raw_dir(dir: &AttemptDir) -> AttemptDir {
 /// Returns the path of an attempt's prompt, as it was sent.
 #[must_use]
 pub fn prompt_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
-    home.join("logs").join(file_name(run_id, attempt, "prompt.md"))
+    home.join("logs")
+        .join(file_name(run_id, attempt, "prompt.md"))
 }
 
 fn file_name(run_id: &str, attempt: u32, ending: &str) -> String {
-    if attempt <= 1 { format!("{run_id}.{ending}") } else { format!("{run_id}.{attempt}.{ending}") }
+    if attempt <= 1 {
+        format!("{run_id}.{ending}")
+    } else {
+        format!("{run_id}.{attempt}.{ending}")
+    }
 }
 
 /// Returns the path of the segment that starts at `start` in the stream.
@@ -80,7 +86,9 @@ pub fn segments(dir: &AttemptDir) -> io::Result<Vec<(u64, PathBuf)>> {
     for entry in Dir::new(opened)?.take(ENTRIES_MAX) {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy();
-        let start = name.strip_prefix("log.").and_then(|start| start.parse().ok());
+        let start = name
+            .strip_prefix("log.")
+            .and_then(|start| start.parse().ok());
         if let Some(start) = start.filter(|start| *start <= STREAM_BYTES_MAX) {
             found.push((start, dir.0.join(&*name)));
         }

@@ -33,7 +33,11 @@ impl RunFiles {
     /// Returns the files of a home.
     #[must_use]
     pub fn in_home(home: &Path, run_id: &str) -> Self {
-        Self { home: home.to_owned(), run_id: run_id.to_owned(), stored: BTreeMap::new() }
+        Self {
+            home: home.to_owned(),
+            run_id: run_id.to_owned(),
+            stored: BTreeMap::new(),
+        }
     }
 
     /// Waits until a thread may read these files. Keep the permit until it has.
@@ -57,13 +61,21 @@ impl RunFiles {
 
     fn read_times(&self, attempt: u32, output: Output) -> Option<Times> {
         let Some(stored) = self.stored.get(&attempt) else {
-            return Times::read(&self.home, &times_path(&self.home, &self.run_id, attempt, output), STREAM_BYTES_MAX);
+            return Times::read(
+                &self.home,
+                &times_path(&self.home, &self.run_id, attempt, output),
+                STREAM_BYTES_MAX,
+            );
         };
         let name = match output {
             Output::Text => LogFileName::TextTimes,
             Output::Raw => LogFileName::RawTimes,
         };
-        Times::decode(stored.read(name, times::FILE_BYTES_MAX), &stored.place, STREAM_BYTES_MAX)
+        Times::decode(
+            stored.read(name, times::FILE_BYTES_MAX),
+            &stored.place,
+            STREAM_BYTES_MAX,
+        )
     }
 
     /// Returns the length of an attempt's output so far, in bytes.
@@ -79,7 +91,13 @@ impl RunFiles {
     }
 
     /// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
-    fn start_since(&self, earlier: &[u64], (first, newest): (u32, u32), output: Output, since: Time) -> io::Result<u64> {
+    fn start_since(
+        &self,
+        earlier: &[u64],
+        (first, newest): (u32, u32),
+        output: Output,
+        since: Time,
+    ) -> io::Result<u64> {
         let mut start: u64 = earlier.iter().sum();
         let mut bytes = self.total_bytes(newest, output)?;
         for attempt in (first..=newest).rev() {
@@ -90,7 +108,10 @@ impl RunFiles {
                     Some(position) => return Ok(start + position),
                 }
             }
-            if let Some(length) = (attempt - first).checked_sub(1).and_then(|n| earlier.get(n as usize)) {
+            if let Some(length) = (attempt - first)
+                .checked_sub(1)
+                .and_then(|n| earlier.get(n as usize))
+            {
                 bytes = *length;
                 start -= bytes;
             }
@@ -127,12 +148,21 @@ pub fn read_run(files: &RunFiles, first: u32, newest: u32, query: Query<'_>) -> 
             }
         }
     };
-    let mut part = Part { from: at, next: at, ..Part::default() };
+    let mut part = Part {
+        from: at,
+        next: at,
+        ..Part::default()
+    };
     let (mut start, mut left) = (0, query.bytes_max);
     for (attempt, bytes) in (first..).zip(earlier) {
         let end = start + bytes;
         if part.next < end {
-            let query = Query { after: Some(part.next - start), bytes_max: left, ended: true, ..query };
+            let query = Query {
+                after: Some(part.next - start),
+                bytes_max: left,
+                ended: true,
+                ..query
+            };
             part.append(files.read(attempt, query)?.shifted(start));
             left = query.bytes_max.saturating_sub(part.next - part.from);
             if part.next < end || left == 0 {
@@ -142,7 +172,11 @@ pub fn read_run(files: &RunFiles, first: u32, newest: u32, query: Query<'_>) -> 
         }
         start = end;
     }
-    let query = Query { after: Some(part.next.saturating_sub(before)), bytes_max: left, ..query };
+    let query = Query {
+        after: Some(part.next.saturating_sub(before)),
+        bytes_max: left,
+        ..query
+    };
     part.append(files.read(newest, query)?.shifted(before));
     Ok(part)
 }
@@ -159,17 +193,45 @@ mod tests {
     fn attempt(home: &Path, attempt: u32, text: &str, records: &[(u64, i64)]) {
         std::fs::create_dir_all(home.join("logs")).expect("a directory");
         std::fs::write(log_path(home, RUN, attempt), text).expect("a log");
-        let bytes = records.iter().flat_map(|(position, time)| Record { position: *position, time: Time(*time * 1000) }.encode());
+        let bytes = records.iter().flat_map(|(position, time)| {
+            Record {
+                position: *position,
+                time: Time(*time * 1000),
+            }
+            .encode()
+        });
         if !records.is_empty() {
-            std::fs::write(times_path(home, RUN, attempt, Output::Text), bytes.collect::<Vec<_>>()).expect("times");
+            std::fs::write(
+                times_path(home, RUN, attempt, Output::Text),
+                bytes.collect::<Vec<_>>(),
+            )
+            .expect("times");
         }
     }
 
-    fn read_since(home: &Path, since: i64, after: Option<u64>) -> (String, Vec<(u64, Option<i64>)>) {
+    fn read_since(
+        home: &Path,
+        since: i64,
+        after: Option<u64>,
+    ) -> (String, Vec<(u64, Option<i64>)>) {
         let since = Some(Time(since * 1000));
-        let query = Query { output: Output::Text, after, bytes_max: 1000, grep: None, ended: true, times: true, since };
+        let query = Query {
+            output: Output::Text,
+            after,
+            bytes_max: 1000,
+            grep: None,
+            ended: true,
+            times: true,
+            since,
+        };
         let part = read_run(&RunFiles::in_home(home, RUN), 1, 3, query).expect("reads");
-        (part.text, part.times.into_iter().map(|mark| (mark.line, mark.time.map(|time| time.0 / 1000))).collect())
+        (
+            part.text,
+            part.times
+                .into_iter()
+                .map(|mark| (mark.line, mark.time.map(|time| time.0 / 1000)))
+                .collect(),
+        )
     }
 
     #[test]
@@ -181,10 +243,26 @@ mod tests {
         attempt(home.path(), 3, "e\nf\n", &[(0, 30), (2, 40)]);
         for after in [None, Some(0)] {
             let read = |since| read_since(home.path(), since, after);
-            assert_eq!(read(0), ("a\nb\nc\nde\nf\n".to_owned(), vec![(0, None), (1, Some(10)), (2, Some(20)), (4, Some(40))]));
-            assert_eq!(read(10).0, "a\nb\nc\nde\nf\n", "nothing earlier is known to follow the first attempt");
-            assert_eq!(read(11), ("c\nde\nf\n".to_owned(), vec![(0, Some(20)), (2, Some(40))]));
-            assert_eq!(read(21), ("e\nf\n".to_owned(), vec![(0, Some(30)), (1, Some(40))]));
+            assert_eq!(
+                read(0),
+                (
+                    "a\nb\nc\nde\nf\n".to_owned(),
+                    vec![(0, None), (1, Some(10)), (2, Some(20)), (4, Some(40))]
+                )
+            );
+            assert_eq!(
+                read(10).0,
+                "a\nb\nc\nde\nf\n",
+                "nothing earlier is known to follow the first attempt"
+            );
+            assert_eq!(
+                read(11),
+                ("c\nde\nf\n".to_owned(), vec![(0, Some(20)), (2, Some(40))])
+            );
+            assert_eq!(
+                read(21),
+                ("e\nf\n".to_owned(), vec![(0, Some(30)), (1, Some(40))])
+            );
             assert_eq!(read(40).0, "f\n");
             assert_eq!(read(41), (String::new(), vec![]));
         }

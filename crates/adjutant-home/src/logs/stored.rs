@@ -74,7 +74,10 @@ pub fn object_name(file: &LogFile) -> String {
         LogFileName::RawSegment(start) => format!("raw-from-{start}"),
         LogFileName::Answer => "answer".to_owned(),
     };
-    format!("{kind}-{}", file.sha256.get(..HASH_DIGITS).unwrap_or(&file.sha256))
+    format!(
+        "{kind}-{}",
+        file.sha256.get(..HASH_DIGITS).unwrap_or(&file.sha256)
+    )
 }
 
 impl StoredLogs {
@@ -83,21 +86,41 @@ impl StoredLogs {
     /// # Errors
     /// A file cannot be read, or they are too large.
     pub fn of(logs: &AttemptLogs) -> io::Result<Self> {
-        let is_map = |file: &LogFile| matches!(file.name, LogFileName::TextMap | LogFileName::RawMap);
-        let files = logs.list()?.into_iter().filter(|file| !is_map(file)).collect();
-        Ok(Self { format: FORMAT, files, text_map: Map::read(&logs.dir())?, raw_map: Map::read(&raw_dir(&logs.dir()))? })
+        let is_map =
+            |file: &LogFile| matches!(file.name, LogFileName::TextMap | LogFileName::RawMap);
+        let files = logs
+            .list()?
+            .into_iter()
+            .filter(|file| !is_map(file))
+            .collect();
+        Ok(Self {
+            format: FORMAT,
+            files,
+            text_map: Map::read(&logs.dir())?,
+            raw_map: Map::read(&raw_dir(&logs.dir()))?,
+        })
     }
 
     /// Parses an index, which another party may have written. `None`: it is invalid.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice::<Self>(bytes).ok().filter(Self::is_usable)
+        serde_json::from_slice::<Self>(bytes)
+            .ok()
+            .filter(Self::is_usable)
     }
 
     fn is_usable(&self) -> bool {
-        let is_hash = |file: &LogFile| file.sha256.len() == 64 && file.sha256.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let are_maps = [self.text_map, self.raw_map].iter().flatten().all(Map::is_plausible);
-        self.format == FORMAT && is_plausible(&self.files) && self.files.iter().all(is_hash) && are_maps
+        let is_hash = |file: &LogFile| {
+            file.sha256.len() == 64 && file.sha256.bytes().all(|digit| digit.is_ascii_hexdigit())
+        };
+        let are_maps = [self.text_map, self.raw_map]
+            .iter()
+            .flatten()
+            .all(Map::is_plausible);
+        self.format == FORMAT
+            && is_plausible(&self.files)
+            && self.files.iter().all(is_hash)
+            && are_maps
     }
 
     /// Returns the files that have objects.
@@ -125,7 +148,10 @@ impl AttemptLogs {
             Ok(bytes) => match serde_json::from_slice::<MovedLogs>(&bytes) {
                 Ok(moved) if moved.logs.format > FORMAT => {
                     let path = self.moved_path();
-                    Err(io::Error::other(format!("{} was written by a later version of adj: update this one", path.display())))
+                    Err(io::Error::other(format!(
+                        "{} was written by a later version of adj: update this one",
+                        path.display()
+                    )))
                 }
                 Ok(moved) => Ok(Some(moved).filter(|moved| moved.logs.is_usable())),
                 // The machine may have failed before it was complete.
@@ -152,7 +178,11 @@ impl AttemptLogs {
     /// A file remains.
     pub fn remove_moved(&self, stored: &StoredLogs) -> io::Result<()> {
         let maps = [LogFileName::TextMap, LogFileName::RawMap];
-        let others = stored.files.iter().map(|file| file.name).filter(|name| !matches!(name, LogFileName::Text | LogFileName::Answer));
+        let others = stored
+            .files
+            .iter()
+            .map(|file| file.name)
+            .filter(|name| !matches!(name, LogFileName::Text | LogFileName::Answer));
         for name in others.chain(maps).chain([LogFileName::Text]) {
             self.remove_file(name)?;
         }
@@ -177,8 +207,17 @@ impl StoredAttempt {
     pub fn open(&self, name: LogFileName) -> Option<ObjectFile> {
         let file = self.logs.file(name)?;
         let name = format!("{}/{}", self.place, object_name(file));
-        let elsewhere = self.moved_to.clone().filter(|address| *address != self.objects.address().to_string());
-        Some(ObjectFile { objects: self.objects.clone(), name, bytes: file.bytes, elsewhere, ahead: Mutex::default() })
+        let elsewhere = self
+            .moved_to
+            .clone()
+            .filter(|address| *address != self.objects.address().to_string());
+        Some(ObjectFile {
+            objects: self.objects.clone(),
+            name,
+            bytes: file.bytes,
+            elsewhere,
+            ahead: Mutex::default(),
+        })
     }
 
     /// Reads a whole file of at most `bytes_max` bytes. `None`: it does not exist. Blocks.
@@ -186,9 +225,14 @@ impl StoredAttempt {
     /// # Errors
     /// It cannot be read, or is larger.
     pub fn read(&self, name: LogFileName, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = self.open(name) else { return Ok(None) };
+        let Some(file) = self.open(name) else {
+            return Ok(None);
+        };
         if file.bytes > bytes_max {
-            return Err(io::Error::other(format!("{} is larger than {bytes_max} bytes", file.name)));
+            return Err(io::Error::other(format!(
+                "{} is larger than {bytes_max} bytes",
+                file.name
+            )));
         }
         let mut bytes = vec![0; usize::try_from(file.bytes).map_err(io::Error::other)?];
         let mut filled = 0;
@@ -228,13 +272,22 @@ impl ObjectFile {
         }
         // Held while the range is read: a stream has one reader.
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_there = |ahead: &Ahead| at >= ahead.start && at < ahead.start + ahead.bytes.len() as u64;
+        let is_there =
+            |ahead: &Ahead| at >= ahead.start && at < ahead.start + ahead.bytes.len() as u64;
         if !is_there(&ahead) {
             let continues = !ahead.bytes.is_empty() && at == ahead.start + ahead.bytes.len() as u64;
-            let wanted = if continues { ahead.bytes.len() * 2 } else { into.len().max(READ_BYTES_MIN) };
+            let wanted = if continues {
+                ahead.bytes.len() * 2
+            } else {
+                into.len().max(READ_BYTES_MIN)
+            };
             let end = self.bytes.min(at + wanted.min(READ_BYTES_MAX) as u64);
-            let read = tokio::runtime::Handle::current().block_on(self.objects.get_range(&self.name, at..end));
-            *ahead = Ahead { start: at, bytes: read.map_err(|error| self.unreadable(&error))? };
+            let read = tokio::runtime::Handle::current()
+                .block_on(self.objects.get_range(&self.name, at..end));
+            *ahead = Ahead {
+                start: at,
+                bytes: read.map_err(|error| self.unreadable(&error))?,
+            };
         }
         let found = &ahead.bytes[usize::try_from(at - ahead.start).map_err(io::Error::other)?..];
         let read = found.len().min(into.len());
@@ -243,8 +296,13 @@ impl ObjectFile {
     }
 
     fn unreadable(&self, error: &ObjectError) -> io::Error {
-        let elsewhere = self.elsewhere.as_ref().map_or_else(String::new, |address| format!("; the logs were moved to {address}"));
-        io::Error::other(Unreadable { address: self.objects.address().to_string(), problem: format!("{error}{elsewhere}") })
+        let elsewhere = self.elsewhere.as_ref().map_or_else(String::new, |address| {
+            format!("; the logs were moved to {address}")
+        });
+        io::Error::other(Unreadable {
+            address: self.objects.address().to_string(),
+            problem: format!("{error}{elsewhere}"),
+        })
     }
 }
 
@@ -261,7 +319,11 @@ mod tests {
     use super::*;
 
     fn file(name: LogFileName, bytes: u64) -> LogFile {
-        LogFile { name, bytes, sha256: "0123456789abcdef".repeat(4) }
+        LogFile {
+            name,
+            bytes,
+            sha256: "0123456789abcdef".repeat(4),
+        }
     }
 
     #[test]
@@ -275,7 +337,10 @@ mod tests {
             LogFileName::RawSegment(7),
             LogFileName::Answer,
         ];
-        let mut names: Vec<String> = all.iter().map(|name| object_name(&file(*name, 1))).collect();
+        let mut names: Vec<String> = all
+            .iter()
+            .map(|name| object_name(&file(*name, 1)))
+            .collect();
         assert_eq!(names[2], "text-from-7-0123456789abcdef0123456789abcdef");
         names.sort();
         names.dedup();
@@ -284,7 +349,12 @@ mod tests {
 
     #[test]
     fn implausible_index_is_refused() {
-        let good = StoredLogs { format: FORMAT, files: vec![file(LogFileName::Text, 5)], text_map: None, raw_map: None };
+        let good = StoredLogs {
+            format: FORMAT,
+            files: vec![file(LogFileName::Text, 5)],
+            text_map: None,
+            raw_map: None,
+        };
         let parse = |logs: &StoredLogs| StoredLogs::parse(&serde_json::to_vec(logs).expect("JSON"));
         assert_eq!(parse(&good), Some(good.clone()));
         let mut wrong = [good.clone(), good.clone(), good.clone(), good.clone()];
@@ -299,19 +369,42 @@ mod tests {
     #[test]
     fn record_without_format_and_address_is_read() {
         let home = tempfile::tempdir().expect("a home");
-        let logs = AttemptLogs { home: home.path().to_owned(), run_id: "run".to_owned(), attempt: 1 };
+        let logs = AttemptLogs {
+            home: home.path().to_owned(),
+            run_id: "run".to_owned(),
+            attempt: 1,
+        };
         files::make_dirs(home.path(), &logs.dir().0).expect("a directory");
         let write = |text: &str| std::fs::write(logs.moved_path(), text).expect("written");
         let hash = "0123456789abcdef".repeat(4);
-        let files = format!("\"files\":[{{\"name\":\"text\",\"bytes\":5,\"sha256\":\"{hash}\"}}],\"text_map\":null,\"raw_map\":null");
+        let files = format!(
+            "\"files\":[{{\"name\":\"text\",\"bytes\":5,\"sha256\":\"{hash}\"}}],\"text_map\":null,\"raw_map\":null"
+        );
         write(&format!("{{{files}}}"));
-        let stored = StoredLogs { format: FORMAT, files: vec![file(LogFileName::Text, 5)], text_map: None, raw_map: None };
-        assert_eq!(logs.moved().expect("read"), Some(MovedLogs { address: None, logs: stored.clone() }));
-        let record = MovedLogs { address: Some("file:///logs".to_owned()), logs: stored };
+        let stored = StoredLogs {
+            format: FORMAT,
+            files: vec![file(LogFileName::Text, 5)],
+            text_map: None,
+            raw_map: None,
+        };
+        assert_eq!(
+            logs.moved().expect("read"),
+            Some(MovedLogs {
+                address: None,
+                logs: stored.clone()
+            })
+        );
+        let record = MovedLogs {
+            address: Some("file:///logs".to_owned()),
+            logs: stored,
+        };
         logs.set_moved(&record).expect("written");
         assert_eq!(logs.moved().expect("read"), Some(record));
         write(&format!("{{\"format\":2,{files}}}"));
-        assert!(logs.moved().is_err_and(|error| error.to_string().contains("later version")));
+        assert!(
+            logs.moved()
+                .is_err_and(|error| error.to_string().contains("later version"))
+        );
         write("{");
         assert_eq!(logs.moved().expect("read"), None);
     }

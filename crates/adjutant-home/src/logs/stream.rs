@@ -2,7 +2,10 @@
 
 use super::stored::{ObjectFile, StoredAttempt};
 use super::times::{LineTimes, TimeMark, Times, push_mark};
-use super::{Map, Output, Part, Query, READ_BYTES, STREAM_BYTES_MAX, log_path, marker, raw_dir, raw_path, segments};
+use super::{
+    Map, Output, Part, Query, READ_BYTES, STREAM_BYTES_MAX, log_path, marker, raw_dir, raw_path,
+    segments,
+};
 use crate::files;
 use crate::link::{AttemptDir, LogFileName};
 use std::fs::File;
@@ -60,13 +63,20 @@ enum Head {
 }
 
 impl Stream {
-    pub(super) fn open(home: &Path, run_id: &str, attempt: u32, output: Output) -> io::Result<Self> {
+    pub(super) fn open(
+        home: &Path,
+        run_id: &str,
+        attempt: u32,
+        output: Output,
+    ) -> io::Result<Self> {
         let dir = AttemptDir::new(home, run_id, attempt);
         let (dir, path) = match output {
             Output::Text => (dir, log_path(home, run_id, attempt)),
             Output::Raw => (raw_dir(&dir), raw_path(home, run_id, attempt)),
         };
-        let Some(head) = open(home, &path)? else { return Ok(Self::default()) };
+        let Some(head) = open(home, &path)? else {
+            return Ok(Self::default());
+        };
         let head_len = head.metadata()?.len().min(STREAM_BYTES_MAX);
         let map = Map::read(&dir)?;
         let mut stream = match Self::of_head(Source::File(Arc::new(head)), head_len, map) {
@@ -77,7 +87,12 @@ impl Stream {
             // A missing segment was dropped concurrently.
             if let Some(file) = open(home, &path)? {
                 let bytes = file.metadata()?.len().min(STREAM_BYTES_MAX);
-                stream.push(Piece { start, bytes, file: Source::File(Arc::new(file)), at: 0 });
+                stream.push(Piece {
+                    start,
+                    bytes,
+                    file: Source::File(Arc::new(file)),
+                    at: 0,
+                });
             }
         }
         Ok(stream)
@@ -88,18 +103,29 @@ impl Stream {
             Output::Text => (LogFileName::Text, stored.logs.text_map),
             Output::Raw => (LogFileName::Raw, stored.logs.raw_map),
         };
-        let Some(head) = stored.open(name) else { return Self::default() };
+        let Some(head) = stored.open(name) else {
+            return Self::default();
+        };
         let head_len = head.bytes;
         let mut stream = match Self::of_head(Source::Object(Arc::new(head)), head_len, map) {
             Head::Whole(stream) => return stream,
             Head::Beginning(stream) => stream,
         };
-        let mut segments: Vec<(u64, LogFileName)> =
-            stored.logs.files.iter().filter_map(|file| Some((start_of_segment(file.name, output)?, file.name))).collect();
+        let mut segments: Vec<(u64, LogFileName)> = stored
+            .logs
+            .files
+            .iter()
+            .filter_map(|file| Some((start_of_segment(file.name, output)?, file.name)))
+            .collect();
         segments.sort_unstable_by_key(|(start, _)| *start);
         for (start, name) in segments {
             if let Some(file) = stored.open(name) {
-                stream.push(Piece { start, bytes: file.bytes, file: Source::Object(Arc::new(file)), at: 0 });
+                stream.push(Piece {
+                    start,
+                    bytes: file.bytes,
+                    file: Source::Object(Arc::new(file)),
+                    at: 0,
+                });
             }
         }
         stream
@@ -111,14 +137,29 @@ impl Stream {
         if let Some(merged) = map.and_then(|map| map.merged) {
             let tail_start = merged.head_bytes + merged.omitted_bytes;
             let at = merged.head_bytes + merged.marker_bytes;
-            stream.push(Piece { start: 0, bytes: merged.head_bytes, file: head.clone(), at: 0 });
-            stream.push(Piece { start: tail_start, bytes: merged.total_bytes.saturating_sub(tail_start), file: head, at });
+            stream.push(Piece {
+                start: 0,
+                bytes: merged.head_bytes,
+                file: head.clone(),
+                at: 0,
+            });
+            stream.push(Piece {
+                start: tail_start,
+                bytes: merged.total_bytes.saturating_sub(tail_start),
+                file: head,
+                at,
+            });
             stream.total = merged.total_bytes;
             return Head::Whole(stream);
         }
         // Without a map, since the attempt's directory is gone, the whole log file is the head.
         let head_bytes = head_len.min(map.map_or(u64::MAX, |map| map.head_bytes_max));
-        stream.push(Piece { start: 0, bytes: head_bytes, file: head, at: 0 });
+        stream.push(Piece {
+            start: 0,
+            bytes: head_bytes,
+            file: head,
+            at: 0,
+        });
         Head::Beginning(stream)
     }
 
@@ -133,7 +174,11 @@ impl Stream {
     /// Reads up to `bytes_max` contiguous bytes from `at`, or from the first later position that was not dropped. Also
     /// returns that position. At the end of the stream, returns no bytes.
     fn read(&self, at: u64, bytes_max: usize) -> io::Result<(u64, Vec<u8>)> {
-        let Some(piece) = self.pieces.iter().find(|piece| piece.start + piece.bytes > at) else {
+        let Some(piece) = self
+            .pieces
+            .iter()
+            .find(|piece| piece.start + piece.bytes > at)
+        else {
             return Ok((self.total.max(at), Vec::new()));
         };
         let from = at.max(piece.start);
@@ -155,12 +200,20 @@ impl Stream {
 
     pub(super) fn page(&self, query: Query<'_>) -> io::Result<Part> {
         let bytes_max = usize::try_from(query.bytes_max.max(4)).unwrap_or(usize::MAX);
-        let asked = query.after.unwrap_or_else(|| self.total.saturating_sub(query.bytes_max));
-        let mut part = Part { from: asked.min(self.total), next: asked.min(self.total), total: self.total, ..Part::default() };
+        let asked = query
+            .after
+            .unwrap_or_else(|| self.total.saturating_sub(query.bytes_max));
+        let mut part = Part {
+            from: asked.min(self.total),
+            next: asked.min(self.total),
+            total: self.total,
+            ..Part::default()
+        };
         let mut text = Vec::new();
         let mut times = LineTimes::new(self.times.as_ref());
         while text.len() < bytes_max {
-            let (from, mut bytes) = self.read(part.next, (bytes_max - text.len()).min(READ_BYTES))?;
+            let (from, mut bytes) =
+                self.read(part.next, (bytes_max - text.len()).min(READ_BYTES))?;
             if from > part.next {
                 part.omitted += from - part.next;
                 let marker = marker(from - part.next);
@@ -172,7 +225,14 @@ impl Stream {
                 break;
             }
             // A position within a character moves to the next character.
-            let skip = if text.is_empty() { bytes.iter().take_while(|byte| **byte & 0xc0 == 0x80).count() } else { 0 };
+            let skip = if text.is_empty() {
+                bytes
+                    .iter()
+                    .take_while(|byte| **byte & 0xc0 == 0x80)
+                    .count()
+            } else {
+                0
+            };
             bytes.drain(..skip);
             let whole = whole_characters(&bytes);
             if text.is_empty() && query.after.is_none() && part.from > 0 && skip > 0 {
@@ -199,7 +259,13 @@ impl Stream {
         let mut take = |part: &mut Part, line: &mut Vec<u8>| {
             if finder.find(line).is_some() {
                 if query.times {
-                    push_mark(&mut part.times, TimeMark { line: found, time: self.times.as_ref().and_then(|times| times.at(part.next)) });
+                    push_mark(
+                        &mut part.times,
+                        TimeMark {
+                            line: found,
+                            time: self.times.as_ref().and_then(|times| times.at(part.next)),
+                        },
+                    );
                 }
                 found += 1;
                 part.text.push_str(&String::from_utf8_lossy(line));
@@ -210,7 +276,11 @@ impl Stream {
             part.next += line.len() as u64;
             line.clear();
         };
-        let mut part = Part { from: query.after.unwrap_or(0).min(self.total), total: self.total, ..Part::default() };
+        let mut part = Part {
+            from: query.after.unwrap_or(0).min(self.total),
+            total: self.total,
+            ..Part::default()
+        };
         part.next = part.from;
         // The current line, which starts at `part.next`.
         let mut line: Vec<u8> = Vec::new();
@@ -259,7 +329,8 @@ fn whole_characters(bytes: &[u8]) -> usize {
 /// Returns where a segment of an output starts in its stream. `None`: it is none.
 const fn start_of_segment(name: LogFileName, output: Output) -> Option<u64> {
     match (name, output) {
-        (LogFileName::TextSegment(start), Output::Text) | (LogFileName::RawSegment(start), Output::Raw) => Some(start),
+        (LogFileName::TextSegment(start), Output::Text)
+        | (LogFileName::RawSegment(start), Output::Raw) => Some(start),
         _ => None,
     }
 }

@@ -36,7 +36,10 @@ impl Record {
     fn decode(bytes: [u8; RECORD_BYTES]) -> Self {
         let both = u128::from_le_bytes(bytes);
         let low = |half: u128| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(u64::MAX);
-        Self { position: low(both), time: Time(low(both >> 64).cast_signed()) }
+        Self {
+            position: low(both),
+            time: Time(low(both >> 64).cast_signed()),
+        }
     }
 }
 
@@ -46,8 +49,11 @@ pub fn decode(bytes: &[u8], position_max: u64) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     for bytes in bytes.as_chunks().0 {
         let record = Record::decode(*bytes);
-        let is_later = records.last().is_none_or(|last| last.position < record.position);
-        if is_later && record.position <= position_max && (0..=TIME_MAX_MS).contains(&record.time.0) {
+        let is_later = records
+            .last()
+            .is_none_or(|last| last.position < record.position);
+        if is_later && record.position <= position_max && (0..=TIME_MAX_MS).contains(&record.time.0)
+        {
             records.push(record);
         }
     }
@@ -62,14 +68,24 @@ impl Times {
     /// Reads the times of an attempt. `None`: they are not known.
     #[must_use]
     pub fn read(home: &Path, path: &Path, position_max: u64) -> Option<Self> {
-        Self::decode(files::read(home, path, FILE_BYTES_MAX).map(Some), &path.display().to_string(), position_max)
+        Self::decode(
+            files::read(home, path, FILE_BYTES_MAX).map(Some),
+            &path.display().to_string(),
+            position_max,
+        )
     }
 
     /// Decodes the times of an attempt that were read from a place. `None`: they are not known.
     #[must_use]
-    pub(super) fn decode(read: io::Result<Option<Vec<u8>>>, place: &str, position_max: u64) -> Option<Self> {
+    pub(super) fn decode(
+        read: io::Result<Option<Vec<u8>>>,
+        place: &str,
+        position_max: u64,
+    ) -> Option<Self> {
         match read {
-            Ok(bytes) => Some(Self(decode(&bytes?, position_max))).filter(|times| !times.0.is_empty()),
+            Ok(bytes) => {
+                Some(Self(decode(&bytes?, position_max))).filter(|times| !times.0.is_empty())
+            }
             Err(error) => {
                 // The log can be read without them.
                 tracing::debug!(%error, place, "the times of a log are not known");
@@ -91,8 +107,14 @@ impl Times {
         let next = self.0.iter().position(|record| record.time >= time);
         // The output after a record is of the time until the next record would have been due.
         let can_reach = |record: &&Record| record.time.0.saturating_add(self.spacing_ms()) > time.0;
-        let before = next.unwrap_or(self.0.len()).checked_sub(1).map(|before| &self.0[before]).filter(can_reach);
-        before.or(next.map(|next| &self.0[next])).map(|record| record.position)
+        let before = next
+            .unwrap_or(self.0.len())
+            .checked_sub(1)
+            .map(|before| &self.0[before])
+            .filter(can_reach);
+        before
+            .or(next.map(|next| &self.0[next]))
+            .map(|record| record.position)
     }
 
     /// Returns the greatest possible time between writes that share a record.
@@ -101,8 +123,13 @@ impl Times {
             return SPACING_MS;
         }
         // Records were removed. What remains is no closer than later records.
-        let gaps = self.0.windows(2).map(|two| two[1].time.0.saturating_sub(two[0].time.0));
-        gaps.filter(|gap| *gap >= SPACING_MS).min().unwrap_or(SPACING_MS)
+        let gaps = self
+            .0
+            .windows(2)
+            .map(|two| two[1].time.0.saturating_sub(two[0].time.0));
+        gaps.filter(|gap| *gap >= SPACING_MS)
+            .min()
+            .unwrap_or(SPACING_MS)
     }
 }
 
@@ -137,7 +164,12 @@ pub struct LineTimes<'a> {
 impl<'a> LineTimes<'a> {
     #[must_use]
     pub fn new(times: Option<&'a Times>) -> Self {
-        Self { times, marks: Vec::new(), line: 0, is_line_open: false }
+        Self {
+            times,
+            marks: Vec::new(),
+            line: 0,
+            is_line_open: false,
+        }
     }
 
     /// Adds the text at a position of the stream.
@@ -145,7 +177,13 @@ impl<'a> LineTimes<'a> {
         let mut at = position;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             if !self.is_line_open {
-                push_mark(&mut self.marks, TimeMark { line: self.line, time: self.times.and_then(|times| times.at(at)) });
+                push_mark(
+                    &mut self.marks,
+                    TimeMark {
+                        line: self.line,
+                        time: self.times.and_then(|times| times.at(at)),
+                    },
+                );
             }
             at += line.len() as u64;
             self.end_piece(line);
@@ -154,7 +192,9 @@ impl<'a> LineTimes<'a> {
 
     /// Adds text that is not part of the stream.
     pub fn skip(&mut self, text: &str) {
-        text.as_bytes().split_inclusive(|byte| *byte == b'\n').for_each(|line| self.end_piece(line));
+        text.as_bytes()
+            .split_inclusive(|byte| *byte == b'\n')
+            .for_each(|line| self.end_piece(line));
     }
 
     fn end_piece(&mut self, line: &[u8]) {
@@ -173,32 +213,72 @@ mod tests {
     use super::*;
 
     fn file(records: &[(u64, i64)]) -> Vec<u8> {
-        records.iter().flat_map(|(position, time)| Record { position: *position, time: Time(*time) }.encode()).collect()
+        records
+            .iter()
+            .flat_map(|(position, time)| {
+                Record {
+                    position: *position,
+                    time: Time(*time),
+                }
+                .encode()
+            })
+            .collect()
     }
 
     #[test]
     fn implausible_records_are_ignored() {
-        let mut bytes = file(&[(0, 5), (10, i64::MIN), (10, i64::MAX), (u64::MAX, 7), (10, 9), (3, 10), (20, 4)]);
+        let mut bytes = file(&[
+            (0, 5),
+            (10, i64::MIN),
+            (10, i64::MAX),
+            (u64::MAX, 7),
+            (10, 9),
+            (3, 10),
+            (20, 4),
+        ]);
         bytes.extend([1; RECORD_BYTES - 1]);
-        let times: Vec<_> = decode(&bytes, 1 << 52).iter().map(|record| (record.position, record.time.0)).collect();
+        let times: Vec<_> = decode(&bytes, 1 << 52)
+            .iter()
+            .map(|record| (record.position, record.time.0))
+            .collect();
         assert_eq!(times, [(0, 5), (10, 9), (20, 4)]);
         let times = Times(decode(&bytes, 1 << 52));
-        assert_eq!((times.at(0), times.at(9), times.at(10), times.at(u64::MAX)), (Some(Time(5)), Some(Time(5)), Some(Time(9)), Some(Time(4))));
-        assert_eq!((times.first_since(Time(6)), times.first_since(Time(1010))), (Some(0), None));
+        assert_eq!(
+            (times.at(0), times.at(9), times.at(10), times.at(u64::MAX)),
+            (Some(Time(5)), Some(Time(5)), Some(Time(9)), Some(Time(4)))
+        );
+        assert_eq!(
+            (times.first_since(Time(6)), times.first_since(Time(1010))),
+            (Some(0), None)
+        );
     }
 
     #[test]
     fn output_that_shares_a_record_counts_until_the_next_is_due() {
-        let times = Times(decode(&file(&[(0, 10_000), (5, 11_000), (9, 60_000)]), 1 << 52));
-        for (since, position) in
-            [(9_000, Some(0)), (10_000, Some(0)), (10_999, Some(0)), (11_000, Some(5)), (11_001, Some(5)), (12_000, Some(9)), (60_500, Some(9))]
-        {
+        let times = Times(decode(
+            &file(&[(0, 10_000), (5, 11_000), (9, 60_000)]),
+            1 << 52,
+        ));
+        for (since, position) in [
+            (9_000, Some(0)),
+            (10_000, Some(0)),
+            (10_999, Some(0)),
+            (11_000, Some(5)),
+            (11_001, Some(5)),
+            (12_000, Some(9)),
+            (60_500, Some(9)),
+        ] {
             assert_eq!(times.first_since(Time(since)), position, "{since}");
         }
         assert_eq!(times.first_since(Time(61_000)), None);
         // After records were removed, one covers two seconds.
-        let records: Vec<(u64, i64)> = (0..20_000).map(|n| (n, i64::try_from(n).expect("small") * 2_000)).collect();
-        assert_eq!(Times(decode(&file(&records), 1 << 52)).first_since(Time(5_500)), Some(2));
+        let records: Vec<(u64, i64)> = (0..20_000)
+            .map(|n| (n, i64::try_from(n).expect("small") * 2_000))
+            .collect();
+        assert_eq!(
+            Times(decode(&file(&records), 1 << 52)).first_since(Time(5_500)),
+            Some(2)
+        );
     }
 
     #[test]
@@ -210,7 +290,10 @@ mod tests {
         lines.add(4, b"de\nf\n");
         lines.skip("\n[left out]\n");
         lines.add(20, b"g\nh");
-        let marks = [(0, 1), (2, 2), (5, 3)].map(|(line, time)| TimeMark { line, time: Some(Time(time)) });
+        let marks = [(0, 1), (2, 2), (5, 3)].map(|(line, time)| TimeMark {
+            line,
+            time: Some(Time(time)),
+        });
         assert_eq!(lines.finish(), marks);
     }
 }

@@ -42,9 +42,17 @@ impl Watch {
     pub fn watch_files(&mut self, log: &Path, attempt: &AttemptDir) {
         let Some(fd) = &self.fd else { return };
         let comes = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
-        let watched =
-            [(Some(log), inotify::WatchFlags::MODIFY), (Some(attempt.0.as_path()), comes | inotify::WatchFlags::MODIFY), (log.parent(), comes)];
-        let covers = |(path, flags): (Option<&Path>, _)| match path.map_or(Ok(()), |path| inotify::add_watch(fd.get_ref(), path, flags).map(drop)) {
+        let watched = [
+            (Some(log), inotify::WatchFlags::MODIFY),
+            (
+                Some(attempt.0.as_path()),
+                comes | inotify::WatchFlags::MODIFY,
+            ),
+            (log.parent(), comes),
+        ];
+        let covers = |(path, flags): (Option<&Path>, _)| match path.map_or(Ok(()), |path| {
+            inotify::add_watch(fd.get_ref(), path, flags).map(drop)
+        }) {
             Ok(()) | Err(Errno::NOENT) => true,
             Err(error) => {
                 tracing::debug!(%error, log = %log.display(), "a log cannot be watched");
@@ -58,7 +66,9 @@ impl Watch {
 
     /// Waits until a watched file changes, or for a while if files cannot be watched.
     pub async fn changed(&self) {
-        let Some(fd) = &self.fd else { return tokio::time::sleep(FALLBACK_INTERVAL).await };
+        let Some(fd) = &self.fd else {
+            return tokio::time::sleep(FALLBACK_INTERVAL).await;
+        };
         match fd.readable().await {
             Ok(mut ready) => {
                 let mut buffer = [MaybeUninit::uninit(); NOTIFICATION_BYTES];

@@ -62,14 +62,28 @@ impl Objects {
         let (store, prefix): (Arc<dyn ObjectStore>, _) = match address {
             LogStoreAddress::Directory(dir) => {
                 // It is not created, because a file system that should be mounted there may be missing.
-                let opened = object_store::local::LocalFileSystem::new_with_prefix(dir)
-                    .map_err(|_| format!("the directory {} does not exist: create it, or mount its file system", dir.display()))?;
+                let opened =
+                    object_store::local::LocalFileSystem::new_with_prefix(dir).map_err(|_| {
+                        format!(
+                            "the directory {} does not exist: create it, or mount its file system",
+                            dir.display()
+                        )
+                    })?;
                 directory = identity(dir);
-                (Arc::new(opened.with_fsync(true).with_automatic_cleanup(true)), String::new())
+                (
+                    Arc::new(opened.with_fsync(true).with_automatic_cleanup(true)),
+                    String::new(),
+                )
             }
             LogStoreAddress::Bucket(bucket) => (at_provider(bucket)?, bucket.prefix.clone()),
         };
-        Ok(Self { store, prefix, address: Arc::new(address.clone()), readers: Arc::new(Semaphore::new(READERS_MAX)), directory })
+        Ok(Self {
+            store,
+            prefix,
+            address: Arc::new(address.clone()),
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
+            directory,
+        })
     }
 
     /// Waits until a thread may wait for objects. Each request needs another thread of the runtime, of which there are few.
@@ -87,14 +101,21 @@ impl Objects {
         match &*self.address {
             LogStoreAddress::Directory(dir) if identity(dir) != self.directory => {
                 let hint = "mount its file system again, or restart the hub (adj stop) to use what is there now";
-                Err(ObjectError::Failed(format!("the directory {} is gone, or not the one that was opened: {hint}", dir.display())))
+                Err(ObjectError::Failed(format!(
+                    "the directory {} is gone, or not the one that was opened: {hint}",
+                    dir.display()
+                )))
             }
             _ => Ok(()),
         }
     }
 
     fn path(&self, name: &str) -> Path {
-        Path::from(if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) })
+        Path::from(if self.prefix.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}/{name}", self.prefix)
+        })
     }
 
     /// Stores an object, or replaces it. It is complete or absent.
@@ -103,7 +124,10 @@ impl Objects {
     /// It is not stored, or this is unknown.
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectError> {
         self.check()?;
-        self.store.put(&self.path(name), PutPayload::from(bytes)).await.map_err(explained)?;
+        self.store
+            .put(&self.path(name), PutPayload::from(bytes))
+            .await
+            .map_err(explained)?;
         Ok(())
     }
 
@@ -117,10 +141,17 @@ impl Objects {
         mut next: impl FnMut() -> F,
     ) -> Result<(), ObjectError> {
         self.check()?;
-        let mut upload = self.store.put_multipart(&self.path(name)).await.map_err(explained)?;
+        let mut upload = self
+            .store
+            .put_multipart(&self.path(name))
+            .await
+            .map_err(explained)?;
         let sent = async {
             while let Some(part) = next().await? {
-                upload.put_part(PutPayload::from(part)).await.map_err(explained)?;
+                upload
+                    .put_part(PutPayload::from(part))
+                    .await
+                    .map_err(explained)?;
             }
             upload.complete().await.map_err(explained)?;
             Ok(())
@@ -141,7 +172,11 @@ impl Objects {
     pub async fn get(&self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, ObjectError> {
         self.check()?;
         let found = match self.store.get(&self.path(name)).await {
-            Ok(found) if found.meta.size > bytes_max => return Err(ObjectError::Failed(format!("{name} is larger than {bytes_max} bytes"))),
+            Ok(found) if found.meta.size > bytes_max => {
+                return Err(ObjectError::Failed(format!(
+                    "{name} is larger than {bytes_max} bytes"
+                )));
+            }
             Ok(found) => found,
             Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(explained(error)),
@@ -156,8 +191,18 @@ impl Objects {
     pub async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
         let wanted = range.end.saturating_sub(range.start);
         self.check()?;
-        let bytes = self.store.get_range(&self.path(name), range).await.map_err(explained)?;
-        if bytes.len() as u64 == wanted { Ok(bytes.to_vec()) } else { Err(ObjectError::Failed(format!("{name} is shorter than it should be"))) }
+        let bytes = self
+            .store
+            .get_range(&self.path(name), range)
+            .await
+            .map_err(explained)?;
+        if bytes.len() as u64 == wanted {
+            Ok(bytes.to_vec())
+        } else {
+            Err(ObjectError::Failed(format!(
+                "{name} is shorter than it should be"
+            )))
+        }
     }
 
     /// Lists the objects below a name, with their sizes.
@@ -168,11 +213,20 @@ impl Objects {
         self.check()?;
         let path = self.path(below);
         let found: Vec<_> = match self.store.list(Some(&path)).try_collect().await {
-            Err(Error::NotFound { .. }) if matches!(*self.address, LogStoreAddress::Directory(_)) => Vec::new(),
+            Err(Error::NotFound { .. })
+                if matches!(*self.address, LogStoreAddress::Directory(_)) =>
+            {
+                Vec::new()
+            }
             found => found.map_err(explained)?,
         };
         let named = |meta: object_store::ObjectMeta| {
-            let name = meta.location.as_ref().strip_prefix(path.as_ref())?.trim_start_matches('/').to_owned();
+            let name = meta
+                .location
+                .as_ref()
+                .strip_prefix(path.as_ref())?
+                .trim_start_matches('/')
+                .to_owned();
             Some((name, meta.size))
         };
         Ok(found.into_iter().filter_map(named).collect())
@@ -193,23 +247,34 @@ impl Objects {
 
 /// Returns what identifies a directory. `None`: it does not exist.
 fn identity(dir: &std::path::Path) -> Option<(u64, u64)> {
-    std::fs::metadata(dir).ok().map(|meta| (meta.dev(), meta.ino()))
+    std::fs::metadata(dir)
+        .ok()
+        .map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn retries() -> RetryConfig {
-    RetryConfig { backoff: BackoffConfig::default(), max_retries: RETRIES, retry_timeout: RETRY_FOR }
+    RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: RETRIES,
+        retry_timeout: RETRY_FOR,
+    }
 }
 
 fn at_provider(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
     let credentials = bucket.credentials()?;
     let connector = http::Connector::new(bucket.endpoint.as_deref())?;
     // The names of the variables are those of the crate's options.
-    let values = credentials.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let values = credentials
+        .into_iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), value));
     let unusable = |error: Error| format!("the credentials cannot be used: {}", line(&error));
     let name = bucket.name.clone();
     Ok(match bucket.provider {
         Provider::S3 => {
-            let mut builder = object_store::aws::AmazonS3Builder::new().with_http_connector(connector).with_retry(retries()).with_allow_http(true);
+            let mut builder = object_store::aws::AmazonS3Builder::new()
+                .with_http_connector(connector)
+                .with_retry(retries())
+                .with_allow_http(true);
             for (name, value) in values {
                 builder = builder.with_config(name.parse().map_err(unusable)?, value);
             }
@@ -223,18 +288,23 @@ fn at_provider(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
             Arc::new(builder.build().map_err(unusable)?)
         }
         Provider::Google => {
-            let mut builder = object_store::gcp::GoogleCloudStorageBuilder::new().with_http_connector(connector).with_retry(retries());
+            let mut builder = object_store::gcp::GoogleCloudStorageBuilder::new()
+                .with_http_connector(connector)
+                .with_retry(retries());
             for (name, value) in values {
                 builder = builder.with_config(name.parse().map_err(unusable)?, value);
             }
             if let Some(endpoint) = &bucket.endpoint {
-                builder = builder.with_config(object_store::gcp::GoogleConfigKey::BaseUrl, endpoint);
+                builder =
+                    builder.with_config(object_store::gcp::GoogleConfigKey::BaseUrl, endpoint);
             }
             Arc::new(builder.with_bucket_name(name).build().map_err(unusable)?)
         }
         Provider::Azure => {
-            let mut builder =
-                object_store::azure::MicrosoftAzureBuilder::new().with_http_connector(connector).with_retry(retries()).with_allow_http(true);
+            let mut builder = object_store::azure::MicrosoftAzureBuilder::new()
+                .with_http_connector(connector)
+                .with_retry(retries())
+                .with_allow_http(true);
             for (name, value) in values {
                 builder = builder.with_config(name.parse().map_err(unusable)?, value);
             }
@@ -244,7 +314,12 @@ fn at_provider(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
             if let Some(endpoint) = &bucket.endpoint {
                 builder = builder.with_endpoint(endpoint.clone());
             }
-            Arc::new(builder.with_container_name(name).build().map_err(unusable)?)
+            Arc::new(
+                builder
+                    .with_container_name(name)
+                    .build()
+                    .map_err(unusable)?,
+            )
         }
     })
 }
@@ -252,7 +327,9 @@ fn at_provider(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
 fn explained(error: Error) -> ObjectError {
     let text = line(&error);
     // The status of a refused list is only in the text.
-    let is_refused = ["401 Unauthorized", "403 Forbidden"].iter().any(|status| text.contains(status));
+    let is_refused = ["401 Unauthorized", "403 Forbidden"]
+        .iter()
+        .any(|status| text.contains(status));
     match &error {
         Error::NotFound { .. } => ObjectError::Missing,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => ObjectError::Denied(text),

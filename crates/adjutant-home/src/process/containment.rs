@@ -106,7 +106,12 @@ pub fn start_fenced(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<ContainedWork
 /// # Errors
 /// Why a fence is not available here.
 pub fn mount_fence_available() -> Result<(), String> {
-    let plan = FencePlan { cwd: "/".into(), denied: vec!["/".into()], is_root: rustix::process::geteuid().is_root(), ..FencePlan::default() };
+    let plan = FencePlan {
+        cwd: "/".into(),
+        denied: vec!["/".into()],
+        is_root: rustix::process::geteuid().is_root(),
+        ..FencePlan::default()
+    };
     let spawn = Spawn {
         program: Path::new(SELF_EXE),
         argv: vec![OsString::from("adj"), OsString::from("--version")],
@@ -132,13 +137,19 @@ pub fn mount_fence_available() -> Result<(), String> {
 /// The worker could not be started, and no process is left.
 pub fn start(spawn: Spawn<'_>, wanted: RequestedLevel) -> Result<ContainedWorker, StartError> {
     if wanted == RequestedLevel::Subreaper {
-        return spawn.start().map(ContainedWorker::Subreaper).map_err(StartError::Worker);
+        return spawn
+            .start()
+            .map(ContainedWorker::Subreaper)
+            .map_err(StartError::Worker);
     }
     match start_in_namespace(&spawn) {
         Ok(namespace) => Ok(ContainedWorker::Namespace(namespace)),
         Err(StartError::Containment(error)) if wanted == RequestedLevel::Auto => {
             tracing::debug!(%error, "no PID namespace here");
-            spawn.start().map(ContainedWorker::Subreaper).map_err(StartError::Worker)
+            spawn
+                .start()
+                .map(ContainedWorker::Subreaper)
+                .map_err(StartError::Worker)
         }
         Err(error) => Err(error),
     }
@@ -164,7 +175,10 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, StartError> {
         stdin: spawn.stdin,
         stdout: spawn.stdout,
         stderr: spawn.stderr,
-        inherit: [lifeline_theirs.as_fd(), status_theirs.as_fd()].into_iter().chain(spawn.inherit.iter().copied()).collect(),
+        inherit: [lifeline_theirs.as_fd(), status_theirs.as_fd()]
+            .into_iter()
+            .chain(spawn.inherit.iter().copied())
+            .collect(),
         umask: spawn.umask,
     };
     let init = in_new_pid_namespace(|| as_init.start()).map_err(StartError::Containment)?;
@@ -172,19 +186,36 @@ fn start_in_namespace(spawn: &Spawn<'_>) -> Result<Namespace, StartError> {
 
     let mut status = std::fs::File::from(status);
     let worker = match read_message(&mut status) {
-        Ok(Message::Started) => super::tree::children(init.pid).first().copied().unwrap_or(init.pid),
+        Ok(Message::Started) => super::tree::children(init.pid)
+            .first()
+            .copied()
+            .unwrap_or(init.pid),
         Ok(Message::NotSetUp(errno)) => {
-            return Err(StartError::Containment(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
+            return Err(StartError::Containment(reap_failed_init(
+                &init,
+                io::Error::from_raw_os_error(errno),
+            )));
         }
         Ok(Message::NotStarted(errno)) => {
-            return Err(StartError::Worker(reap_failed_init(&init, io::Error::from_raw_os_error(errno))));
+            return Err(StartError::Worker(reap_failed_init(
+                &init,
+                io::Error::from_raw_os_error(errno),
+            )));
         }
         Ok(Message::Ended(_) | Message::Unshared | Message::NotFenced(_) | Message::Gaps(_)) => {
-            return Err(StartError::Containment(reap_failed_init(&init, unknown_message())));
+            return Err(StartError::Containment(reap_failed_init(
+                &init,
+                unknown_message(),
+            )));
         }
         Err(error) => return Err(StartError::Containment(reap_failed_init(&init, error))),
     };
-    Ok(Namespace { init, worker, lifeline, status: status.into() })
+    Ok(Namespace {
+        init,
+        worker,
+        lifeline,
+        status: status.into(),
+    })
 }
 
 fn read_message(status: &mut std::fs::File) -> io::Result<super::status::Message> {
@@ -207,8 +238,15 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
     let (lifeline_theirs, lifeline) = pipe()?;
     let (status, status_theirs) = pipe()?;
     let (go_theirs, go) = pipe()?;
-    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?).map_err(not_fenced)?;
-    let mut argv = vec![OsString::from("adj"), OsString::from("__fence"), spawn.program.as_os_str().to_owned()];
+    let plan = super::start::unlinked_bytes(
+        &serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?,
+    )
+    .map_err(not_fenced)?;
+    let mut argv = vec![
+        OsString::from("adj"),
+        OsString::from("__fence"),
+        spawn.program.as_os_str().to_owned(),
+    ];
     argv.extend(spawn.argv.iter().cloned());
     let entry = Spawn {
         program: Path::new(SELF_EXE),
@@ -218,7 +256,12 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
         stdin: spawn.stdin,
         stdout: spawn.stdout,
         stderr: spawn.stderr,
-        inherit: vec![lifeline_theirs.as_fd(), status_theirs.as_fd(), plan.as_fd(), go_theirs.as_fd()],
+        inherit: vec![
+            lifeline_theirs.as_fd(),
+            status_theirs.as_fd(),
+            plan.as_fd(),
+            go_theirs.as_fd(),
+        ],
         umask: spawn.umask,
     }
     .start()
@@ -230,22 +273,35 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
     let mut started = || -> Result<Child, StartError> {
         match read_message(&mut status).map_err(not_fenced)? {
             Message::Unshared => {}
-            Message::NotFenced(bytes) => return Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => {
+                return Err(StartError::Fence(
+                    Message::read_why(&mut status, bytes).map_err(not_fenced)?,
+                ));
+            }
             _ => return Err(not_fenced(unknown_message())),
         }
-        write_id_maps(entry.pid).and_then(|()| go.write_all(b"1")).map_err(not_fenced)?;
+        write_id_maps(entry.pid)
+            .and_then(|()| go.write_all(b"1"))
+            .map_err(not_fenced)?;
         let message = read_message(&mut status).map_err(not_fenced)?;
         let init = super::tree::children(entry.pid).first().copied();
         match message {
             Message::Started => {
                 let pid = init.ok_or_else(|| StartError::Fence("init has exited".to_owned()))?;
-                let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map_err(|error| not_fenced(error.into()))?;
+                let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
+                    .map_err(|error| not_fenced(error.into()))?;
                 Ok(Child { pid, pidfd })
             }
-            Message::NotFenced(bytes) => Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => Err(StartError::Fence(
+                Message::read_why(&mut status, bytes).map_err(not_fenced)?,
+            )),
             Message::NotSetUp(errno) => Err(not_fenced(io::Error::from_raw_os_error(errno))),
-            Message::NotStarted(errno) => Err(StartError::Worker(io::Error::from_raw_os_error(errno))),
-            Message::Ended(_) | Message::Unshared | Message::Gaps(_) => Err(not_fenced(unknown_message())),
+            Message::NotStarted(errno) => {
+                Err(StartError::Worker(io::Error::from_raw_os_error(errno)))
+            }
+            Message::Ended(_) | Message::Unshared | Message::Gaps(_) => {
+                Err(not_fenced(unknown_message()))
+            }
         }
     };
     let init = started();
@@ -254,8 +310,16 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
     match init {
         Ok(init) => {
             entry.wait_blocking().map_err(not_fenced)?;
-            let worker = super::tree::children(init.pid).first().copied().unwrap_or(init.pid);
-            Ok(Namespace { init, worker, lifeline, status: status.into() })
+            let worker = super::tree::children(init.pid)
+                .first()
+                .copied()
+                .unwrap_or(init.pid);
+            Ok(Namespace {
+                init,
+                worker,
+                lifeline,
+                status: status.into(),
+            })
         }
         Err(failed) => {
             // Init exits when its lifeline closes, and is reaped like any orphan.
@@ -271,13 +335,24 @@ fn start_behind_fence(spawn: &Spawn<'_>, plan: &FencePlan) -> Result<Namespace, 
 /// # Errors
 /// Nothing runs then.
 #[cfg(target_os = "linux")]
-pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: RequestedLevel) -> Result<(ContainedWorker, Vec<String>), StartError> {
+pub fn start_with_landlock(
+    spawn: &Spawn<'_>,
+    plan: &FencePlan,
+    wanted: RequestedLevel,
+) -> Result<(ContainedWorker, Vec<String>), StartError> {
     use super::status::Message;
 
     let not_fenced = |error: io::Error| StartError::Fence(error.to_string());
     let (status, status_theirs) = pipe()?;
-    let plan = super::start::unlinked_bytes(&serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?).map_err(not_fenced)?;
-    let mut argv = vec![OsString::from("adj"), OsString::from("__landlock"), spawn.program.as_os_str().to_owned()];
+    let plan = super::start::unlinked_bytes(
+        &serde_json::to_vec(plan).map_err(|error| StartError::Fence(error.to_string()))?,
+    )
+    .map_err(not_fenced)?;
+    let mut argv = vec![
+        OsString::from("adj"),
+        OsString::from("__landlock"),
+        spawn.program.as_os_str().to_owned(),
+    ];
     argv.extend(spawn.argv.iter().cloned());
     let restricted = Spawn {
         program: Path::new(SELF_EXE),
@@ -296,13 +371,21 @@ pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Requeste
     let mut started = || -> Result<Vec<String>, StartError> {
         let gaps = match read_message(&mut status).map_err(not_fenced)? {
             Message::Gaps(bytes) => Message::read_why(&mut status, bytes).map_err(not_fenced)?,
-            Message::NotFenced(bytes) => return Err(StartError::Fence(Message::read_why(&mut status, bytes).map_err(not_fenced)?)),
+            Message::NotFenced(bytes) => {
+                return Err(StartError::Fence(
+                    Message::read_why(&mut status, bytes).map_err(not_fenced)?,
+                ));
+            }
             _ => return Err(not_fenced(unknown_message())),
         };
         // The pipe closes when the program is executed.
         match read_message(&mut status) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(gaps.lines().map(ToOwned::to_owned).collect()),
-            Ok(Message::NotStarted(errno)) => Err(StartError::Worker(io::Error::from_raw_os_error(errno))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Ok(gaps.lines().map(ToOwned::to_owned).collect())
+            }
+            Ok(Message::NotStarted(errno)) => {
+                Err(StartError::Worker(io::Error::from_raw_os_error(errno)))
+            }
             Ok(_) => Err(not_fenced(unknown_message())),
             Err(error) => Err(not_fenced(error)),
         }
@@ -321,8 +404,14 @@ pub fn start_with_landlock(spawn: &Spawn<'_>, plan: &FencePlan, wanted: Requeste
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn start_with_landlock(_spawn: &Spawn<'_>, _plan: &FencePlan, _wanted: RequestedLevel) -> Result<(ContainedWorker, Vec<String>), StartError> {
-    Err(StartError::Fence("there is no Landlock on this system".to_owned()))
+pub fn start_with_landlock(
+    _spawn: &Spawn<'_>,
+    _plan: &FencePlan,
+    _wanted: RequestedLevel,
+) -> Result<(ContainedWorker, Vec<String>), StartError> {
+    Err(StartError::Fence(
+        "there is no Landlock on this system".to_owned(),
+    ))
 }
 
 /// Checks that this machine supports a Landlock fence.
@@ -345,17 +434,24 @@ pub fn landlock_available() -> Result<(), String> {
 
 #[cfg(not(target_os = "linux"))]
 fn start_behind_fence(_spawn: &Spawn<'_>, _plan: &FencePlan) -> Result<Namespace, StartError> {
-    Err(StartError::Fence("there are no mount namespaces on this system".to_owned()))
+    Err(StartError::Fence(
+        "there are no mount namespaces on this system".to_owned(),
+    ))
 }
 
 #[cfg(not(target_os = "linux"))]
 fn start_in_namespace(_spawn: &Spawn<'_>) -> Result<Namespace, StartError> {
-    Err(StartError::Containment(io::Error::new(io::ErrorKind::Unsupported, "no PID namespaces on this system")))
+    Err(StartError::Containment(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "no PID namespaces on this system",
+    )))
 }
 
 /// Reaps an init that failed, and returns its error.
 fn reap_failed_init(init: &Child, why: io::Error) -> io::Error {
-    if let Err(error) = rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL) {
+    if let Err(error) =
+        rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL)
+    {
         tracing::debug!(%error, "init has already exited");
     }
     match init.wait_blocking() {
@@ -365,16 +461,24 @@ fn reap_failed_init(init: &Child, why: io::Error) -> io::Error {
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| StartError::Containment(error.into()))
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|error| StartError::Containment(error.into()))
 }
 
 /// Runs `start` so that the process it starts is pid 1 of a new namespace. Later children and threads of this process are
 /// created in its own namespace again.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "unshare is unsafe where it unshares descriptors, which is not done here")]
+#[expect(
+    unsafe_code,
+    reason = "unshare is unsafe where it unshares descriptors, which is not done here"
+)]
 fn in_new_pid_namespace(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-    let own = rustix::fs::open("/proc/self/ns/pid", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+    let own = rustix::fs::open(
+        "/proc/self/ns/pid",
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
     // Without the right to return, later children would be created there too.
     move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
     // SAFETY: only CLONE_NEWPID, which affects only later children.

@@ -43,7 +43,9 @@ pub(super) fn require_outside(socket: &str, uid: u32, home: &Path) -> io::Result
         return Err(refusal("no process is seen to hold the connection"));
     }
     if !processes.of_attempts.is_empty() && !descriptors::reports_messages()? {
-        return Err(refusal("this kernel does not report which descriptors are in messages"));
+        return Err(refusal(
+            "this kernel does not report which descriptors are in messages",
+        ));
     }
     let mut processes = processes;
     let (mut passed, mut failed) = (0, 0);
@@ -53,7 +55,12 @@ pub(super) fn require_outside(socket: &str, uid: u32, home: &Path) -> io::Result
         let examined = processes.examine(socket);
         processes = Processes::read(home)?;
         match examined? {
-            None if before.is_some() && known == processes.of_attempts && before == processes.activity()? => return Ok(()),
+            None if before.is_some()
+                && known == processes.of_attempts
+                && before == processes.activity()? =>
+            {
+                return Ok(());
+            }
             None => passed += 1,
             Some(_) if failed < UNKNOWN_MAX => {
                 (passed, failed) = (0, failed + 1);
@@ -71,19 +78,31 @@ fn refusal(message: &str) -> io::Error {
 
 impl Processes {
     fn read(home: &Path) -> io::Result<Self> {
-        let all: HashMap<Pid, tree::Status> = tree::all().into_iter().filter_map(|pid| Some((pid, tree::status(pid)?))).collect();
+        let all: HashMap<Pid, tree::Status> = tree::all()
+            .into_iter()
+            .filter_map(|pid| Some((pid, tree::status(pid)?)))
+            .collect();
         let mut roles = HashMap::new();
         for pid in all.keys() {
             if let Some((role, ..)) = peer::role(*pid, home)? {
                 roles.insert(*pid, role);
             }
         }
-        let mut processes = Self { all, roles, of_attempts: Vec::new() };
+        let mut processes = Self {
+            all,
+            roles,
+            of_attempts: Vec::new(),
+        };
         let own = processes.own();
         let mut members = Vec::new();
         for pid in processes.all.keys().filter(|pid| !own.contains(pid)) {
-            let is_below = processes.ancestors(*pid).any(|ancestor| processes.roles.contains_key(&ancestor));
-            if is_below || peer::attempt_by_limit(*pid, home)?.is_some() || peer::attempt_by_marker(*pid, home)?.is_some() {
+            let is_below = processes
+                .ancestors(*pid)
+                .any(|ancestor| processes.roles.contains_key(&ancestor));
+            if is_below
+                || peer::attempt_by_limit(*pid, home)?.is_some()
+                || peer::attempt_by_marker(*pid, home)?.is_some()
+            {
                 members.push(*pid);
             }
         }
@@ -97,23 +116,38 @@ impl Processes {
     fn own(&self) -> HashSet<Pid> {
         let mut own = HashSet::new();
         for (pid, role) in &self.roles {
-            if self.ancestors(*pid).skip(1).any(|ancestor| self.roles.contains_key(&ancestor)) {
+            if self
+                .ancestors(*pid)
+                .skip(1)
+                .any(|ancestor| self.roles.contains_key(&ancestor))
+            {
                 continue;
             }
             own.insert(*pid);
             let supervisor = match role {
                 peer::Role::Supervisor => Some(*pid),
-                peer::Role::Guard => self.oldest_child(*pid).filter(|child| self.roles.get(child) == Some(&peer::Role::Supervisor)),
+                peer::Role::Guard => self
+                    .oldest_child(*pid)
+                    .filter(|child| self.roles.get(child) == Some(&peer::Role::Supervisor)),
             };
             own.extend(supervisor);
-            own.extend(supervisor.and_then(|supervisor| self.oldest_child(supervisor)).filter(|child| is_init_of_namespace(*child)));
+            own.extend(
+                supervisor
+                    .and_then(|supervisor| self.oldest_child(supervisor))
+                    .filter(|child| is_init_of_namespace(*child)),
+            );
         }
         own
     }
 
     fn oldest_child(&self, parent: Pid) -> Option<Pid> {
-        let children = self.all.iter().filter(|(_, status)| status.parent == Some(parent));
-        children.min_by_key(|(pid, status)| (status.started, pid.as_raw_nonzero())).map(|(pid, _)| *pid)
+        let children = self
+            .all
+            .iter()
+            .filter(|(_, status)| status.parent == Some(parent));
+        children
+            .min_by_key(|(pid, status)| (status.started, pid.as_raw_nonzero()))
+            .map(|(pid, _)| *pid)
     }
 
     fn ancestors(&self, pid: Pid) -> impl Iterator<Item = Pid> {
@@ -126,7 +160,8 @@ impl Processes {
         let own = self.own();
         let this = rustix::process::getpid();
         self.all.iter().any(|(pid, status)| {
-            let is_other = *pid != this && !status.is_zombie && !inside.contains(pid) && !own.contains(pid);
+            let is_other =
+                *pid != this && !status.is_zombie && !inside.contains(pid) && !own.contains(pid);
             is_other && is_of_user(*pid, uid) && descriptors::is_unreadable(*pid)
         })
     }
@@ -137,7 +172,12 @@ impl Processes {
             match descriptors::examine(pid, socket)? {
                 Link::None => {}
                 Link::Has(_) => return Err(refusal("this process is part of a run")),
-                Link::Unknown(why) => return Ok(Some(format!("process {} of a run may hold the connection: {why}", pid.as_raw_nonzero()))),
+                Link::Unknown(why) => {
+                    return Ok(Some(format!(
+                        "process {} of a run may hold the connection: {why}",
+                        pid.as_raw_nonzero()
+                    )));
+                }
             }
         }
         Ok(None)
@@ -145,7 +185,10 @@ impl Processes {
 
     /// Returns what the processes of attempts did. `None`: one of them runs now.
     fn activity(&self) -> io::Result<Option<Vec<descriptors::Activity>>> {
-        self.of_attempts.iter().map(|pid| descriptors::activity(*pid)).collect()
+        self.of_attempts
+            .iter()
+            .map(|pid| descriptors::activity(*pid))
+            .collect()
     }
 
     fn shuffled(&self) -> Vec<Pid> {
@@ -158,15 +201,31 @@ impl Processes {
 
 /// Returns whether a process is the first one of a PID namespace.
 fn is_init_of_namespace(pid: Pid) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else { return false };
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    pids.split_ascii_whitespace().count() > 1 && pids.split_ascii_whitespace().next_back() == Some("1")
+    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else {
+        return false;
+    };
+    let pids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .unwrap_or_default();
+    pids.split_ascii_whitespace().count() > 1
+        && pids.split_ascii_whitespace().next_back() == Some("1")
 }
 
 /// Returns whether a process acts as this user for files and sockets.
 fn is_of_user(pid: Pid, uid: u32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else { return false };
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else {
+        return false;
+    };
+    let uids = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap_or_default();
     // Real, effective, saved and that of file access.
-    [1, 3].into_iter().any(|at| uids.split_ascii_whitespace().nth(at).and_then(|uid| uid.parse().ok()) == Some(uid))
+    [1, 3].into_iter().any(|at| {
+        uids.split_ascii_whitespace()
+            .nth(at)
+            .and_then(|uid| uid.parse().ok())
+            == Some(uid)
+    })
 }

@@ -15,12 +15,28 @@ const SELF_EXE: &str = "/proc/self/exe";
 ///
 /// # Errors
 /// It cannot be started, or takes too long.
-pub async fn output(program: &Path, args: &[&OsStr], env: &[(OsString, OsString)], limit: Duration) -> io::Result<Output> {
+pub async fn output(
+    program: &Path,
+    args: &[&OsStr],
+    env: &[(OsString, OsString)],
+    limit: Duration,
+) -> io::Result<Output> {
     let mut command = command(program);
-    command.args(args).envs(env.iter().cloned()).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .args(args)
+        .envs(env.iter().cloned())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     match tokio::time::timeout(limit, command.output()).await {
         Ok(output) => output,
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} took longer than {} s", program.display(), limit.as_secs()))),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!(
+                "{} took longer than {} s",
+                program.display(),
+                limit.as_secs()
+            ),
+        )),
     }
 }
 
@@ -28,7 +44,11 @@ pub async fn output(program: &Path, args: &[&OsStr], env: &[(OsString, OsString)
 ///
 /// # Errors
 /// It cannot be started, or takes too long.
-pub async fn own_output(args: &[&OsStr], env: &[(OsString, OsString)], limit: Duration) -> io::Result<Output> {
+pub async fn own_output(
+    args: &[&OsStr],
+    env: &[(OsString, OsString)],
+    limit: Duration,
+) -> io::Result<Output> {
     output(Path::new(SELF_EXE), args, env, limit).await
 }
 
@@ -37,7 +57,12 @@ pub async fn own_output(args: &[&OsStr], env: &[(OsString, OsString)], limit: Du
 /// # Errors
 /// It cannot be started or waited for.
 pub async fn own_attached(args: &[&OsStr], env: &[(OsString, OsString)]) -> io::Result<ExitStatus> {
-    command(Path::new(SELF_EXE)).args(args).envs(env.iter().cloned()).kill_on_drop(true).status().await
+    command(Path::new(SELF_EXE))
+        .args(args)
+        .envs(env.iter().cloned())
+        .kill_on_drop(true)
+        .status()
+        .await
 }
 
 /// Runs a program of the user on the caller's terminal, in a directory, and waits for its end.
@@ -46,7 +71,11 @@ pub async fn own_attached(args: &[&OsStr], env: &[(OsString, OsString)]) -> io::
 /// It cannot be started or waited for.
 pub async fn run_attached(program: &str, args: &[String], dir: &Path) -> io::Result<ExitStatus> {
     let _interrupts = signal(SignalKind::interrupt())?;
-    command(Path::new(program)).args(args).current_dir(dir).status().await
+    command(Path::new(program))
+        .args(args)
+        .current_dir(dir)
+        .status()
+        .await
 }
 
 /// Runs a program of the user on the caller's terminal, with text on its standard input, and waits for its end. It may end
@@ -57,7 +86,10 @@ pub async fn run_attached(program: &str, args: &[String], dir: &Path) -> io::Res
 pub async fn attached_with_input(program: &str, args: &[String], input: &[u8]) -> io::Result<()> {
     // The program handles Ctrl-C.
     let _interrupts = signal(SignalKind::interrupt())?;
-    let mut child = command(Path::new(program)).args(args).stdin(Stdio::piped()).spawn()?;
+    let mut child = command(Path::new(program))
+        .args(args)
+        .stdin(Stdio::piped())
+        .spawn()?;
     if let Some(mut stdin) = child.stdin.take()
         && let Err(error) = stdin.write_all(input).await
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -72,10 +104,19 @@ pub async fn attached_with_input(program: &str, args: &[String], input: &[u8]) -
 /// # Errors
 /// It cannot be started.
 pub fn start_detached(program: &str, args: &[String]) -> io::Result<()> {
-    command(Path::new(program)).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(drop)
+    command(Path::new(program))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map(drop)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this module spawns; such a program belongs to the user's terminal and stays in its session")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this module spawns; such a program belongs to the user's terminal and stays in its session"
+)]
 fn command(program: &Path) -> tokio::process::Command {
     tokio::process::Command::new(program)
 }

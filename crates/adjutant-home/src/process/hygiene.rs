@@ -20,7 +20,13 @@ pub fn background() -> io::Result<()> {
     // Its owner can always read and write.
     USER_UMASK.get_or_init(|| before & (Mode::RWXG | Mode::RWXO));
     seal_descriptors()?;
-    ignore(&[libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT]);
+    ignore(&[
+        libc::SIGHUP,
+        libc::SIGPIPE,
+        libc::SIGXFSZ,
+        libc::SIGINT,
+        libc::SIGQUIT,
+    ]);
     raise_descriptor_limit()?;
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -42,7 +48,9 @@ pub fn user_umask() -> Mode {
 #[cfg(target_os = "linux")]
 pub fn become_subreaper() -> io::Result<()> {
     // Any pid enables it.
-    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+    Ok(rustix::process::set_child_subreaper(Some(
+        rustix::process::getpid(),
+    ))?)
 }
 
 /// Does nothing: this platform has no subreapers, so surviving processes can only be reported.
@@ -56,9 +64,18 @@ const DESCRIPTORS_MAX: u64 = 65_536;
 
 fn raise_descriptor_limit() -> io::Result<()> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
+    let wanted = limit
+        .maximum
+        .unwrap_or(DESCRIPTORS_MAX)
+        .min(DESCRIPTORS_MAX);
     if limit.current.is_some_and(|current| current < wanted) {
-        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })?;
+        rustix::process::setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(wanted),
+                maximum: limit.maximum,
+            },
+        )?;
     }
     Ok(())
 }
@@ -66,12 +83,17 @@ fn raise_descriptor_limit() -> io::Result<()> {
 /// Returns how many descriptors this process may have open.
 #[must_use]
 pub fn descriptors_max() -> u64 {
-    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX)
+    rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .unwrap_or(DESCRIPTORS_MAX)
 }
 
 /// Takes over an inherited descriptor. `None`: the parent passed none. Each can be taken once.
 #[must_use]
-#[expect(unsafe_code, reason = "a descriptor placed by the parent has no owner in this process yet")]
+#[expect(
+    unsafe_code,
+    reason = "a descriptor placed by the parent has no owner in this process yet"
+)]
 pub fn inherited(fd: RawFd) -> Option<OwnedFd> {
     // SAFETY: descriptors from 3 on have no other owner at the start of the process; the first call detects an unused
     // number, which is forgotten without being closed.
@@ -111,9 +133,20 @@ pub fn drop_stdio() -> io::Result<()> {
 #[expect(unsafe_code, reason = "close_range has no safe wrapper")]
 pub(super) fn seal_descriptors() -> io::Result<()> {
     // SAFETY: this changes only flags of descriptors, and closes none before an exec.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3_u32,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
     // Kernels before 5.11 lack this; there, the descriptors that Adjutant opens are close-on-exec anyway.
-    if done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -131,10 +164,17 @@ pub fn release_code() -> io::Result<()> {
     let own = std::fs::read_link("/proc/self/exe")?;
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
         let mut fields = line.splitn(6, ' ');
-        let (range, access) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        let is_own = fields.last().is_some_and(|name| std::path::Path::new(name.trim_start()) == own);
+        let (range, access) = (
+            fields.next().unwrap_or_default(),
+            fields.next().unwrap_or_default(),
+        );
+        let is_own = fields
+            .last()
+            .is_some_and(|name| std::path::Path::new(name.trim_start()) == own);
         if access == "r-xp" && is_own {
-            let (from, to) = range.split_once('-').ok_or_else(|| io::Error::other("a line of the memory map"))?;
+            let (from, to) = range
+                .split_once('-')
+                .ok_or_else(|| io::Error::other("a line of the memory map"))?;
             let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
             release_mapping(address(from)?, address(to)?)?;
         }
@@ -151,11 +191,24 @@ pub fn release_code() -> io::Result<()> {
 #[expect(unsafe_code, reason = "madvise has no safe wrapper")]
 fn release_mapping(from: usize, to: usize) -> io::Result<()> {
     // SAFETY: the mapping is read-only and backed by a file, so dropped pages are read again unchanged.
-    let done = unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(from), to - from, libc::MADV_DONTNEED) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe {
+        libc::madvise(
+            std::ptr::with_exposed_provenance_mut(from),
+            to - from,
+            libc::MADV_DONTNEED,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-#[expect(unsafe_code, reason = "setting a signal's disposition has no safe wrapper")]
+#[expect(
+    unsafe_code,
+    reason = "setting a signal's disposition has no safe wrapper"
+)]
 fn ignore(signals: &[libc::c_int]) {
     for signal in signals {
         // SAFETY: SIG_IGN runs no code of Adjutant.

@@ -34,7 +34,14 @@ impl LaunchCommand {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(home: &Path, name: &str, program: &Path, argv: &[String], mut env: Vec<(OsString, OsString)>, input: &[u8]) -> io::Result<Self> {
+    pub fn start(
+        home: &Path,
+        name: &str,
+        program: &Path,
+        argv: &[String],
+        mut env: Vec<(OsString, OsString)>,
+        input: &[u8],
+    ) -> io::Result<Self> {
         let their_input = unlinked_file(home, home, input)?;
         env.push(left_launch::mark(home, name));
         let (our_output, their_output) = io::pipe()?;
@@ -50,7 +57,11 @@ impl LaunchCommand {
             umask: None,
         };
         let child = spawn.start()?;
-        Ok(Self { child, output: pipe::Receiver::from_owned_fd(our_output.into())?, tail: Vec::new() })
+        Ok(Self {
+            child,
+            output: pipe::Receiver::from_owned_fd(our_output.into())?,
+            tail: Vec::new(),
+        })
     }
 
     /// Waits for its end and reaps it. Returns its exit code; `None`: a signal ended it.
@@ -58,7 +69,11 @@ impl LaunchCommand {
     /// # Errors
     /// It cannot be watched.
     pub async fn ended(&mut self) -> io::Result<Option<i32>> {
-        let Self { child, output, tail } = self;
+        let Self {
+            child,
+            output,
+            tail,
+        } = self;
         let reading = read_tail(output, tail);
         tokio::pin!(reading);
         let ended = watch::ended(child.pidfd.try_clone()?);
@@ -75,7 +90,8 @@ impl LaunchCommand {
         } else if tokio::time::timeout(OUTPUT_END_MAX, reading).await.is_err() {
             tracing::debug!("a program has ended, and its output is still open");
         }
-        let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        let status =
+            rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
         Ok(status.and_then(|status| status.exit_status()))
     }
 
@@ -88,7 +104,9 @@ impl LaunchCommand {
             }
             match tokio::time::timeout(GRACE, self.ended()).await {
                 Ok(Ok(_)) => return,
-                Ok(Err(error)) => return tracing::warn!(%error, "the end of a program cannot be awaited"),
+                Ok(Err(error)) => {
+                    return tracing::warn!(%error, "the end of a program cannot be awaited");
+                }
                 Err(_) => {}
             }
         }

@@ -31,7 +31,9 @@ pub(super) fn mark(home: &Path, runner: &str) -> (OsString, OsString) {
 }
 
 fn identity(home: &Path) -> Vec<u8> {
-    let (device, inode) = fs::metadata(home).map(|meta| (meta.dev(), meta.ino())).unwrap_or_default();
+    let (device, inode) = fs::metadata(home)
+        .map(|meta| (meta.dev(), meta.ino()))
+        .unwrap_or_default();
     let mut identity = format!("{device}:{inode} ").into_bytes();
     identity.extend_from_slice(home.as_os_str().as_bytes());
     identity
@@ -48,14 +50,24 @@ impl LeftLaunch {
     #[must_use]
     pub fn all(home: &Path) -> BTreeSet<Self> {
         let home = identity(home);
-        let is_of_home = |mark: &Vec<u8>| mark.splitn(2, |byte| *byte == b' ').nth(1) == Some(home.as_slice());
-        tree::all().into_iter().filter_map(mark_of).filter(is_of_home).map(|mark| Self { mark }).collect()
+        let is_of_home =
+            |mark: &Vec<u8>| mark.splitn(2, |byte| *byte == b' ').nth(1) == Some(home.as_slice());
+        tree::all()
+            .into_iter()
+            .filter_map(mark_of)
+            .filter(is_of_home)
+            .map(|mark| Self { mark })
+            .collect()
     }
 
     /// Returns the name of the runner.
     #[must_use]
     pub fn runner(&self) -> String {
-        let name = self.mark.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let name = self
+            .mark
+            .split(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     }
 
@@ -65,7 +77,9 @@ impl LeftLaunch {
         let mut was_ended = false;
         for _ in 0..ROUNDS_MAX {
             let launch = self.clone();
-            let Ok(found) = tokio::task::spawn_blocking(move || launch.processes()).await else { return was_ended };
+            let Ok(found) = tokio::task::spawn_blocking(move || launch.processes()).await else {
+                return was_ended;
+            };
             if found.is_empty() {
                 break;
             }
@@ -78,7 +92,11 @@ impl LeftLaunch {
 
     /// Finds its processes. A descriptor stands for the same process if its number is used again.
     fn processes(&self) -> Vec<OwnedFd> {
-        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok().filter(|_| mark_of(pid).as_ref() == Some(&self.mark));
+        let open = |pid| {
+            pidfd_open(pid, PidfdFlags::empty())
+                .ok()
+                .filter(|_| mark_of(pid).as_ref() == Some(&self.mark))
+        };
         tree::all().into_iter().filter_map(open).collect()
     }
 }
@@ -86,7 +104,13 @@ impl LeftLaunch {
 /// Returns the mark of a process.
 fn mark_of(pid: Pid) -> Option<Vec<u8>> {
     let env = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
-    let value = |pair: &[u8]| Some(pair.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?.to_vec());
+    let value = |pair: &[u8]| {
+        Some(
+            pair.strip_prefix(MARKER.as_bytes())?
+                .strip_prefix(b"=")?
+                .to_vec(),
+        )
+    };
     env.split(|byte| *byte == 0).find_map(value)
 }
 

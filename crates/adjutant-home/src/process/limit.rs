@@ -37,7 +37,12 @@ fn home_bits(home: &Path) -> u64 {
 
 /// FNV-1a with 64 bits.
 fn hash(path: &Path) -> u64 {
-    path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
 }
 
 /// Sets the attempt's value for this process and its descendants.
@@ -48,7 +53,13 @@ fn hash(path: &Path) -> u64 {
 pub fn set(dir: &AttemptDir) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Locks).maximum;
-    Ok(setrlimit(Resource::Locks, Rlimit { current: Some(of_attempt(dir)), maximum })?)
+    Ok(setrlimit(
+        Resource::Locks,
+        Rlimit {
+            current: Some(of_attempt(dir)),
+            maximum,
+        },
+    )?)
 }
 
 /// There is no such limit here.
@@ -67,7 +78,11 @@ pub fn of_process(pid: Pid) -> Option<u64> {
 #[must_use]
 pub fn in_limits(limits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(limits).ok()?;
-    let soft = text.lines().find_map(|line| line.strip_prefix("Max file locks"))?.split_ascii_whitespace().next()?;
+    let soft = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max file locks"))?
+        .split_ascii_whitespace()
+        .next()?;
     soft.parse().ok()
 }
 
@@ -77,19 +92,45 @@ mod tests {
 
     #[test]
     fn value_names_home_and_attempt() {
-        let (one, other) = (Path::new("/home/a/.local/state/adjutant"), Path::new("/home/b/.local/state/adjutant"));
-        let values = [AttemptDir::new(one, "r1", 1), AttemptDir::new(one, "r1", 2), AttemptDir::new(one, "r2", 1)].map(|dir| of_attempt(&dir));
+        let (one, other) = (
+            Path::new("/home/a/.local/state/adjutant"),
+            Path::new("/home/b/.local/state/adjutant"),
+        );
+        let values = [
+            AttemptDir::new(one, "r1", 1),
+            AttemptDir::new(one, "r1", 2),
+            AttemptDir::new(one, "r2", 1),
+        ]
+        .map(|dir| of_attempt(&dir));
         assert!(values[0] != values[1] && values[0] != values[2] && values[1] != values[2]);
-        assert!(values.iter().all(|value| is_of_home(*value, one) && !is_of_home(*value, other)), "{values:?}");
+        assert!(
+            values
+                .iter()
+                .all(|value| is_of_home(*value, one) && !is_of_home(*value, other)),
+            "{values:?}"
+        );
         assert!(!is_of_home(u64::MAX, one) && !is_of_home(0, one));
-        assert_eq!(of_attempt(&AttemptDir::new(Path::new("/h"), "r", 1)), 0x3cc9_e2a9_6abd_2914, "attempts of older versions have other values");
+        assert_eq!(
+            of_attempt(&AttemptDir::new(Path::new("/h"), "r", 1)),
+            0x3cc9_e2a9_6abd_2914,
+            "attempts of older versions have other values"
+        );
     }
 
     #[test]
     fn limits_without_a_value_have_none() {
-        let line = "Max file locks            2305843009213693952  unlimited            locks     \n";
-        assert_eq!(in_limits(format!("Limit Soft Hard\n{line}").as_bytes()), Some(FLAG));
-        assert_eq!(in_limits(b"Max file locks            unlimited            unlimited            locks     \n"), None);
+        let line =
+            "Max file locks            2305843009213693952  unlimited            locks     \n";
+        assert_eq!(
+            in_limits(format!("Limit Soft Hard\n{line}").as_bytes()),
+            Some(FLAG)
+        );
+        assert_eq!(
+            in_limits(
+                b"Max file locks            unlimited            unlimited            locks     \n"
+            ),
+            None
+        );
         assert_eq!(in_limits(b""), None);
     }
 }

@@ -35,7 +35,8 @@ impl Lock {
             // A holder has an exclusive lock. A check (see `is_held`) has a shared one for an instant, which does not
             // count as held.
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
-                Ok(()) => rustix::fs::flock(&fd, FlockOperation::Unlock).map_err(|error| at(path, error))?,
+                Ok(()) => rustix::fs::flock(&fd, FlockOperation::Unlock)
+                    .map_err(|error| at(path, error))?,
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(at(path, error)),
             }
@@ -49,7 +50,8 @@ impl Lock {
     /// The file cannot be opened or locked.
     pub fn take_blocking(base: &Path, path: &Path) -> io::Result<Self> {
         let fd = OwnedFd::from(files::open_or_create(base, path)?);
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockExclusive)).map_err(|error| at(path, error))?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockExclusive))
+            .map_err(|error| at(path, error))?;
         Ok(Self(fd))
     }
 
@@ -57,7 +59,11 @@ impl Lock {
     ///
     /// # Errors
     /// As [`Lock::try_take`].
-    pub fn adopt_or_take(fd: Option<OwnedFd>, base: &Path, path: &Path) -> io::Result<Option<Self>> {
+    pub fn adopt_or_take(
+        fd: Option<OwnedFd>,
+        base: &Path,
+        path: &Path,
+    ) -> io::Result<Option<Self>> {
         match fd.filter(|fd| files::is_same(base, path, fd)) {
             None => Self::try_take(base, path),
             Some(fd) => match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
@@ -95,7 +101,9 @@ impl AsFd for Lock {
 /// # Errors
 /// The file cannot be opened or locked.
 pub fn is_held(base: &Path, path: &Path) -> io::Result<bool> {
-    let Some(fd) = open(base, path)? else { return Ok(false) };
+    let Some(fd) = open(base, path)? else {
+        return Ok(false);
+    };
     match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(Errno::WOULDBLOCK) => Ok(true),
@@ -109,7 +117,11 @@ pub fn is_held(base: &Path, path: &Path) -> io::Result<bool> {
 /// The file cannot be read.
 pub fn written_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
     match files::read(base, path, PID_BYTES_MAX) {
-        Ok(text) => Ok(String::from_utf8_lossy(&text).trim().parse().ok().and_then(Pid::from_raw)),
+        Ok(text) => Ok(String::from_utf8_lossy(&text)
+            .trim()
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -120,7 +132,11 @@ pub fn written_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
 /// # Errors
 /// The file cannot be read or locked.
 pub fn holder_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
-    if is_held(base, path)? { written_pid(base, path) } else { Ok(None) }
+    if is_held(base, path)? {
+        written_pid(base, path)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Blocks the thread until the lock is free.
@@ -128,8 +144,11 @@ pub fn holder_pid(base: &Path, path: &Path) -> io::Result<Option<Pid>> {
 /// # Errors
 /// The file cannot be opened or locked.
 pub fn wait_free_blocking(base: &Path, path: &Path) -> io::Result<()> {
-    let Some(fd) = open(base, path)? else { return Ok(()) };
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockShared)).map_err(|error| at(path, error))
+    let Some(fd) = open(base, path)? else {
+        return Ok(());
+    };
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::LockShared))
+        .map_err(|error| at(path, error))
 }
 
 /// Opens a lock file. `None`: there is none.
@@ -155,7 +174,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (base, path) = (dir.path(), dir.path().join("x.lock"));
         std::os::unix::fs::symlink("x.lock", &path).expect("a link");
-        for refused in [is_held(base, &path).map(drop), written_pid(base, &path).map(drop), Lock::try_take(base, &path).map(drop)] {
+        for refused in [
+            is_held(base, &path).map(drop),
+            written_pid(base, &path).map(drop),
+            Lock::try_take(base, &path).map(drop),
+        ] {
             assert!(files::unusable(&refused.expect_err("refused")).is_some());
         }
     }
@@ -165,7 +188,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let (base, away) = (dir.path().join("home"), dir.path().join("away"));
         std::fs::create_dir(&base).expect("a directory");
-        let lock = Lock::try_take(&base, &base.join("x.lock")).expect("takes").expect("free");
+        let lock = Lock::try_take(&base, &base.join("x.lock"))
+            .expect("takes")
+            .expect("free");
         std::fs::rename(&base, &away).expect("it is moved");
         assert!(!lock.is_removed());
         std::fs::remove_dir_all(&away).expect("it is removed");
@@ -179,12 +204,17 @@ mod tests {
         assert!(!is_held(base, &path).expect("looks"));
         let lock = Lock::try_take(base, &path).expect("takes").expect("free");
         lock.write_pid(rustix::process::getpid()).expect("writes");
-        assert_eq!(holder_pid(base, &path).expect("looks"), Some(rustix::process::getpid()));
+        assert_eq!(
+            holder_pid(base, &path).expect("looks"),
+            Some(rustix::process::getpid())
+        );
         assert!(Lock::try_take(base, &path).expect("looks").is_none());
         let copy = rustix::io::dup(&lock).expect("copies");
         drop(lock);
         assert!(is_held(base, &path).expect("looks"));
-        let lock = Lock::adopt_or_take(Some(copy), base, &path).expect("adopts").expect("ours");
+        let lock = Lock::adopt_or_take(Some(copy), base, &path)
+            .expect("adopts")
+            .expect("ours");
         drop(lock);
         assert!(!is_held(base, &path).expect("looks"));
         assert_eq!(holder_pid(base, &path).expect("looks"), None);

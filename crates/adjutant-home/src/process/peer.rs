@@ -53,10 +53,16 @@ impl Peer {
         let pidfd = match peer_pidfd(stream) {
             Ok(pidfd) => pidfd,
             // Kernels before 6.5: the pid may belong to another process by now.
-            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => rustix::process::pidfd_open(cred.pid, PidfdFlags::empty())?,
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                rustix::process::pidfd_open(cred.pid, PidfdFlags::empty())?
+            }
             Err(error) => return Err(error),
         };
-        Ok(Self { pid: cred.pid, uid: cred.uid.as_raw(), pidfd })
+        Ok(Self {
+            pid: cred.pid,
+            uid: cred.uid.as_raw(),
+            pidfd,
+        })
     }
 
     /// Returns whether the process runs as the same user as this one.
@@ -71,7 +77,13 @@ impl Peer {
     /// The kernel does not report it.
     pub fn is_alive(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0)
+        Ok(poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )? == 0)
     }
 
     /// Finds the attempt that the process belongs to.
@@ -80,7 +92,11 @@ impl Peer {
     /// The process has ended meanwhile, so its pid proves nothing.
     pub fn place(&self, home: &Path) -> io::Result<Place> {
         let place = place_of(self.pid, home)?;
-        if self.is_alive()? { Ok(place) } else { Err(process_gone_error()) }
+        if self.is_alive()? {
+            Ok(place)
+        } else {
+            Err(process_gone_error())
+        }
     }
 
     /// Returns whether the process is a descendant of `root`.
@@ -89,7 +105,11 @@ impl Peer {
     /// The process has ended meanwhile.
     pub fn is_below(&self, root: Pid) -> io::Result<bool> {
         let below = chain(self.pid)?.contains(&root) && self.pid != root;
-        if self.is_alive()? { Ok(below) } else { Err(process_gone_error()) }
+        if self.is_alive()? {
+            Ok(below)
+        } else {
+            Err(process_gone_error())
+        }
     }
 }
 
@@ -100,7 +120,9 @@ impl Peer {
 pub fn attempt_above(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
     Ok(match place_of(pid, home)? {
         Place::Outside => None,
-        Place::Supervisor { run_id, attempt } | Place::Attempt { run_id, attempt } => Some((run_id, attempt)),
+        Place::Supervisor { run_id, attempt } | Place::Attempt { run_id, attempt } => {
+            Some((run_id, attempt))
+        }
     })
 }
 
@@ -117,22 +139,36 @@ pub(super) fn place_of(pid: Pid, home: &Path) -> io::Result<Place> {
             Some(attempt) => Some(attempt),
             None => attempt_by_limit(pid, home)?,
         };
-        return Ok(orphan.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt { run_id, attempt }));
+        return Ok(
+            orphan.map_or(Place::Outside, |(run_id, attempt)| Place::Attempt {
+                run_id,
+                attempt,
+            }),
+        );
     };
-    let is_supervisor = role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt)) && {
-        let lock = AttemptDir::new(home, &run_id, attempt).supervisor_lock();
-        match lock::holder_pid(home, &lock) {
-            // Another program replaced the supervisor. An imitation runs below the real one and lacks the token.
-            Err(error) if files::unusable(&error).is_some() => is_outermost_supervisor(pid, home)?,
-            holder => holder? == Some(pid),
-        }
-    };
-    Ok(if is_supervisor { Place::Supervisor { run_id, attempt } } else { Place::Attempt { run_id, attempt } })
+    let is_supervisor =
+        role(pid, home)?.is_some_and(|own| own == (Role::Supervisor, run_id.clone(), attempt)) && {
+            let lock = AttemptDir::new(home, &run_id, attempt).supervisor_lock();
+            match lock::holder_pid(home, &lock) {
+                // Another program replaced the supervisor. An imitation runs below the real one and lacks the token.
+                Err(error) if files::unusable(&error).is_some() => {
+                    is_outermost_supervisor(pid, home)?
+                }
+                holder => holder? == Some(pid),
+            }
+        };
+    Ok(if is_supervisor {
+        Place::Supervisor { run_id, attempt }
+    } else {
+        Place::Attempt { run_id, attempt }
+    })
 }
 
 fn is_outermost_supervisor(pid: Pid, home: &Path) -> io::Result<bool> {
     for ancestor in chain(pid)? {
-        if ancestor != pid && role(ancestor, home)?.is_some_and(|(role, ..)| role == Role::Supervisor) {
+        if ancestor != pid
+            && role(ancestor, home)?.is_some_and(|(role, ..)| role == Role::Supervisor)
+        {
             return Ok(false);
         }
     }
@@ -155,7 +191,13 @@ pub(super) fn role(pid: Pid, home: &Path) -> io::Result<Option<(Role, String, u3
 fn read_proc_file(pid: Pid, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.raw_os_error().is_some_and(|code| [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].contains(&code)) => Err(error),
+        Err(error)
+            if error.raw_os_error().is_some_and(|code| {
+                [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO].contains(&code)
+            }) =>
+        {
+            Err(error)
+        }
         Err(_) => Ok(None),
     }
 }
@@ -185,23 +227,40 @@ pub(super) fn attempt_by_marker(pid: Pid, home: &Path) -> io::Result<Option<(Str
 
 fn marked_in(env: &[u8], home: &Path) -> Option<(String, u32)> {
     let prefix = format!("{}=", tree::MARKER);
-    let value = env.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(prefix.as_bytes()))?;
+    let value = env
+        .split(|byte| *byte == 0)
+        .find_map(|pair| pair.strip_prefix(prefix.as_bytes()))?;
     let (run_id, attempt) = std::str::from_utf8(value).ok()?.split_once('/')?;
     let attempt = attempt.parse().ok()?;
     let run_id = adjutant_core::RunId::parse(run_id).ok()?.to_string();
-    AttemptDir::new(home, &run_id, attempt).0.is_dir().then_some((run_id, attempt))
+    AttemptDir::new(home, &run_id, attempt)
+        .0
+        .is_dir()
+        .then_some((run_id, attempt))
 }
 
 /// Returns the attempt in the limits of a process, for such a worker whose environment is cleared or not readable.
 pub(super) fn attempt_by_limit(pid: Pid, home: &Path) -> io::Result<Option<(String, u32)>> {
-    let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits)) else { return Ok(None) };
+    let Some(value) = read_proc_file(pid, "limits")?.and_then(|limits| limit::in_limits(&limits))
+    else {
+        return Ok(None);
+    };
     if !limit::is_of_home(value, home) {
         return Ok(None);
     }
     for run in entries(&home.join("runs"))? {
-        let Some(run_id) = run.file_name().to_str().and_then(|name| adjutant_core::RunId::parse(name).ok()) else { continue };
+        let Some(run_id) = run
+            .file_name()
+            .to_str()
+            .and_then(|name| adjutant_core::RunId::parse(name).ok())
+        else {
+            continue;
+        };
         for attempt in entries(&run.path())? {
-            if let Some(n) = attempt.file_name().to_str().and_then(|name| name.parse().ok())
+            if let Some(n) = attempt
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
                 && limit::of_attempt(&AttemptDir(attempt.path())) == value
             {
                 return Ok(Some((run_id.to_string(), n)));
@@ -215,7 +274,14 @@ pub(super) fn attempt_by_limit(pid: Pid, home: &Path) -> io::Result<Option<(Stri
 fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
         Err(error) => Err(error),
     }
 }
@@ -231,7 +297,10 @@ fn chain(pid: Pid) -> io::Result<Vec<Pid>> {
             seen => before = seen,
         }
     }
-    Err(io::Error::other(format!("the ancestors of process {} keep changing", pid.as_raw_nonzero())))
+    Err(io::Error::other(format!(
+        "the ancestors of process {} keep changing",
+        pid.as_raw_nonzero()
+    )))
 }
 
 /// `None`: a parent died during the walk.
@@ -262,10 +331,18 @@ fn peer_pidfd(stream: impl AsFd) -> io::Result<OwnedFd> {
     /// From the kernel's `asm-generic/socket.h`.
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut fd: libc::c_int = -1;
-    let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
+    let mut length =
+        libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
     // SAFETY: the kernel writes one descriptor, which has no other owner, into memory of its size.
     unsafe {
-        if libc::getsockopt(stream.as_fd().as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, (&raw mut fd).cast(), &raw mut length) != 0 {
+        if libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut length,
+        ) != 0
+        {
             return Err(io::Error::last_os_error());
         }
         Ok(OwnedFd::from_raw_fd(fd))

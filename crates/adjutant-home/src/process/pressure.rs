@@ -19,7 +19,10 @@ pub fn load() -> MachineLoad {
     let read = |path: PathBuf| std::fs::read_to_string(path).ok();
     let (pressure, meminfo) = match failpoint::pressure() {
         Some(dir) => (dir.clone(), dir.join("meminfo")),
-        None => (PathBuf::from("/proc/pressure"), PathBuf::from("/proc/meminfo")),
+        None => (
+            PathBuf::from("/proc/pressure"),
+            PathBuf::from("/proc/meminfo"),
+        ),
     };
     MachineLoad {
         memory: read(pressure.join("memory")).and_then(|text| Stall::parse(&text)),
@@ -47,7 +50,11 @@ impl MemoryTrigger {
     fn register_at(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-        let mut file = File::options().read(true).write(true).custom_flags(flags).open(path)?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(path)?;
         file.write_all(format!("some {STALL_US} {WINDOW_US}\0").as_bytes())?;
         Ok(Self(register_file(file)?))
     }
@@ -66,7 +73,10 @@ impl MemoryTrigger {
     }
 }
 
-#[expect(unsafe_code, reason = "the caller of tokio's AsyncFd promises that the descriptor stays open")]
+#[expect(
+    unsafe_code,
+    reason = "the caller of tokio's AsyncFd promises that the descriptor stays open"
+)]
 fn register_file(file: File) -> io::Result<AsyncFd<File>> {
     // SAFETY: the file owns an open descriptor, and nothing replaces or closes it while the AsyncFd owns the file.
     unsafe { Ok(AsyncFd::register_with_interest(file, Interest::PRIORITY)?) }
@@ -86,12 +96,18 @@ mod tests {
         let path = Path::new("/proc/pressure/memory");
         if File::options().write(true).open(path).is_err() {
             // Bypasses the test harness, which captures the output of passing tests.
-            writeln!(io::stderr(), "SKIPPED: {} cannot be opened for writing", path.display()).expect("standard error is open");
+            writeln!(
+                io::stderr(),
+                "SKIPPED: {} cannot be opened for writing",
+                path.display()
+            )
+            .expect("standard error is open");
             return;
         }
         let trigger = MemoryTrigger::register().expect("registered");
         // A machine at rest reports nothing.
-        let waited = tokio::time::timeout(std::time::Duration::from_millis(10), trigger.wait()).await;
+        let waited =
+            tokio::time::timeout(std::time::Duration::from_millis(10), trigger.wait()).await;
         assert!(waited.is_err() || waited.is_ok_and(|waited| waited.is_ok()));
     }
 }

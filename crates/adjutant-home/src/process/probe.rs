@@ -44,10 +44,25 @@ const DRAIN_MAX: Duration = Duration::from_millis(200);
 pub async fn ask(probe: Probe) -> io::Result<ProbeOutput> {
     let (theirs, mut ours) = pipe::pipe()?;
     let theirs = theirs.into_blocking_fd()?;
-    let started = Started::start(&probe, Path::new("/"), StdioTarget::Null, StdioTarget::Fd(theirs.as_fd()), StdioTarget::Null)?;
+    let started = Started::start(
+        &probe,
+        Path::new("/"),
+        StdioTarget::Null,
+        StdioTarget::Fd(theirs.as_fd()),
+        StdioTarget::Null,
+    )?;
     drop(theirs);
     let mut output = Vec::new();
-    let ended = tokio::time::timeout(probe.limit, read_output(&started.child.pidfd, &mut ours, &mut output, probe.output_bytes_max)).await;
+    let ended = tokio::time::timeout(
+        probe.limit,
+        read_output(
+            &started.child.pidfd,
+            &mut ours,
+            &mut output,
+            probe.output_bytes_max,
+        ),
+    )
+    .await;
     let exit_code = started.end().await?;
     match ended {
         Ok(read_output) => read_output?,
@@ -85,11 +100,21 @@ const STDERR_BYTES_MAX: usize = 4 * 1024;
 ///
 /// # Errors
 /// It cannot be started; `TimedOut`: it took too long; `FileTooLarge`: its output is too long.
-pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
+pub async fn converse(
+    probe: Probe,
+    cwd: &Path,
+    opening: Vec<u8>,
+    on_line: &mut dyn FnMut(&str) -> Reply,
+) -> io::Result<Conversation> {
     let (their_input, our_input) = std::io::pipe()?;
     let (their_output, our_output) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
     let (their_errors, our_errors) = std::io::pipe().map(|(ours, theirs)| (theirs, ours))?;
-    let feeds = [their_input.as_fd(), their_output.as_fd(), their_errors.as_fd()].map(StdioTarget::Fd);
+    let feeds = [
+        their_input.as_fd(),
+        their_output.as_fd(),
+        their_errors.as_fd(),
+    ]
+    .map(StdioTarget::Fd);
     let [input, output, errors] = feeds;
     let started = Started::start(&probe, cwd, input, output, errors)?;
     drop((their_input, their_output, their_errors));
@@ -99,12 +124,19 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut 
         errors: pipe::Receiver::from_owned_fd(our_errors.into())?,
         stderr_end: Vec::new(),
     };
-    let spoken = tokio::time::timeout(probe.limit, pipes.exchange(opening, probe.output_bytes_max, on_line)).await;
+    let spoken = tokio::time::timeout(
+        probe.limit,
+        pipes.exchange(opening, probe.output_bytes_max, on_line),
+    )
+    .await;
     let has_ended = matches!(spoken, Ok(Ok(false)));
     if has_ended {
         pipes.drain_errors().await;
         // It has closed its output, so it probably exits soon.
-        if tokio::time::timeout(DRAIN_MAX, watch::ended(started.child.pidfd.try_clone()?)).await.is_err() {
+        if tokio::time::timeout(DRAIN_MAX, watch::ended(started.child.pidfd.try_clone()?))
+            .await
+            .is_err()
+        {
             tracing::debug!("a program closed its output during a dialogue and continues");
         }
     }
@@ -113,7 +145,11 @@ pub async fn converse(probe: Probe, cwd: &Path, opening: Vec<u8>, on_line: &mut 
         Ok(spoken) => spoken?,
         Err(_) => return Err(timed_out(probe.limit)),
     };
-    Ok(Conversation { is_enough, exit_code, stderr_end: pipes.stderr_end })
+    Ok(Conversation {
+        is_enough,
+        exit_code,
+        stderr_end: pipes.stderr_end,
+    })
 }
 
 /// The pipes of a program in a dialogue.
@@ -129,7 +165,8 @@ impl Pipes {
     async fn drain_errors(&mut self) {
         let mut bytes = [0; 1024];
         while self.stderr_end.len() < STDERR_BYTES_MAX
-            && let Ok(Ok(read @ 1..)) = tokio::time::timeout(DRAIN_MAX, self.errors.read(&mut bytes)).await
+            && let Ok(Ok(read @ 1..)) =
+                tokio::time::timeout(DRAIN_MAX, self.errors.read(&mut bytes)).await
         {
             let wanted = read.min(STDERR_BYTES_MAX - self.stderr_end.len());
             self.stderr_end.extend_from_slice(&bytes[..wanted]);
@@ -137,8 +174,18 @@ impl Pipes {
     }
 
     /// Returns whether the dialogue was completed before the output ended.
-    async fn exchange(&mut self, opening: Vec<u8>, bytes_max: usize, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<bool> {
-        let Self { input, output, errors, stderr_end } = self;
+    async fn exchange(
+        &mut self,
+        opening: Vec<u8>,
+        bytes_max: usize,
+        on_line: &mut dyn FnMut(&str) -> Reply,
+    ) -> io::Result<bool> {
+        let Self {
+            input,
+            output,
+            errors,
+            stderr_end,
+        } = self;
         let mut to_write = opening;
         let (mut stdout_bytes, mut stderr_bytes) = ([0; 4096], [0; 1024]);
         let (mut line, mut bytes) = (Vec::new(), 0);
@@ -167,7 +214,10 @@ impl Pipes {
             }
             bytes += read;
             if bytes > bytes_max {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("its output is longer than {bytes_max} bytes")));
+                return Err(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("its output is longer than {bytes_max} bytes"),
+                ));
             }
             for byte in &stdout_bytes[..read] {
                 if *byte != b'\n' {
@@ -185,7 +235,10 @@ impl Pipes {
 }
 
 fn timed_out(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", limit.as_secs()))
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("it took longer than {} s", limit.as_secs()),
+    )
 }
 
 /// A started program, and the mark that identifies its descendants.
@@ -197,29 +250,62 @@ struct Started {
 }
 
 impl Started {
-    fn start(probe: &Probe, cwd: &Path, stdin: StdioTarget<'_>, stdout: StdioTarget<'_>, stderr: StdioTarget<'_>) -> io::Result<Self> {
+    fn start(
+        probe: &Probe,
+        cwd: &Path,
+        stdin: StdioTarget<'_>,
+        stdout: StdioTarget<'_>,
+        stderr: StdioTarget<'_>,
+    ) -> io::Result<Self> {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let mark = format!("probe-{}", rustix::process::getpid().as_raw_nonzero());
         let n = ASKED.fetch_add(1, Ordering::Relaxed);
         let mut env = probe.env.clone();
-        env.push((OsString::from(tree::MARKER), OsString::from(format!("{mark}/{n}"))));
+        env.push((
+            OsString::from(tree::MARKER),
+            OsString::from(format!("{mark}/{n}")),
+        ));
         let mut argv = vec![probe.program.clone().into_os_string()];
         argv.extend(probe.args.iter().map(OsString::from));
-        let child = Spawn { program: &probe.program, argv, env, cwd, stdin, stdout, stderr, inherit: Vec::new(), umask: None }.start()?;
-        Ok(Self { child, mark, n, program: probe.program.clone() })
+        let child = Spawn {
+            program: &probe.program,
+            argv,
+            env,
+            cwd,
+            stdin,
+            stdout,
+            stderr,
+            inherit: Vec::new(),
+            umask: None,
+        }
+        .start()?;
+        Ok(Self {
+            child,
+            mark,
+            n,
+            program: probe.program.clone(),
+        })
     }
 
     /// Kills the program and its descendants. Returns its exit code. `None`: a signal ended it.
     async fn end(self) -> io::Result<Option<i32>> {
-        let Self { child, mark, n, program } = self;
+        let Self {
+            child,
+            mark,
+            n,
+            program,
+        } = self;
         tree::kill(child.pid);
         // It is an unreaped child, so no other process has its pid.
         if let Err(error) = rustix::process::pidfd_send_signal(&child.pidfd, Signal::KILL) {
             tracing::debug!(%error, "a probed program has already exited");
         }
         watch::ended(child.pidfd.try_clone()?).await?;
-        let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
-        let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n)).await.map_err(io::Error::other)?;
+        let status =
+            rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        let left = tokio::task::spawn_blocking(move || tree::marked(&mark, n))
+            .await
+            .map_err(io::Error::other)?;
         if left > 0 {
             tracing::info!(program = %program.display(), left, "a probed program left processes");
         }
@@ -228,7 +314,12 @@ impl Started {
 }
 
 /// Reads until the output is complete, or the program has exited and its output was read.
-async fn read_output(pidfd: &std::os::fd::OwnedFd, pipe: &mut pipe::Receiver, output: &mut Vec<u8>, bytes_max: usize) -> io::Result<()> {
+async fn read_output(
+    pidfd: &std::os::fd::OwnedFd,
+    pipe: &mut pipe::Receiver,
+    output: &mut Vec<u8>,
+    bytes_max: usize,
+) -> io::Result<()> {
     let mut ended = std::pin::pin!(watch::ended(pidfd.try_clone()?));
     let mut has_ended = false;
     let mut buffer = [0; 4096];
@@ -267,14 +358,25 @@ mod tests {
             limit,
             output_bytes_max: 100,
         };
-        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(ask(probe))
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(ask(probe))
     }
 
     #[test]
     fn probe_reads_only_the_output_it_needs() {
-        let output = shell("echo 1.2.3; echo noise >&2; exit 4", Duration::from_secs(30)).expect("it can be asked");
-        assert_eq!((output.exit_code, output.output.as_slice()), (Some(4), b"1.2.3\n".as_slice()));
-        let output = shell("while :; do echo 0123456789; done", Duration::from_secs(30)).expect("it can be asked");
+        let output = shell(
+            "echo 1.2.3; echo noise >&2; exit 4",
+            Duration::from_secs(30),
+        )
+        .expect("it can be asked");
+        assert_eq!(
+            (output.exit_code, output.output.as_slice()),
+            (Some(4), b"1.2.3\n".as_slice())
+        );
+        let output = shell("while :; do echo 0123456789; done", Duration::from_secs(30))
+            .expect("it can be asked");
         assert_eq!(output.output.len(), 100);
     }
 
@@ -289,19 +391,37 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let at = file.path().display();
         // Too much output ends it, once the other process exists.
-        let script = format!("setsid sh -c 'echo $$ > {at}; exec sleep 600' & until [ -s {at} ]; do :; done; while :; do echo flood; done");
+        let script = format!(
+            "setsid sh -c 'echo $$ > {at}; exec sleep 600' & until [ -s {at} ]; do :; done; while :; do echo flood; done"
+        );
         shell(&script, Duration::from_secs(60)).expect("it can be asked");
         let text = std::fs::read_to_string(file.path()).expect("a pid");
-        let pid = text.trim().parse().ok().and_then(super::super::Pid::from_raw).expect("a pid");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let pid = text
+            .trim()
+            .parse()
+            .ok()
+            .and_then(super::super::Pid::from_raw)
+            .expect("a pid");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         // It was killed; its pid may be free already.
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            let end = async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
-            runtime.block_on(end).expect("it ends").expect("it can be watched");
+            let end =
+                async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
+            runtime
+                .block_on(end)
+                .expect("it ends")
+                .expect("it can be watched");
         }
     }
 
-    fn spoken(script: &str, limit: Duration, on_line: &mut dyn FnMut(&str) -> Reply) -> io::Result<Conversation> {
+    fn spoken(
+        script: &str,
+        limit: Duration,
+        on_line: &mut dyn FnMut(&str) -> Reply,
+    ) -> io::Result<Conversation> {
         let probe = Probe {
             program: PathBuf::from("/bin/sh"),
             args: vec!["-c".to_owned(), script.to_owned()],
@@ -310,24 +430,50 @@ mod tests {
             output_bytes_max: 10_000,
         };
         let speak = converse(probe, Path::new("/tmp"), b"first\n".to_vec(), on_line);
-        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(speak)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(speak)
     }
 
     #[test]
     fn conversation_continues_until_complete() {
         let mut lines = Vec::new();
-        let script = "read a; echo \"got $a\"; read b; echo \"got $b in $PWD\"; echo oops >&2; sleep 600";
+        let script =
+            "read a; echo \"got $a\"; read b; echo \"got $b in $PWD\"; echo oops >&2; sleep 600";
         let output = spoken(script, Duration::from_secs(30), &mut |line| {
             lines.push(line.to_owned());
-            if lines.len() == 1 { Reply::Write(b"second\n".to_vec()) } else { Reply::Enough }
+            if lines.len() == 1 {
+                Reply::Write(b"second\n".to_vec())
+            } else {
+                Reply::Enough
+            }
         });
         assert!(output.is_ok_and(|output| output.is_enough && output.exit_code.is_none()));
         assert_eq!(lines, ["got first", "got second in /tmp"]);
-        let ended = spoken("echo why >&2; exit 3", Duration::from_secs(30), &mut |_| Reply::Listen).expect("it was started");
-        assert_eq!((ended.is_enough, ended.exit_code, ended.stderr_end.as_slice()), (false, Some(3), b"why\n".as_slice()));
-        let error = spoken("sleep 600", Duration::from_millis(200), &mut |_| Reply::Listen).expect_err("it says nothing");
+        let ended = spoken("echo why >&2; exit 3", Duration::from_secs(30), &mut |_| {
+            Reply::Listen
+        })
+        .expect("it was started");
+        assert_eq!(
+            (
+                ended.is_enough,
+                ended.exit_code,
+                ended.stderr_end.as_slice()
+            ),
+            (false, Some(3), b"why\n".as_slice())
+        );
+        let error = spoken("sleep 600", Duration::from_millis(200), &mut |_| {
+            Reply::Listen
+        })
+        .expect_err("it says nothing");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let error = spoken("while :; do echo flood; done", Duration::from_secs(30), &mut |_| Reply::Listen).expect_err("it says too much");
+        let error = spoken(
+            "while :; do echo flood; done",
+            Duration::from_secs(30),
+            &mut |_| Reply::Listen,
+        )
+        .expect_err("it says too much");
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
@@ -340,7 +486,17 @@ mod tests {
             limit: Duration::from_secs(1),
             output_bytes_max: 1,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        assert_eq!(runtime.block_on(ask(probe)).map(|_| ()).expect_err("it is not there").kind(), io::ErrorKind::NotFound);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        assert_eq!(
+            runtime
+                .block_on(ask(probe))
+                .map(|_| ())
+                .expect_err("it is not there")
+                .kind(),
+            io::ErrorKind::NotFound
+        );
     }
 }

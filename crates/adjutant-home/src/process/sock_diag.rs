@@ -1,6 +1,8 @@
 //! Asks the kernel for a TCP socket of this machine by its ends.
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,15 +31,29 @@ pub(super) struct KnownSocket {
 /// Returns the socket that is bound to `own` and connected to `other`. (`/proc/net/tcp` can miss a socket while
 /// others are opened and closed.)
 pub(super) fn find_socket(own: SocketAddr, other: SocketAddr) -> io::Result<KnownSocket> {
-    let kernel = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    let kernel = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
     let ends = ends(own, other);
-    let family = if own.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let family = if own.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
     let mut request = Vec::new();
     request.extend(0_u32.to_ne_bytes());
     request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     request.extend(NLM_F_REQUEST.to_ne_bytes());
     request.extend([0; 8]);
-    request.extend([u8::try_from(family.as_raw()).map_err(io::Error::other)?, IPPROTO_TCP, 0, 0]);
+    request.extend([
+        u8::try_from(family.as_raw()).map_err(io::Error::other)?,
+        IPPROTO_TCP,
+        0,
+        0,
+    ]);
     // In any state, on any interface, with any cookie.
     request.extend(u32::MAX.to_ne_bytes());
     request.extend(ends);
@@ -49,20 +65,39 @@ pub(super) fn find_socket(own: SocketAddr, other: SocketAddr) -> io::Result<Know
     let mut reply = [0; 512];
     let (length, _) = recv(&kernel, &mut reply, RecvFlags::empty())?;
     let reply = &reply[..length];
-    let word = |at: usize| reply.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-    let kind = reply.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let word = |at: usize| {
+        reply
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u32::from_ne_bytes)
+    };
+    let kind = reply
+        .get(4..6)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u16::from_ne_bytes);
     match (kind, word(INODE_AT).zip(word(UID_AT))) {
         (Some(SOCK_DIAG_BY_FAMILY), Some((inode, uid))) => {
             // A socket that no process holds any more has none. Without a connection, the kernel returns a listener at its address,
             // which has no other port. The addresses can be those of IPv6 for a connection of IPv4.
-            let is_it = inode != 0 && reply.get(ENDS_AT..ENDS_AT + PORTS_BYTES) == ends.get(..PORTS_BYTES);
-            if is_it { Ok(KnownSocket { inode, uid }) } else { Err(closed()) }
+            let is_it =
+                inode != 0 && reply.get(ENDS_AT..ENDS_AT + PORTS_BYTES) == ends.get(..PORTS_BYTES);
+            if is_it {
+                Ok(KnownSocket { inode, uid })
+            } else {
+                Err(closed())
+            }
         }
         (Some(NLMSG_ERROR), _) => {
             let code = word(HEADER_BYTES).map_or(0, |code| code.wrapping_neg());
-            if code == libc::ENOENT.unsigned_abs() { Err(closed()) } else { Err(io::Error::from_raw_os_error(code.cast_signed())) }
+            if code == libc::ENOENT.unsigned_abs() {
+                Err(closed())
+            } else {
+                Err(io::Error::from_raw_os_error(code.cast_signed()))
+            }
         }
-        _ => Err(io::Error::other("the kernel's reply about a socket is too short")),
+        _ => Err(io::Error::other(
+            "the kernel's reply about a socket is too short",
+        )),
     }
 }
 
@@ -81,5 +116,8 @@ fn ends(own: SocketAddr, other: SocketAddr) -> [u8; ENDS_BYTES] {
 }
 
 fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the caller has closed the connection")
+    io::Error::new(
+        io::ErrorKind::NotConnected,
+        "the caller has closed the connection",
+    )
 }

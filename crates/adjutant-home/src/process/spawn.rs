@@ -57,7 +57,8 @@ impl Child {
     /// The kernel's error; interruptions are retried.
     pub fn wait_blocking(&self) -> io::Result<WaitIdStatus> {
         loop {
-            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)
+            {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -87,9 +88,21 @@ impl Spawn<'_> {
     fn spawn(&self) -> io::Result<Pid> {
         let program = text(self.program.as_os_str())?;
         let cwd = text(self.cwd.as_os_str())?;
-        let argv = self.argv.iter().map(|arg| text(arg)).collect::<io::Result<Vec<_>>>()?;
-        let env = self.env.iter().map(|(name, value)| pair(name, value)).collect::<io::Result<Vec<_>>>()?;
-        let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, Mode::empty())?;
+        let argv = self
+            .argv
+            .iter()
+            .map(|arg| text(arg))
+            .collect::<io::Result<Vec<_>>>()?;
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| pair(name, value))
+            .collect::<io::Result<Vec<_>>>()?;
+        let null = rustix::fs::open(
+            "/dev/null",
+            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         // Copies with higher numbers than all places, so that no placement overwrites one that is needed later.
         let places = 3 + self.inherit.len();
         let first_free = RawFd::try_from(places).map_err(io::Error::other)?;
@@ -110,7 +123,12 @@ impl Spawn<'_> {
 }
 
 fn text(value: &OsStr) -> io::Result<CString> {
-    CString::new(value.as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a NUL in a path, argument or variable"))
+    CString::new(value.as_bytes()).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a NUL in a path, argument or variable",
+        )
+    })
 }
 
 fn pair(name: &OsStr, value: &OsStr) -> io::Result<CString> {
@@ -122,16 +140,33 @@ fn pair(name: &OsStr, value: &OsStr) -> io::Result<CString> {
 }
 
 fn pointers(texts: &[CString]) -> Vec<*mut c_char> {
-    texts.iter().map(|text| text.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
+    texts
+        .iter()
+        .map(|text| text.as_ptr().cast_mut())
+        .chain([std::ptr::null_mut()])
+        .collect()
 }
 
 fn check(code: c_int) -> io::Result<()> {
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(code))
+    }
 }
 
 /// Starts `program` with `places[n]` as its descriptor `n`, all signals as by default.
-#[expect(unsafe_code, reason = "posix_spawn has no safe wrapper that sets the working directory and makes a session")]
-fn raw_spawn(program: &CString, argv: &[CString], env: &[CString], cwd: &CString, places: &[RawFd]) -> io::Result<Pid> {
+#[expect(
+    unsafe_code,
+    reason = "posix_spawn has no safe wrapper that sets the working directory and makes a session"
+)]
+fn raw_spawn(
+    program: &CString,
+    argv: &[CString],
+    env: &[CString],
+    cwd: &CString,
+    places: &[RawFd],
+) -> io::Result<Pid> {
     /// Frees what libc keeps behind the two opaque values.
     struct Plan {
         actions: MaybeUninit<libc::posix_spawn_file_actions_t>,
@@ -148,7 +183,10 @@ fn raw_spawn(program: &CString, argv: &[CString], env: &[CString], cwd: &CString
     }
     unsafe extern "C" {
         // In glibc 2.29, musl 1.1.24, macOS 10.15 and later; the libc crate has it for some only.
-        fn posix_spawn_file_actions_addchdir_np(actions: *mut libc::posix_spawn_file_actions_t, path: *const c_char) -> c_int;
+        fn posix_spawn_file_actions_addchdir_np(
+            actions: *mut libc::posix_spawn_file_actions_t,
+            path: *const c_char,
+        ) -> c_int;
     }
 
     let (argv, env) = (pointers(argv), pointers(env));
@@ -165,22 +203,47 @@ fn raw_spawn(program: &CString, argv: &[CString], env: &[CString], cwd: &CString
         }
         let mut plan = Plan { actions, attr };
         for (place, source) in (0..).zip(places) {
-            check(libc::posix_spawn_file_actions_adddup2(plan.actions.as_mut_ptr(), *source, place))?;
+            check(libc::posix_spawn_file_actions_adddup2(
+                plan.actions.as_mut_ptr(),
+                *source,
+                place,
+            ))?;
         }
-        check(posix_spawn_file_actions_addchdir_np(plan.actions.as_mut_ptr(), cwd.as_ptr()))?;
+        check(posix_spawn_file_actions_addchdir_np(
+            plan.actions.as_mut_ptr(),
+            cwd.as_ptr(),
+        ))?;
         let mut signals = MaybeUninit::uninit();
         libc::sigemptyset(signals.as_mut_ptr());
-        check(libc::posix_spawnattr_setsigmask(plan.attr.as_mut_ptr(), signals.as_ptr()))?;
+        check(libc::posix_spawnattr_setsigmask(
+            plan.attr.as_mut_ptr(),
+            signals.as_ptr(),
+        ))?;
         for signal in 1..32 {
             if signal != libc::SIGKILL && signal != libc::SIGSTOP {
                 libc::sigaddset(signals.as_mut_ptr(), signal);
             }
         }
-        check(libc::posix_spawnattr_setsigdefault(plan.attr.as_mut_ptr(), signals.as_ptr()))?;
-        let flags = c_int::from(libc::POSIX_SPAWN_SETSID) | c_int::from(libc::POSIX_SPAWN_SETSIGDEF) | c_int::from(libc::POSIX_SPAWN_SETSIGMASK);
+        check(libc::posix_spawnattr_setsigdefault(
+            plan.attr.as_mut_ptr(),
+            signals.as_ptr(),
+        ))?;
+        let flags = c_int::from(libc::POSIX_SPAWN_SETSID)
+            | c_int::from(libc::POSIX_SPAWN_SETSIGDEF)
+            | c_int::from(libc::POSIX_SPAWN_SETSIGMASK);
         let flags = c_short::try_from(flags).map_err(io::Error::other)?;
-        check(libc::posix_spawnattr_setflags(plan.attr.as_mut_ptr(), flags))?;
-        check(libc::posix_spawn(&raw mut pid, program.as_ptr(), plan.actions.as_ptr(), plan.attr.as_ptr(), argv.as_ptr(), env.as_ptr()))?;
+        check(libc::posix_spawnattr_setflags(
+            plan.attr.as_mut_ptr(),
+            flags,
+        ))?;
+        check(libc::posix_spawn(
+            &raw mut pid,
+            program.as_ptr(),
+            plan.actions.as_ptr(),
+            plan.attr.as_ptr(),
+            argv.as_ptr(),
+            env.as_ptr(),
+        ))?;
     }
     Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process id was returned"))
 }

@@ -33,7 +33,8 @@ impl GuardChild {
     /// It cannot be watched, or was reaped by another process.
     pub async fn wait(self) -> io::Result<WaitIdStatus> {
         watch::ended(self.pidfd.try_clone()?).await?;
-        let status = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        let status =
+            rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED)?;
         status.ok_or_else(|| io::Error::other("the guard ended without a status"))
     }
 }
@@ -53,13 +54,21 @@ pub fn spawn_guard(dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
 /// As [`spawn_guard`].
 pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result<GuardChild> {
     files::make_dirs(dir.home(), &dir.0)?;
-    let lock = Lock::try_take(dir.home(), &dir.guard_lock())?
-        .ok_or_else(|| io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: a guard lives", dir.0.display())))?;
+    let lock = Lock::try_take(dir.home(), &dir.guard_lock())?.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{}: a guard lives", dir.0.display()),
+        )
+    })?;
     let order = unlinked_file(dir.home(), &dir.0, &serde_json::to_vec(order)?)?;
     let log = files::open_for_append(dir.home(), &dir.log())?;
     let Child { pid, pidfd } = Spawn {
         program: exe,
-        argv: vec![OsString::from("adj"), OsString::from("__guard"), dir.0.clone().into_os_string()],
+        argv: vec![
+            OsString::from("adj"),
+            OsString::from("__guard"),
+            dir.0.clone().into_os_string(),
+        ],
         env: config::guard_env(),
         cwd: Path::new("/"),
         stdin: StdioTarget::Fd(order.as_fd()),
@@ -79,7 +88,10 @@ pub fn spawn_guard_of(exe: &Path, dir: &AttemptDir, order: &Order) -> io::Result
 /// Creates an unnamed file in memory with this content, positioned at its beginning.
 #[cfg(target_os = "linux")]
 pub(super) fn unlinked_bytes(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = fs::File::from(rustix::fs::memfd_create("order", rustix::fs::MemfdFlags::CLOEXEC)?);
+    let mut file = fs::File::from(rustix::fs::memfd_create(
+        "order",
+        rustix::fs::MemfdFlags::CLOEXEC,
+    )?);
     file.write_all(bytes)?;
     io::Seek::rewind(&mut file)?;
     Ok(file.into())
@@ -130,7 +142,9 @@ impl Detached {
     /// The pipe cannot be read.
     pub fn ready_blocking(self) -> io::Result<Vec<u8>> {
         let mut message = Vec::new();
-        fs::File::from(self.ready).take(READY_BYTES_MAX).read_to_end(&mut message)?;
+        fs::File::from(self.ready)
+            .take(READY_BYTES_MAX)
+            .read_to_end(&mut message)?;
         Ok(message)
     }
 }
@@ -140,12 +154,20 @@ impl Detached {
 ///
 /// # Errors
 /// The kernel's error; no process is left then.
-pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log: Option<BorrowedFd<'_>>) -> io::Result<Detached> {
+pub fn spawn_detached_self(
+    args: &[&OsStr],
+    env: Vec<(OsString, OsString)>,
+    log: Option<BorrowedFd<'_>>,
+) -> io::Result<Detached> {
     let (ready, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let out = log.map_or(StdioTarget::Null, StdioTarget::Fd);
     let child = Spawn {
         program: Path::new(SELF_EXE),
-        argv: [OsStr::new("adj"), OsStr::new("__detach")].into_iter().chain(args.iter().copied()).map(OsStr::to_owned).collect(),
+        argv: [OsStr::new("adj"), OsStr::new("__detach")]
+            .into_iter()
+            .chain(args.iter().copied())
+            .map(OsStr::to_owned)
+            .collect(),
         env,
         cwd: Path::new("/"),
         stdin: StdioTarget::Null,
@@ -158,7 +180,9 @@ pub fn spawn_detached_self(args: &[&OsStr], env: Vec<(OsString, OsString)>, log:
     drop(theirs);
     match child.wait_blocking()?.exit_status() {
         Some(0) => Ok(Detached { ready }),
-        other => Err(io::Error::other(format!("the background process could not be started (status {other:?})"))),
+        other => Err(io::Error::other(format!(
+            "the background process could not be started (status {other:?})"
+        ))),
     }
 }
 
@@ -181,7 +205,10 @@ fn start_detached(args: &[OsString]) -> io::Result<()> {
     seal_descriptors()?;
     Spawn {
         program: Path::new(SELF_EXE),
-        argv: [OsString::from("adj")].into_iter().chain(args.iter().cloned()).collect(),
+        argv: [OsString::from("adj")]
+            .into_iter()
+            .chain(args.iter().cloned())
+            .collect(),
         env: config::whole_env(),
         cwd: Path::new("/"),
         stdin: StdioTarget::Null,
@@ -203,7 +230,9 @@ impl ReadyPipe {
     #[must_use]
     pub fn inherited() -> Option<Self> {
         let fd = inherited(INHERITED)?;
-        let is_pipe = rustix::fs::fstat(&fd).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo);
+        let is_pipe = rustix::fs::fstat(&fd).is_ok_and(|stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo
+        });
         is_pipe.then(|| Self(fd.into()))
     }
 

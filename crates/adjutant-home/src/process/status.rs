@@ -76,9 +76,15 @@ impl Message {
         Self::write_text(status, Self::Gaps, gaps)
     }
 
-    fn write_text(status: &mut impl Write, message: impl Fn(i32) -> Self, text: &str) -> io::Result<()> {
+    fn write_text(
+        status: &mut impl Write,
+        message: impl Fn(i32) -> Self,
+        text: &str,
+    ) -> io::Result<()> {
         let text = &text.as_bytes()[..text.len().min(WHY_BYTES_MAX)];
-        let mut bytes = message(i32::try_from(text.len()).map_err(io::Error::other)?).encode().to_vec();
+        let mut bytes = message(i32::try_from(text.len()).map_err(io::Error::other)?)
+            .encode()
+            .to_vec();
         bytes.extend_from_slice(text);
         status.write_all(&bytes)
     }

@@ -68,8 +68,14 @@ impl TcpPeer {
     pub fn is_unchanged(&self) -> bool {
         match &self.holder {
             None => self.user == PeerUser::Elsewhere || self.found_at.elapsed() < PROOF_VALID,
-            Some(Holder { pid, started, descriptor, socket }) => {
-                descriptors::is_of(*pid, *descriptor, socket) && tree::status(*pid).is_some_and(|status| status.started == *started)
+            Some(Holder {
+                pid,
+                started,
+                descriptor,
+                socket,
+            }) => {
+                descriptors::is_of(*pid, *descriptor, socket)
+                    && tree::status(*pid).is_some_and(|status| status.started == *started)
             }
         }
     }
@@ -85,12 +91,19 @@ fn program_of(mut pid: Pid) -> Option<String> {
         }
     }
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(format!("{}/{}/{}", boot.trim(), pid.as_raw_nonzero(), tree::status(pid)?.started))
+    Some(format!(
+        "{}/{}/{}",
+        boot.trim(),
+        pid.as_raw_nonzero(),
+        tree::status(pid)?.started
+    ))
 }
 
 /// Returns the device and the inode of the file that a process executes.
 fn program_file(pid: Pid) -> Option<(u64, u64)> {
-    fs::metadata(format!("/proc/{}/exe", pid.as_raw_nonzero())).ok().map(|file| (file.dev(), file.ino()))
+    fs::metadata(format!("/proc/{}/exe", pid.as_raw_nonzero()))
+        .ok()
+        .map(|file| (file.dev(), file.ino()))
 }
 
 /// Finds the program that has connected from `peer` to `local`.
@@ -113,15 +126,32 @@ impl TcpPeers {
     ///
     /// # Errors
     /// The process has closed the connection, it may be a process of an attempt that hides the connection, or the kernel does not report it.
-    pub fn find(&self, local: SocketAddr, peer: SocketAddr, home: &Path, live: impl FnOnce() -> io::Result<Vec<AttemptDir>>) -> io::Result<TcpPeer> {
+    pub fn find(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        home: &Path,
+        live: impl FnOnce() -> io::Result<Vec<AttemptDir>>,
+    ) -> io::Result<TcpPeer> {
         if !is_own_address(peer) {
-            return Ok(TcpPeer { place: Place::Outside, user: PeerUser::Elsewhere, program: None, holder: None, found_at: Instant::now() });
+            return Ok(TcpPeer {
+                place: Place::Outside,
+                user: PeerUser::Elsewhere,
+                program: None,
+                holder: None,
+                found_at: Instant::now(),
+            });
         }
         let known = find_socket(peer, local)?;
-        let user = if known.uid == rustix::process::getuid().as_raw() { PeerUser::Own } else { PeerUser::Other };
+        let user = if known.uid == rustix::process::getuid().as_raw() {
+            PeerUser::Own
+        } else {
+            PeerUser::Other
+        };
         let socket = format!("socket:[{}]", known.inode);
         // A process of an attempt can share its socket with one that is remembered.
-        let remembered = find_holder(self.recent(), &socket, home)?.filter(|(place, _)| *place == Place::Outside);
+        let remembered = find_holder(self.recent(), &socket, home)?
+            .filter(|(place, _)| *place == Place::Outside);
         let found = match remembered {
             Some(remembered) if is_in_no_attempt(&socket, home, &live()?)? => Some(remembered),
             _ => find_holder(newest_first(), &socket, home)?,
@@ -130,18 +160,32 @@ impl TcpPeers {
             if place == Place::Outside {
                 self.remember((holder.pid, holder.started));
             }
-            return Ok(TcpPeer { place, user, program: program_of(holder.pid), holder: Some(holder), found_at: Instant::now() });
+            return Ok(TcpPeer {
+                place,
+                user,
+                program: program_of(holder.pid),
+                holder: Some(holder),
+                found_at: Instant::now(),
+            });
         }
         require_outside(&socket, known.uid, home)?;
         // A socket that was closed meanwhile has not been held by any process.
         find_socket(peer, local)?;
-        Ok(TcpPeer { place: Place::Outside, user, program: None, holder: None, found_at: Instant::now() })
+        Ok(TcpPeer {
+            place: Place::Outside,
+            user,
+            program: None,
+            holder: None,
+            found_at: Instant::now(),
+        })
     }
 
     /// Returns the remembered processes that live, the newest first.
     fn recent(&self) -> Vec<Pid> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|(pid, started)| tree::status(*pid).is_some_and(|status| status.started == *started));
+        recent.retain(|(pid, started)| {
+            tree::status(*pid).is_some_and(|status| status.started == *started)
+        });
         recent.iter().rev().map(|(pid, _)| *pid).collect()
     }
 
@@ -159,15 +203,32 @@ impl TcpPeers {
 fn find_holder(pids: Vec<Pid>, socket: &str, home: &Path) -> io::Result<Option<(Place, Holder)>> {
     let mut gone = None;
     for pid in pids {
-        let Some(descriptor) = descriptors::find(pid, socket) else { continue };
-        let Some(started) = tree::status(pid).map(|status| status.started) else { continue };
+        let Some(descriptor) = descriptors::find(pid, socket) else {
+            continue;
+        };
+        let Some(started) = tree::status(pid).map(|status| status.started) else {
+            continue;
+        };
         match place_of(pid, home) {
             // Otherwise the pid may belong to another process by now.
             Ok(place) if descriptors::is_of(pid, descriptor, socket) => {
-                return Ok(Some((place, Holder { pid, started, descriptor, socket: socket.to_owned() })));
+                return Ok(Some((
+                    place,
+                    Holder {
+                        pid,
+                        started,
+                        descriptor,
+                        socket: socket.to_owned(),
+                    },
+                )));
             }
             // A copy that its parent has just forked: it loses the descriptor when it executes a program.
-            Ok(_) => gone = Some(io::Error::new(io::ErrorKind::NotConnected, "the caller has ended")),
+            Ok(_) => {
+                gone = Some(io::Error::new(
+                    io::ErrorKind::NotConnected,
+                    "the caller has ended",
+                ))
+            }
             Err(error) => gone = Some(error),
         }
     }
@@ -178,8 +239,13 @@ fn find_holder(pids: Vec<Pid>, socket: &str, home: &Path) -> io::Result<Option<(
 /// processes are.
 fn is_in_no_attempt(socket: &str, home: &Path, live: &[AttemptDir]) -> io::Result<bool> {
     for attempt in live {
-        let Some(guard) = lock::holder_pid(home, &attempt.guard_lock())? else { return Ok(false) };
-        if tree::descendants(guard).into_iter().any(|pid| descriptors::find(pid, socket).is_some()) {
+        let Some(guard) = lock::holder_pid(home, &attempt.guard_lock())? else {
+            return Ok(false);
+        };
+        if tree::descendants(guard)
+            .into_iter()
+            .any(|pid| descriptors::find(pid, socket).is_some())
+        {
             return Ok(false);
         }
     }
@@ -235,18 +301,26 @@ mod tests {
     fn connection_is_held_by_this_process() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             // Without IPv6, there is nothing to find.
-            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
             let local = listener.local_addr().expect("an address");
             let caller = TcpStream::connect(local).expect("connected");
             let (mut accepted, peer) = listener.accept().expect("accepted");
             let socket = find_socket(peer, local).expect("it is connected");
             assert_eq!(socket.uid, rustix::process::getuid().as_raw());
             let link = format!("socket:[{}]", socket.inode);
-            assert!(descriptors::find(rustix::process::getpid(), &link).is_some(), "{link}");
+            assert!(
+                descriptors::find(rustix::process::getpid(), &link).is_some(),
+                "{link}"
+            );
             drop(caller);
             // A process that another test has just forked holds the connection until it executes its program.
             assert_eq!(accepted.read(&mut [0]).expect("it is closed"), 0);
-            assert_eq!(find_socket(peer, local).expect_err("closed").kind(), io::ErrorKind::NotConnected);
+            assert_eq!(
+                find_socket(peer, local).expect_err("closed").kind(),
+                io::ErrorKind::NotConnected
+            );
         }
     }
 
@@ -256,10 +330,18 @@ mod tests {
         let local = listener.local_addr().expect("an address");
         let mapped = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped();
         // Without IPv6, there is nothing to find.
-        let Ok(_caller) = TcpStream::connect((mapped, local.port())) else { return };
+        let Ok(_caller) = TcpStream::connect((mapped, local.port())) else {
+            return;
+        };
         let peer = listener.accept().expect("accepted").1;
         let socket = find_socket(peer, local).expect("it is connected");
-        assert!(descriptors::find(rustix::process::getpid(), &format!("socket:[{}]", socket.inode)).is_some());
+        assert!(
+            descriptors::find(
+                rustix::process::getpid(),
+                &format!("socket:[{}]", socket.inode)
+            )
+            .is_some()
+        );
     }
 
     #[test]
@@ -267,10 +349,16 @@ mod tests {
         let local = "127.0.0.1:9".parse().expect("an address");
         // Addresses for documentation.
         for other in ["203.0.113.7:9", "[2001:db8::7]:9"] {
-            let peer = find_tcp_peer(local, other.parse().expect("an address"), Path::new("/")).expect("found");
-            assert!(peer.user == PeerUser::Elsewhere && matches!(peer.place, Place::Outside), "{other}: {peer:?}");
+            let peer = find_tcp_peer(local, other.parse().expect("an address"), Path::new("/"))
+                .expect("found");
+            assert!(
+                peer.user == PeerUser::Elsewhere && matches!(peer.place, Place::Outside),
+                "{other}: {peer:?}"
+            );
         }
-        assert!(is_own_address(local) && is_own_address("127.8.8.8:9".parse().expect("an address")));
+        assert!(
+            is_own_address(local) && is_own_address("127.8.8.8:9".parse().expect("an address"))
+        );
     }
 
     #[test]
@@ -281,8 +369,18 @@ mod tests {
         let own = rustix::process::getpid();
         for _ in 0..2 {
             let caller = TcpStream::connect(local).expect("connected");
-            let found = peers.find(local, caller.local_addr().expect("an address"), Path::new("/"), || Ok(Vec::new())).expect("found");
-            assert!(found.user == PeerUser::Own && found.is_unchanged(), "{found:?}");
+            let found = peers
+                .find(
+                    local,
+                    caller.local_addr().expect("an address"),
+                    Path::new("/"),
+                    || Ok(Vec::new()),
+                )
+                .expect("found");
+            assert!(
+                found.user == PeerUser::Own && found.is_unchanged(),
+                "{found:?}"
+            );
             assert_eq!(peers.recent(), [own]);
         }
         // An attempt without a guard may have processes anywhere.
@@ -301,6 +399,11 @@ mod tests {
     fn listener_is_no_caller() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let local = listener.local_addr().expect("an address");
-        assert_eq!(find_socket(local, "127.0.0.1:9".parse().expect("an address")).expect_err("no connection").kind(), io::ErrorKind::NotConnected);
+        assert_eq!(
+            find_socket(local, "127.0.0.1:9".parse().expect("an address"))
+                .expect_err("no connection")
+                .kind(),
+            io::ErrorKind::NotConnected
+        );
     }
 }

@@ -17,7 +17,10 @@ use tokio::net::unix::pipe;
 const ERRORS_BYTES_MAX: usize = 4 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 /// How long an abandoned tool may take to exit before it is killed.
-const GRACE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+const GRACE: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 0,
+    tv_nsec: 500_000_000,
+};
 
 /// One call of a tool.
 #[derive(Debug)]
@@ -58,28 +61,54 @@ pub struct Output {
 /// # Errors
 /// It cannot be started; `TimedOut`: it took longer than its limit and was killed.
 pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
-    let Tool { program, args, env, cwd, input, input_file, output_file, limit, output_bytes_max, umask } = tool;
+    let Tool {
+        program,
+        args,
+        env,
+        cwd,
+        input,
+        input_file,
+        output_file,
+        limit,
+        output_bytes_max,
+        umask,
+    } = tool;
     let (their_input, our_input) = io::pipe()?;
     let (our_output, their_output) = io::pipe()?;
     let (our_errors, their_errors) = io::pipe()?;
-    let argv = std::iter::once(program.as_os_str().to_owned()).chain(args).collect();
+    let argv = std::iter::once(program.as_os_str().to_owned())
+        .chain(args)
+        .collect();
     let spawn = Spawn {
         program,
         argv,
         env,
         cwd,
         stdin: StdioTarget::Fd(input_file.as_ref().map_or(their_input.as_fd(), AsFd::as_fd)),
-        stdout: StdioTarget::Fd(output_file.as_ref().map_or(their_output.as_fd(), AsFd::as_fd)),
+        stdout: StdioTarget::Fd(
+            output_file
+                .as_ref()
+                .map_or(their_output.as_fd(), AsFd::as_fd),
+        ),
         stderr: StdioTarget::Fd(their_errors.as_fd()),
         inherit: Vec::new(),
         umask,
     };
-    let mut running = Running { child: Some(spawn.start()?) };
+    let mut running = Running {
+        child: Some(spawn.start()?),
+    };
     drop((their_input, their_output, their_errors));
     let mut stdin = pipe::Sender::from_owned_fd(our_input.into())?;
     let mut stdout = pipe::Receiver::from_owned_fd(our_output.into())?;
     let mut stderr = pipe::Receiver::from_owned_fd(our_errors.into())?;
-    let (mut output, mut errors) = (Head { bytes: Vec::new(), max: output_bytes_max, is_cut: false }, Vec::new());
+    let (mut output, mut errors) = (
+        Head {
+            bytes: Vec::new(),
+            max: output_bytes_max,
+            is_cut: false,
+        },
+        Vec::new(),
+    );
     let talk = async {
         let write = async {
             // If the tool needed the rest of its input, its exit code says so.
@@ -89,14 +118,28 @@ pub async fn run(tool: Tool<'_>) -> io::Result<Output> {
             drop(stdin);
             Ok(())
         };
-        tokio::try_join!(write, read_head(&mut stdout, &mut output), read_tail(&mut stderr, &mut errors))?;
+        tokio::try_join!(
+            write,
+            read_head(&mut stdout, &mut output),
+            read_tail(&mut stderr, &mut errors)
+        )?;
         running.ended().await
     };
     match tokio::time::timeout(limit, talk).await {
-        Ok(exit_code) => {
-            Ok(Output { exit_code: exit_code?, output: output.bytes, is_cut: output.is_cut, errors: String::from_utf8_lossy(&errors).into_owned() })
-        }
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} took longer than {} s", program.display(), limit.as_secs()))),
+        Ok(exit_code) => Ok(Output {
+            exit_code: exit_code?,
+            output: output.bytes,
+            is_cut: output.is_cut,
+            errors: String::from_utf8_lossy(&errors).into_owned(),
+        }),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!(
+                "{} took longer than {} s",
+                program.display(),
+                limit.as_secs()
+            ),
+        )),
     }
 }
 
@@ -108,9 +151,12 @@ struct Running {
 impl Running {
     /// Waits for the end and reaps. `None`: a signal ended it.
     async fn ended(&mut self) -> io::Result<Option<i32>> {
-        let Some(child) = &self.child else { return Ok(None) };
+        let Some(child) = &self.child else {
+            return Ok(None);
+        };
         watch::ended(child.pidfd.try_clone()?).await?;
-        let status = rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
+        let status =
+            rustix::process::waitid(WaitId::PidFd(child.pidfd.as_fd()), WaitIdOptions::EXITED)?;
         self.child = None;
         Ok(status.and_then(|status| status.exit_status()))
     }
@@ -124,7 +170,10 @@ impl Drop for Running {
             if let Err(error) = kill_process_group(child.pid, signal) {
                 tracing::debug!(%error, "an abandoned tool has already exited");
             }
-            let mut ended = [rustix::event::PollFd::new(&child.pidfd, rustix::event::PollFlags::IN)];
+            let mut ended = [rustix::event::PollFd::new(
+                &child.pidfd,
+                rustix::event::PollFlags::IN,
+            )];
             if let Err(error) = rustix::event::poll(&mut ended, Some(&GRACE)) {
                 tracing::debug!(%error, "the end of a tool cannot be awaited");
             }
@@ -171,7 +220,12 @@ async fn read_tail(pipe: &mut pipe::Receiver, tail: &mut Vec<u8>) -> io::Result<
 mod tests {
     use super::*;
 
-    fn shell(script: &str, input: &[u8], limit: Duration, output_bytes_max: usize) -> io::Result<Output> {
+    fn shell(
+        script: &str,
+        input: &[u8],
+        limit: Duration,
+        output_bytes_max: usize,
+    ) -> io::Result<Output> {
         let tool = Tool {
             program: Path::new("/bin/sh"),
             args: vec!["-c".into(), script.into()],
@@ -184,30 +238,63 @@ mod tests {
             output_bytes_max,
             umask: None,
         };
-        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(tool))
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(run(tool))
     }
 
     #[test]
     fn tool_reads_its_input_and_keeps_its_output() {
         let input = vec![b'x'; 300_000];
-        let ran = shell("cat; echo oops >&2; exit 3", &input, Duration::from_secs(30), 1_000_000).expect("it runs");
-        assert_eq!((ran.exit_code, ran.output.len(), ran.is_cut, ran.errors.as_str()), (Some(3), 300_000, false, "oops\n"));
+        let ran = shell(
+            "cat; echo oops >&2; exit 3",
+            &input,
+            Duration::from_secs(30),
+            1_000_000,
+        )
+        .expect("it runs");
+        assert_eq!(
+            (
+                ran.exit_code,
+                ran.output.len(),
+                ran.is_cut,
+                ran.errors.as_str()
+            ),
+            (Some(3), 300_000, false, "oops\n")
+        );
         let cut = shell("cat", &input, Duration::from_secs(30), 1_000).expect("it runs");
-        assert_eq!((cut.exit_code, cut.output.len(), cut.is_cut), (Some(0), 1_000, true));
+        assert_eq!(
+            (cut.exit_code, cut.output.len(), cut.is_cut),
+            (Some(0), 1_000, true)
+        );
     }
 
     #[test]
     fn slow_tool_is_killed_with_its_children() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let script = format!("sleep 600 & echo $! > {}; wait", file.path().display());
-        let error = shell(&script, b"", Duration::from_millis(500), 10).expect_err("it does not end");
+        let error =
+            shell(&script, b"", Duration::from_millis(500), 10).expect_err("it does not end");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let text = std::fs::read_to_string(file.path()).expect("a pid");
-        let pid = text.trim().parse().ok().and_then(super::super::Pid::from_raw).expect("a pid");
+        let pid = text
+            .trim()
+            .parse()
+            .ok()
+            .and_then(super::super::Pid::from_raw)
+            .expect("a pid");
         if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            let end = async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
-            runtime.block_on(end).expect("it ends").expect("it can be watched");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            let end =
+                async { tokio::time::timeout(Duration::from_secs(30), watch::ended(pidfd)).await };
+            runtime
+                .block_on(end)
+                .expect("it ends")
+                .expect("it can be watched");
         }
     }
 }

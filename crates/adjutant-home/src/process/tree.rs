@@ -36,13 +36,20 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
 /// Returns the children of a process: of each of its threads.
 #[must_use]
 pub fn children(pid: Pid) -> Vec<Pid> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else { return Vec::new() };
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for thread in threads.flatten() {
         // The children of a thread that has ended meanwhile belong to another thread.
         match fs::read_to_string(thread.path().join("children")) {
-            Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => return children_by_scan(pid),
+            Ok(text) => found.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)),
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => {
+                return children_by_scan(pid);
+            }
             Err(_) => {}
         }
     }
@@ -51,14 +58,29 @@ pub fn children(pid: Pid) -> Vec<Pid> {
 
 /// The same on kernels without the `children` files.
 fn children_by_scan(parent: Pid) -> Vec<Pid> {
-    all().into_iter().filter(|pid| status(*pid).is_some_and(|status| status.parent == Some(parent))).collect()
+    all()
+        .into_iter()
+        .filter(|pid| status(*pid).is_some_and(|status| status.parent == Some(parent)))
+        .collect()
 }
 
 /// Returns the pids of all processes.
 #[must_use]
 pub fn all() -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)).collect()
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            entry
+                .file_name()
+                .to_str()?
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
+        })
+        .collect()
 }
 
 /// The fields of `/proc/<pid>/stat`.
@@ -82,7 +104,11 @@ pub fn status(pid: Pid) -> Option<Status> {
     let parent = fields.next()?.parse().ok().and_then(Pid::from_raw);
     // The 22nd field; the state is the third.
     let started = fields.nth(17)?.parse().ok()?;
-    Some(Status { parent, is_zombie, started })
+    Some(Status {
+        parent,
+        is_zombie,
+        started,
+    })
 }
 
 /// Returns the CPU time that a process has used, in clock ticks. `None`: there is no such process.
@@ -91,19 +117,32 @@ pub fn cpu_ticks(pid: Pid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // Fields 14 and 15; the first after the name is 3.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()?.saturating_add(fields.next()?.parse().ok()?))
+    Some(
+        fields
+            .next()?
+            .parse::<u64>()
+            .ok()?
+            .saturating_add(fields.next()?.parse().ok()?),
+    )
 }
 
 /// Returns whether a process has ended, or has been killed and will end.
 #[must_use]
 pub fn is_dying(pid: Pid) -> bool {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let Ok(text) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else { return true };
-    let is_pending = |line: &str| {
-        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & KILL != 0)
+    let Ok(text) = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())) else {
+        return true;
     };
-    text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX") || is_pending(line))
+    let is_pending = |line: &str| {
+        let mask = line
+            .strip_prefix("SigPnd:")
+            .or_else(|| line.strip_prefix("ShdPnd:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & KILL != 0)
+    };
+    text.lines().any(|line| {
+        line.starts_with("State:\tZ") || line.starts_with("State:\tX") || is_pending(line)
+    })
 }
 
 /// Returns whether a process is a descendant of `root`.
@@ -157,7 +196,9 @@ fn targets(root: Pid, known: &HashSet<Pid>) -> Vec<(Pid, OwnedFd)> {
         if known.contains(&pid) {
             continue;
         }
-        let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+            continue;
+        };
         // Another process may have the pid since it was listed. It counts only if it is a descendant of `root`.
         if is_below(pid, root) && status(pid).is_some_and(|status| !status.is_zombie) {
             found.push((pid, target));
@@ -217,7 +258,11 @@ pub fn sweep_blocking() {
 pub fn stragglers(dir: &AttemptDir, run_id: &str, attempt: u32) -> u32 {
     let value = Some(limit::of_attempt(dir));
     let marker = marker(run_id, attempt);
-    kill_where(|pid| has_marker(pid, &marker) || limit::of_process(pid) == value || is_guard_or_supervisor(pid, dir))
+    kill_where(|pid| {
+        has_marker(pid, &marker)
+            || limit::of_process(pid) == value
+            || is_guard_or_supervisor(pid, dir)
+    })
 }
 
 /// Kills all processes with a mark of this form in their environment. Returns the number of killed processes.
@@ -236,7 +281,9 @@ fn kill_where(is_theirs: impl Fn(Pid) -> bool) -> u32 {
             if pid == own || killed.contains(&pid) {
                 continue;
             }
-            let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            let Ok(target) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+                continue;
+            };
             if is_theirs(pid) {
                 send(&target, Signal::KILL);
                 killed.insert(pid);
@@ -256,20 +303,35 @@ pub fn of_run(home: &Path, run_id: &str, dir: &Path) -> Vec<(Pid, String)> {
     let mark = format!("{MARKER}={run_id}/").into_bytes();
     let is_marked = |pid: Pid| {
         let env = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
-        env.is_ok_and(|env| env.split(|byte| *byte == 0).any(|pair| pair.starts_with(&mark)))
+        env.is_ok_and(|env| {
+            env.split(|byte| *byte == 0)
+                .any(|pair| pair.starts_with(&mark))
+        })
     };
-    let attempts = fs::read_dir(home.join("runs").join(run_id)).into_iter().flatten().flatten();
-    let values: Vec<u64> = attempts.map(|attempt| limit::of_attempt(&AttemptDir(attempt.path()))).collect();
+    let attempts = fs::read_dir(home.join("runs").join(run_id))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let values: Vec<u64> = attempts
+        .map(|attempt| limit::of_attempt(&AttemptDir(attempt.path())))
+        .collect();
     let is_limited = |pid: Pid| limit::of_process(pid).is_some_and(|value| values.contains(&value));
-    let works_there = |pid: Pid| fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero())).is_ok_and(|cwd| cwd.starts_with(dir));
+    let works_there = |pid: Pid| {
+        fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero()))
+            .is_ok_and(|cwd| cwd.starts_with(dir))
+    };
     let lives = |pid: Pid| status(pid).is_some_and(|status| !status.is_zombie);
-    let found = all().into_iter().filter(|pid| (is_marked(*pid) || is_limited(*pid) || works_there(*pid)) && lives(*pid));
+    let found = all()
+        .into_iter()
+        .filter(|pid| (is_marked(*pid) || is_limited(*pid) || works_there(*pid)) && lives(*pid));
     found.map(|pid| (pid, command_line(pid))).collect()
 }
 
 fn command_line(pid: Pid) -> String {
     let bytes = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
+    String::from_utf8_lossy(&bytes)
+        .trim_end_matches('\0')
+        .replace('\0', " ")
 }
 
 /// The environment variable of all processes of an attempt.
@@ -281,9 +343,12 @@ fn marker(run_id: &str, attempt: u32) -> Vec<u8> {
 
 /// Returns whether a process is the attempt's guard or supervisor, by its command line.
 fn is_guard_or_supervisor(pid: Pid, dir: &AttemptDir) -> bool {
-    let Ok(line) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else { return false };
+    let Ok(line) = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())) else {
+        return false;
+    };
     let mut args = line.split(|byte| *byte == 0).skip(1);
-    matches!(args.next(), Some(b"__guard" | b"__supervise")) && args.next() == Some(dir.0.as_os_str().as_bytes())
+    matches!(args.next(), Some(b"__guard" | b"__supervise"))
+        && args.next() == Some(dir.0.as_os_str().as_bytes())
 }
 
 fn has_marker(pid: Pid, marker: &[u8]) -> bool {

@@ -27,7 +27,11 @@ pub fn reaped() -> ReapedUse {
         usage
     };
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
-    let ms = |time: libc::timeval| count(time.tv_sec).saturating_mul(1_000).saturating_add(count(time.tv_usec) / 1_000);
+    let ms = |time: libc::timeval| {
+        count(time.tv_sec)
+            .saturating_mul(1_000)
+            .saturating_add(count(time.tv_usec) / 1_000)
+    };
     ReapedUse {
         cpu_ms: ms(usage.ru_utime).saturating_add(ms(usage.ru_stime)),
         // In blocks of 512 bytes (getrusage(2)).
@@ -81,7 +85,9 @@ fn process(pid: Pid) -> Option<ProcessUse> {
         private_bytes: resident.saturating_sub(shared).saturating_mul(page),
         shared_bytes: shared.saturating_mul(page),
         cpu_ms: cpu_ticks(&stat)?.saturating_mul(1_000) / ticks,
-        written_bytes: fs::read_to_string(format!("{dir}/io")).ok().and_then(|io| written_bytes(&io)),
+        written_bytes: fs::read_to_string(format!("{dir}/io"))
+            .ok()
+            .and_then(|io| written_bytes(&io)),
     })
 }
 
@@ -94,7 +100,9 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
         return None;
     }
     // utime, stime, cutime and cstime are the fields 14 to 17 of proc(5), 11 fields after the state.
-    fields.skip(10).take(4).try_fold(0_u64, |sum, field| Some(sum.saturating_add(u64::try_from(field.parse::<i64>().ok()?).unwrap_or(0))))
+    fields.skip(10).take(4).try_fold(0_u64, |sum, field| {
+        Some(sum.saturating_add(u64::try_from(field.parse::<i64>().ok()?).unwrap_or(0)))
+    })
 }
 
 /// Returns resident and shared pages from `/proc/<pid>/statm`.
@@ -105,7 +113,10 @@ fn pages(statm: &str) -> Option<(u64, u64)> {
 
 /// Returns what a process and the children that it waited for wrote to disk, from `/proc/<pid>/io`.
 fn written_bytes(io: &str) -> Option<u64> {
-    let number = |name: &str| io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let number = |name: &str| {
+        io.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
     // What was written and then removed before it reached the disk was not written.
     Some(number("write_bytes:")?.saturating_sub(number("cancelled_write_bytes:").unwrap_or(0)))
 }
@@ -118,14 +129,23 @@ mod tests {
     fn fields_are_found_behind_any_name() {
         let stat = "7 (a) b) R) S 1 7 7 0 -1 4194560 100 200 0 0 11 22 33 44 20 0 1 0 500 1000 5";
         assert_eq!(cpu_ticks(stat), Some(110));
-        assert_eq!(cpu_ticks("7 (a) Z 1 7 7 0 -1 4194560 100 200 0 0 11 22 33 44"), None);
+        assert_eq!(
+            cpu_ticks("7 (a) Z 1 7 7 0 -1 4194560 100 200 0 0 11 22 33 44"),
+            None
+        );
         assert_eq!((cpu_ticks("7 (a) S 1"), cpu_ticks("")), (Some(0), None));
         assert_eq!(pages("500 120 20 1 0 3 0\n"), Some((120, 20)));
-        assert_eq!(written_bytes("rchar: 9\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n"), Some(4_000));
+        assert_eq!(
+            written_bytes("rchar: 9\nwrite_bytes: 4096\ncancelled_write_bytes: 96\n"),
+            Some(4_000)
+        );
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "this module measures processes, those of a test too")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this module measures processes, those of a test too"
+    )]
     fn child_that_uses_memory_and_time_is_measured() {
         const BLOCK: u64 = 128 << 20;
         let before = reaped();
@@ -136,12 +156,19 @@ mod tests {
             .stderr(std::process::Stdio::null())
             .spawn()
             .expect("dd starts");
-        std::io::Read::read_exact(child.stdout.as_mut().expect("its output"), &mut [0]).expect("a byte");
+        std::io::Read::read_exact(child.stdout.as_mut().expect("its output"), &mut [0])
+            .expect("a byte");
         let found = below(rustix::process::getpid());
-        assert!(found.processes >= 1 && found.memory_bytes >= BLOCK && found.cpu_ms > 0, "{found:?}");
+        assert!(
+            found.processes >= 1 && found.memory_bytes >= BLOCK && found.cpu_ms > 0,
+            "{found:?}"
+        );
         drop(child.stdout.take());
         child.wait().expect("its end");
         let after = reaped();
-        assert!(after.cpu_ms > before.cpu_ms && after.largest_bytes >= BLOCK, "{after:?}");
+        assert!(
+            after.cpu_ms > before.cpu_ms && after.largest_bytes >= BLOCK,
+            "{after:?}"
+        );
     }
 }

@@ -27,7 +27,9 @@ use tokio::sync::oneshot;
 pub async fn attempt_over(dir: &AttemptDir) -> io::Result<()> {
     for lock in [dir.guard_lock(), dir.supervisor_lock()] {
         match released(dir.home(), &lock).await {
-            Err(error) if files::unusable(&error).is_some() => tracing::warn!(%error, "a lock cannot be examined"),
+            Err(error) if files::unusable(&error).is_some() => {
+                tracing::warn!(%error, "a lock cannot be examined")
+            }
             looked => looked?,
         }
     }
@@ -61,7 +63,9 @@ pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
         let watched = match open(pid) {
             Ok(fd) => fd,
             // The lock has another holder now, or its pid is not written yet.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return released_blocking(base.to_owned(), path.to_owned()).await,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                return released_blocking(base.to_owned(), path.to_owned()).await;
+            }
             Err(error) => return Err(error),
         };
         // Another process may have had the pid when it was opened, but not if the holder still has the lock, because then
@@ -80,10 +84,14 @@ pub async fn released(base: &Path, path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The descriptor cannot be watched.
-#[expect(unsafe_code, reason = "the safe form is deprecated for types that do not own their descriptor")]
+#[expect(
+    unsafe_code,
+    reason = "the safe form is deprecated for types that do not own their descriptor"
+)]
 pub async fn ended(pidfd: OwnedFd) -> io::Result<()> {
     // SAFETY: an `OwnedFd` is one descriptor, open for as long as it lives.
-    let watched = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::other)?;
+    let watched = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }
+        .map_err(io::Error::other)?;
     watched.readable().await?.retain_ready();
     Ok(())
 }
@@ -125,7 +133,9 @@ impl EntryWatch {
     /// Watches a directory from here on.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
-        let fd = Self::open(dir).inspect_err(|error| tracing::warn!(%error, dir = %dir.display(), "a directory cannot be watched"));
+        let fd = Self::open(dir).inspect_err(
+            |error| tracing::warn!(%error, dir = %dir.display(), "a directory cannot be watched"),
+        );
         Self { fd: fd.ok() }
     }
 
@@ -136,8 +146,13 @@ impl EntryWatch {
     fn open(dir: &Path) -> io::Result<AsyncFd<OwnedFd>> {
         use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
         let fd = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let of_entries = WatchFlags::OPEN | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
-        add_watch(&fd, dir, of_entries | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR)?;
+        let of_entries =
+            WatchFlags::OPEN | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+        add_watch(
+            &fd,
+            dir,
+            of_entries | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR,
+        )?;
         AsyncFd::new(fd)
     }
 
@@ -154,8 +169,11 @@ impl EntryWatch {
                 let mut reader = Reader::new(fd.get_ref(), &mut buffer);
                 let mut is_opened = false;
                 while let Ok(event) = reader.next() {
-                    let is_named = event.file_name().is_some_and(|named| named.to_bytes() == name.as_bytes());
-                    is_opened |= (is_named && event.events().contains(ReadFlags::OPEN)) || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+                    let is_named = event
+                        .file_name()
+                        .is_some_and(|named| named.to_bytes() == name.as_bytes());
+                    is_opened |= (is_named && event.events().contains(ReadFlags::OPEN))
+                        || event.events().contains(ReadFlags::QUEUE_OVERFLOW);
                 }
                 ready.clear_ready();
                 is_opened
@@ -186,10 +204,12 @@ impl EntryWatch {
 /// at most one for each attempt, because it may block as long as a run lives. It is not awaited when the process exits.
 async fn released_blocking(base: PathBuf, path: PathBuf) -> io::Result<()> {
     let (sender, free) = oneshot::channel();
-    std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        if sender.send(lock::wait_free_blocking(&base, &path)).is_err() {
-            tracing::debug!("the wait for a lock was abandoned");
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("lock".to_owned())
+        .spawn(move || {
+            if sender.send(lock::wait_free_blocking(&base, &path)).is_err() {
+                tracing::debug!("the wait for a lock was abandoned");
+            }
+        })?;
     free.await.map_err(io::Error::other)?
 }

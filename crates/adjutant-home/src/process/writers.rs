@@ -18,7 +18,10 @@ const F_SETSIG: libc::c_int = 10;
 pub fn has_writer(file: &File) -> Option<bool> {
     use std::os::fd::AsRawFd as _;
     // Their servers decide about leases, and refuse most.
-    if rustix::fs::fstatfs(file).ok().is_none_or(|found| REMOTE.contains(&found.f_type)) {
+    if rustix::fs::fstatfs(file)
+        .ok()
+        .is_none_or(|found| REMOTE.contains(&found.f_type))
+    {
         return None;
     }
     let set = |command: libc::c_int, value: libc::c_int| {

@@ -23,14 +23,27 @@ struct ShortPath {
 
 fn shorten(path: &Path) -> io::Result<ShortPath> {
     if path.as_os_str().len() <= PATH_BYTES_MAX {
-        return Ok(ShortPath { path: path.to_owned(), _dir: None });
+        return Ok(ShortPath {
+            path: path.to_owned(),
+            _dir: None,
+        });
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{}: not a socket path", path.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{}: not a socket path", path.display()),
+        ));
     };
-    let dir = rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::open(
+        parent,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
-    Ok(ShortPath { path, _dir: Some(dir) })
+    Ok(ShortPath {
+        path,
+        _dir: Some(dir),
+    })
 }
 
 /// Connects to the socket at `path`.

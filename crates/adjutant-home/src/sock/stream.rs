@@ -30,16 +30,25 @@ impl Stream {
     /// # Errors
     /// The descriptor cannot be registered.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
-        Ok(Self { stream: register(stream.into_std()?, Interest::READABLE)?, writable: None })
+        Ok(Self {
+            stream: register(stream.into_std()?, Interest::READABLE)?,
+            writable: None,
+        })
     }
 
     /// Returns the process that listens at the other end, as it was when the connection was made.
     #[must_use]
     pub fn server(&self) -> Option<rustix::process::Pid> {
-        rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok().map(|credentials| credentials.pid)
+        rustix::net::sockopt::socket_peercred(self.stream.get_ref())
+            .ok()
+            .map(|credentials| credentials.pid)
     }
 
-    fn poll_write_with(&mut self, cx: &mut Context<'_>, write: impl Fn(&UnixStream) -> io::Result<usize>) -> Poll<io::Result<usize>> {
+    fn poll_write_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&UnixStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let done = match &self.writable {
                 None => write(self.stream.get_ref()),
@@ -54,7 +63,10 @@ impl Stream {
             match done {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable = Some(register(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
+                    self.writable = Some(register(
+                        self.stream.get_ref().try_clone()?,
+                        Interest::WRITABLE,
+                    )?);
                 }
                 done => {
                     self.writable = None;
@@ -65,7 +77,10 @@ impl Stream {
     }
 }
 
-#[expect(deprecated, reason = "the replacement is unsafe because of types that do not own their descriptor; this one does")]
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe because of types that do not own their descriptor; this one does"
+)]
 fn register(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     AsyncFd::with_interest(stream, interest)
 }
@@ -77,7 +92,11 @@ impl AsFd for Stream {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         // Callers offer buffers far larger than most messages, which would have to be zeroed first.
         let mut space = [MaybeUninit::uninit(); READ_BYTES];
         let space = &mut space[..READ_BYTES.min(buf.remaining())];
@@ -101,12 +120,22 @@ impl AsyncRead for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write_with(cx, |mut stream| stream.write(bytes))
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut()
+            .poll_write_with(cx, |mut stream| stream.write(bytes))
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.get_mut().poll_write_with(cx, |mut stream| stream.write_vectored(parts))
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut()
+            .poll_write_with(cx, |mut stream| stream.write_vectored(parts))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -129,13 +158,18 @@ mod tests {
 
     fn pair() -> (Stream, Stream) {
         let (near, far) = tokio::net::UnixStream::pair().expect("a pair");
-        (Stream::new(near).expect("near"), Stream::new(far).expect("far"))
+        (
+            Stream::new(near).expect("near"),
+            Stream::new(far).expect("far"),
+        )
     }
 
     #[tokio::test]
     async fn message_larger_than_the_buffer_arrives_whole() {
         let (mut near, mut far) = pair();
-        let sent: Vec<u8> = (0..8_000_000_u32).map(|number| number.to_le_bytes()[number as usize % 4]).collect();
+        let sent: Vec<u8> = (0..8_000_000_u32)
+            .map(|number| number.to_le_bytes()[number as usize % 4])
+            .collect();
         let mut got = Vec::new();
         let write = async {
             near.write_all(&sent).await.expect("written");

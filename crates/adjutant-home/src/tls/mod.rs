@@ -3,7 +3,9 @@
 mod client;
 mod server;
 
-pub use client::{connector, connector_for, file_config, installed_config, pinned_config, pinned_connector};
+pub use client::{
+    connector, connector_for, file_config, installed_config, pinned_config, pinned_connector,
+};
 pub use server::TlsServer;
 
 use sha2::{Digest, Sha256};
@@ -23,7 +25,10 @@ pub const SHARED: &[u8] = b"adjutant/h2";
 /// The certificate cannot be parsed.
 fn fingerprint(certificate: &CertificateDer<'_>) -> Result<String, Error> {
     let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
-    Ok(Sha256::digest(&key).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(Sha256::digest(&key)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 #[cfg(test)]
@@ -34,10 +39,17 @@ mod tests {
     #[test]
     fn renewed_certificate_has_the_fingerprint_of_its_key() {
         let of = |name: &str| {
-            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../adjutant/tests/fixtures/tls").join(name);
-            fingerprint(&CertificateDer::from_pem_file(file).expect("a certificate")).expect("a fingerprint")
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../adjutant/tests/fixtures/tls")
+                .join(name);
+            fingerprint(&CertificateDer::from_pem_file(file).expect("a certificate"))
+                .expect("a fingerprint")
         };
-        assert_eq!(of("server.pem"), of("expired.pem"), "both have the key of the server");
+        assert_eq!(
+            of("server.pem"),
+            of("expired.pem"),
+            "both have the key of the server"
+        );
         assert_ne!(of("server.pem"), of("hub.pem"));
     }
 }

@@ -94,14 +94,18 @@ impl Files {
 
 /// Calls `read` in a thread outside the runtime's pool, because it may block for as long as a file system does not answer. It is not
 /// awaited when the process exits.
-fn in_thread<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
+fn in_thread<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
     let (sender, result) = oneshot::channel();
-    std::thread::Builder::new().name("certificate".to_owned()).spawn(move || {
-        failpoint::hold("certificate");
-        if sender.send(read()).is_err() {
-            tracing::debug!("the certificate was read after its caller had stopped waiting");
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("certificate".to_owned())
+        .spawn(move || {
+            failpoint::hold("certificate");
+            if sender.send(read()).is_err() {
+                tracing::debug!("the certificate was read after its caller had stopped waiting");
+            }
+        })?;
     Ok(result)
 }
 
@@ -115,18 +119,34 @@ impl TlsServer {
         let files = Files { cert, key };
         let read = {
             let files = files.clone();
-            in_thread(move || (files.stamps(), load(&files.cert, &files.key))).map_err(|error| error.to_string())?
+            in_thread(move || (files.stamps(), load(&files.cert, &files.key)))
+                .map_err(|error| error.to_string())?
         };
-        let (stamps, loaded) = timeout(READ_TAKES_MAX, read).await.map_err(|_| files.unanswered())?.map_err(|error| error.to_string())?;
-        let current = Mutex::new(Current { loaded: loaded?, stamps, checked: Instant::now(), is_checking: false });
-        Ok(Self { files, current, changed: Notify::new() })
+        let (stamps, loaded) = timeout(READ_TAKES_MAX, read)
+            .await
+            .map_err(|_| files.unanswered())?
+            .map_err(|error| error.to_string())?;
+        let current = Mutex::new(Current {
+            loaded: loaded?,
+            stamps,
+            checked: Instant::now(),
+            is_checking: false,
+        });
+        Ok(Self {
+            files,
+            current,
+            changed: Notify::new(),
+        })
     }
 
     /// Performs the handshake with a caller. The caller limits its time.
     ///
     /// # Errors
     /// The connection broke, or the peer does not speak TLS.
-    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(self: &Arc<Self>, stream: S) -> io::Result<TlsStream<S>> {
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+        self: &Arc<Self>,
+        stream: S,
+    ) -> io::Result<TlsStream<S>> {
         if let Some(check) = self.check_files()
             && timeout(READ_TAKES_MAX, check).await.is_err()
         {
@@ -166,10 +186,16 @@ impl TlsServer {
     /// Returns whether the certificate is for this host: a name or an address, without a port.
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let Ok(name) = ServerName::try_from(host) else { return false };
+        let host = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
+        let Ok(name) = ServerName::try_from(host) else {
+            return false;
+        };
         let certificate = Arc::clone(&self.locked().loaded.certificate);
-        ParsedCertificate::try_from(&*certificate).is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+        ParsedCertificate::try_from(&*certificate)
+            .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
     }
 
     /// Returns the name by which other machines know this one, if the certificate decides it: the name of the machine, with a domain or
@@ -181,10 +207,22 @@ impl TlsServer {
         }
         let certificate = Arc::clone(&self.locked().loaded.certificate);
         let certificate = EndEntityCert::try_from(&*certificate).ok()?;
-        let names: Vec<&str> = certificate.valid_dns_names().filter(|name| !name.contains('*') && !name.eq_ignore_ascii_case("localhost")).collect();
-        let first_label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        let of_machine = names.iter().find(|name| first_label(name) == first_label(machine));
-        of_machine.or(names.first().filter(|_| names.len() == 1)).map(|name| (*name).to_owned())
+        let names: Vec<&str> = certificate
+            .valid_dns_names()
+            .filter(|name| !name.contains('*') && !name.eq_ignore_ascii_case("localhost"))
+            .collect();
+        let first_label = |name: &str| {
+            name.split('.')
+                .next()
+                .unwrap_or_default()
+                .to_ascii_lowercase()
+        };
+        let of_machine = names
+            .iter()
+            .find(|name| first_label(name) == first_label(machine));
+        of_machine
+            .or(names.first().filter(|_| names.len() == 1))
+            .map(|name| (*name).to_owned())
     }
 
     fn locked(&self) -> MutexGuard<'_, Current> {
@@ -239,29 +277,64 @@ impl TlsServer {
 /// `None`: the file is not there, or cannot be examined.
 fn stamp(path: &Path) -> Option<Stamp> {
     let meta: Metadata = path.metadata().ok()?;
-    Some(Stamp { device: meta.dev(), inode: meta.ino(), changed: (meta.ctime(), meta.ctime_nsec()) })
+    Some(Stamp {
+        device: meta.dev(),
+        inode: meta.ino(),
+        changed: (meta.ctime(), meta.ctime_nsec()),
+    })
 }
 
 fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
     let chain = certificates(cert)?;
-    let certificate = chain.first().cloned().ok_or_else(|| format!("{} contains no certificate", cert.display()))?;
+    let certificate = chain
+        .first()
+        .cloned()
+        .ok_or_else(|| format!("{} contains no certificate", cert.display()))?;
     check_time(cert, &chain)?;
     let unusable = |error: Error| match error {
-        Error::InconsistentKeys(_) => format!("{} is not the key of the certificate in {}", key.display(), cert.display()),
-        error => format!("{} and {} cannot be used: {error}", cert.display(), key.display()),
+        Error::InconsistentKeys(_) => format!(
+            "{} is not the key of the certificate in {}",
+            key.display(),
+            cert.display()
+        ),
+        error => format!(
+            "{} and {} cannot be used: {error}",
+            cert.display(),
+            key.display()
+        ),
     };
     let provider = Arc::new(crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(unusable)?;
-    let mut config = config.with_no_client_auth().with_single_cert(chain, private_key(key)?).map_err(unusable)?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?;
+    let mut config = config
+        .with_no_client_auth()
+        .with_single_cert(chain, private_key(key)?)
+        .map_err(unusable)?;
     config.alpn_protocols = vec![super::SHARED.to_vec(), super::HTTP_1.to_vec()];
-    let fingerprint = super::fingerprint(&certificate).map_err(|error| format!("the certificate in {} cannot be used: {error}", cert.display()))?;
-    Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), certificate: Arc::new(certificate), fingerprint })
+    let fingerprint = super::fingerprint(&certificate).map_err(|error| {
+        format!(
+            "the certificate in {} cannot be used: {error}",
+            cert.display()
+        )
+    })?;
+    Ok(Loaded {
+        acceptor: TlsAcceptor::from(Arc::new(config)),
+        certificate: Arc::new(certificate),
+        fingerprint,
+    })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let text = files::read_named(path, FILE_BYTES_MAX).map_err(|error| format!("the certificate {} cannot be read: {error}", path.display()))?;
+    let text = files::read_named(path, FILE_BYTES_MAX)
+        .map_err(|error| format!("the certificate {} cannot be read: {error}", path.display()))?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    chain.map_err(|error| format!("{} is not a PEM file of certificates: {error}", path.display()))
+    chain.map_err(|error| {
+        format!(
+            "{} is not a PEM file of certificates: {error}",
+            path.display()
+        )
+    })
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
@@ -270,32 +343,63 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let meta = file.metadata().map_err(failed)?;
     let own = rustix::process::getuid().as_raw();
     if meta.uid() != 0 && meta.uid() != own {
-        return Err(format!("the key {} belongs to another user (uid {})", path.display(), meta.uid()));
+        return Err(format!(
+            "the key {} belongs to another user (uid {})",
+            path.display(),
+            meta.uid()
+        ));
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(format!("the key {} is accessible to other users: chmod 600", path.display()));
+        return Err(format!(
+            "the key {} is accessible to other users: chmod 600",
+            path.display()
+        ));
     }
     let mut text = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| format!("{} is not a PEM file with a private key: {error}", path.display()))
+    file.take(FILE_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(failed)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+        format!(
+            "{} is not a PEM file with a private key: {error}",
+            path.display()
+        )
+    })
 }
 
 /// Refuses a certificate that is not valid now. Of the checks of a client, only this one counts here: with the certificate as its own
 /// authority, no other certificate is needed, and the first check is that of the time.
 fn check_time(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), String> {
-    let Some((own, others)) = chain.split_first() else { return Ok(()) };
-    let parsed = ParsedCertificate::try_from(own).map_err(|error| format!("the certificate in {} cannot be used: {error}", path.display()))?;
+    let Some((own, others)) = chain.split_first() else {
+        return Ok(());
+    };
+    let parsed = ParsedCertificate::try_from(own).map_err(|error| {
+        format!(
+            "the certificate in {} cannot be used: {error}",
+            path.display()
+        )
+    })?;
     let mut roots = RootCertStore::empty();
-    roots.add(own.clone()).map_err(|error| format!("the certificate in {} cannot be used: {error}", path.display()))?;
-    let now = UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(clock::now().0).unwrap_or_default()));
+    roots.add(own.clone()).map_err(|error| {
+        format!(
+            "the certificate in {} cannot be used: {error}",
+            path.display()
+        )
+    })?;
+    let now = UnixTime::since_unix_epoch(Duration::from_millis(
+        u64::try_from(clock::now().0).unwrap_or_default(),
+    ));
     let algorithms = crypto::ring::default_provider().signature_verification_algorithms;
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, now, algorithms.all) {
-        Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
-            Err(format!("the certificate in {} has expired", path.display()))
-        }
-        Err(Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. })) => {
-            Err(format!("the certificate in {} is not valid yet", path.display()))
-        }
+        Err(Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => Err(format!("the certificate in {} has expired", path.display())),
+        Err(Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        )) => Err(format!(
+            "the certificate in {} is not valid yet",
+            path.display()
+        )),
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -311,15 +415,25 @@ mod tests {
         let key = dir.path().join("key.pem");
         std::fs::copy(fixtures.join(format!("{name}.key")), &key).expect("copied");
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("private");
-        TlsServer::load(fixtures.join(format!("{name}.pem")), key).await.expect("a certificate")
+        TlsServer::load(fixtures.join(format!("{name}.pem")), key)
+            .await
+            .expect("a certificate")
     }
 
     #[tokio::test]
     async fn name_of_the_machine_is_one_of_the_certificate() {
         // For `hub.example.org` and `*.lan.example.org`.
         let hub = load_fixture("hub").await;
-        for (machine, name) in [("hub", "hub.example.org"), ("a.lan.example.org", "a.lan.example.org"), ("gpu7", "hub.example.org")] {
-            assert_eq!(hub.name_of_machine(machine).as_deref(), Some(name), "{machine}");
+        for (machine, name) in [
+            ("hub", "hub.example.org"),
+            ("a.lan.example.org", "a.lan.example.org"),
+            ("gpu7", "hub.example.org"),
+        ] {
+            assert_eq!(
+                hub.name_of_machine(machine).as_deref(),
+                Some(name),
+                "{machine}"
+            );
         }
         // Only for `localhost`.
         assert_eq!(load_fixture("server").await.name_of_machine("gpu7"), None);

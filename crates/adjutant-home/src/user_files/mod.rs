@@ -71,7 +71,10 @@ pub struct LeftAlone {
 
 impl From<Cause> for LeftAlone {
     fn from(cause: Cause) -> Self {
-        Self { cause, kept_as: None }
+        Self {
+            cause,
+            kept_as: None,
+        }
     }
 }
 
@@ -98,13 +101,22 @@ impl Slot {
     /// Names a file in an open directory. `path` identifies the file in its tree, so that a later process finds what a killed one left.
     #[must_use]
     pub fn new(dir: OwnedFd, name: &OsStr, path: &Path) -> Self {
-        Self::with_temporary(dir, name, &format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes())))
+        Self::with_temporary(
+            dir,
+            name,
+            &format!(".adj-{:016x}", fnv(path.as_os_str().as_bytes())),
+        )
     }
 
     /// The same with another temporary name.
     #[must_use]
     pub fn with_temporary(dir: OwnedFd, name: &OsStr, temporary: &str) -> Self {
-        Self { dir, name: name.to_owned(), beside: temporary.into(), unfinished: format!("{temporary}.new").into() }
+        Self {
+            dir,
+            name: name.to_owned(),
+            beside: temporary.into(),
+            unfinished: format!("{temporary}.new").into(),
+        }
     }
 
     fn unlink(&self, name: &OsStr) -> io::Result<()> {
@@ -126,7 +138,8 @@ impl Slot {
         match rustix::fs::linkat(&self.dir, from, &self.dir, to, AtFlags::empty()) {
             Ok(()) => return self.unlink(from).map(|()| true),
             Err(Errno::EXIST) => return Ok(false),
-            Err(error) if is_unsupported(error) || error == Errno::PERM || error == Errno::MLINK => {}
+            Err(error)
+                if is_unsupported(error) || error == Errno::PERM || error == Errno::MLINK => {}
             Err(error) => return Err(error.into()),
         }
         if Stamp::at(&self.dir, to)?.is_some() {
@@ -149,5 +162,7 @@ fn is_unsupported(error: Errno) -> bool {
 
 /// Returns the FNV-1a hash of a path.
 fn fnv(path: &[u8]) -> u64 {
-    path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    path.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -21,12 +21,21 @@ impl Slot {
     ///
     /// # Errors
     /// The disk failed. The file is then as before, or as after.
-    pub fn replace(&self, seen: Option<Stamp>, make: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<()>) -> io::Result<Outcome> {
+    pub fn replace(
+        &self,
+        seen: Option<Stamp>,
+        make: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<()>,
+    ) -> io::Result<Outcome> {
         self.unlink(&self.unfinished)?;
-        let made = make(self.dir.as_fd(), &self.unfinished).and_then(|()| match self.rename_to_free(&self.unfinished, &self.beside)? {
-            true => Ok(()),
-            // It can be a file of the user that a killed process left.
-            false => Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} is in the way", shown(&self.beside)))),
+        let made = make(self.dir.as_fd(), &self.unfinished).and_then(|()| {
+            match self.rename_to_free(&self.unfinished, &self.beside)? {
+                true => Ok(()),
+                // It can be a file of the user that a killed process left.
+                false => Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    format!("{} is in the way", shown(&self.beside)),
+                )),
+            }
         });
         if let Err(error) = made {
             self.unlink(&self.unfinished)?;
@@ -35,7 +44,10 @@ impl Slot {
         let ours = self.state(&self.beside)?.ok_or(io::ErrorKind::NotFound)?.1;
         if failpoint::is_unchecked() {
             self.window("looked");
-            return Ok(rustix::fs::renameat(&self.dir, &self.beside, &self.dir, &self.name).map(|()| Outcome::Done)?);
+            return Ok(
+                rustix::fs::renameat(&self.dir, &self.beside, &self.dir, &self.name)
+                    .map(|()| Outcome::Done)?,
+            );
         }
         let before = match (seen, self.state(&self.name)?) {
             (None, None) => return self.create(),
@@ -46,7 +58,13 @@ impl Slot {
         failpoint!("replace.looked");
         let exchanged = match failpoint::cannot_exchange() {
             true => Err(Errno::INVAL),
-            false => rustix::fs::renameat_with(&self.dir, &self.beside, &self.dir, &self.name, RenameFlags::EXCHANGE),
+            false => rustix::fs::renameat_with(
+                &self.dir,
+                &self.beside,
+                &self.dir,
+                &self.name,
+                RenameFlags::EXCHANGE,
+            ),
         };
         match exchanged {
             Ok(()) => {}
@@ -83,7 +101,12 @@ impl Slot {
         failpoint!("replace.looked");
         match self.rename_to_free(&self.name, &self.beside) {
             Ok(true) => {}
-            Ok(false) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} is in the way", shown(&self.beside)))),
+            Ok(false) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    format!("{} is in the way", shown(&self.beside)),
+                ));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Done),
             Err(error) => return Err(error),
         }
@@ -129,7 +152,8 @@ impl Slot {
 
     /// Replaces the file without an exchange, after a last look.
     fn rename_over(&self, before: &State) -> io::Result<Outcome> {
-        if !before.is(self.state(&self.name)?.as_ref()) || self.has_writer(&self.name) == Some(true) {
+        if !before.is(self.state(&self.name)?.as_ref()) || self.has_writer(&self.name) == Some(true)
+        {
             return self.unlink(&self.beside).map(|()| Cause::Changed.into());
         }
         rustix::fs::renameat(&self.dir, &self.beside, &self.dir, &self.name)?;
@@ -142,12 +166,20 @@ impl Slot {
     pub(super) fn swap_back(&self, placed: &State, cause: Cause) -> io::Result<Outcome> {
         let mut there = placed.clone();
         for _ in 0..SWAPS_MAX {
-            let Some((_, out)) = self.state(&self.beside)? else { break };
+            let Some((_, out)) = self.state(&self.beside)? else {
+                break;
+            };
             if !there.is(self.state(&self.name)?.as_ref()) {
                 break;
             }
             self.window("swapping");
-            match rustix::fs::renameat_with(&self.dir, &self.beside, &self.dir, &self.name, RenameFlags::EXCHANGE) {
+            match rustix::fs::renameat_with(
+                &self.dir,
+                &self.beside,
+                &self.dir,
+                &self.name,
+                RenameFlags::EXCHANGE,
+            ) {
                 Ok(()) => {}
                 Err(Errno::NOENT) => break,
                 Err(error) => return Err(error.into()),
@@ -166,14 +198,21 @@ impl Slot {
     /// Gives a file that was to be removed its name back, unless the user has saved another one.
     pub(super) fn rename_back(&self, cause: Cause) -> io::Result<Outcome> {
         self.window("swapping");
-        if self.rename_to_free(&self.beside, &self.name)? { Ok(cause.into()) } else { self.keep_beside(cause) }
+        if self.rename_to_free(&self.beside, &self.name)? {
+            Ok(cause.into())
+        } else {
+            self.keep_beside(cause)
+        }
     }
 
     /// Keeps the file beside under a name that the user sees.
     pub(super) fn keep_beside(&self, cause: Cause) -> io::Result<Outcome> {
         let kept_as = self.name_kept()?;
         tracing::warn!(name = %shown(&self.name), kept_as = %shown(&kept_as), "an earlier save is kept");
-        Ok(Outcome::LeftAlone(LeftAlone { cause, kept_as: Some(kept_as) }))
+        Ok(Outcome::LeftAlone(LeftAlone {
+            cause,
+            kept_as: Some(kept_as),
+        }))
     }
 
     fn name_kept(&self) -> io::Result<OsString> {
@@ -183,7 +222,9 @@ impl Slot {
             match self.rename_to_free(&self.beside, &name) {
                 Ok(true) => return Ok(name),
                 Ok(false) => {}
-                Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => break,
+                Err(error) if error.raw_os_error() == Some(Errno::NAMETOOLONG.raw_os_error()) => {
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }

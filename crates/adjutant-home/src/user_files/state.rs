@@ -65,10 +65,28 @@ impl Stamp {
 
     fn from_stat(stat: &Stat) -> Self {
         let mode = stat.st_mode;
-        let identity = [number(stat.st_dev), number(stat.st_ino), number(mode), number(stat.st_uid), number(stat.st_gid)];
+        let identity = [
+            number(stat.st_dev),
+            number(stat.st_ino),
+            number(mode),
+            number(stat.st_uid),
+            number(stat.st_gid),
+        ];
         let [dev, ino, mode, uid, gid] = identity;
-        let file = FileStamp([dev, ino, mode, uid, gid, number(stat.st_size), number(stat.st_mtime), number(stat.st_mtime_nsec)]);
-        Self { file, changed: [number(stat.st_ctime), number(stat.st_ctime_nsec)] }
+        let file = FileStamp([
+            dev,
+            ino,
+            mode,
+            uid,
+            gid,
+            number(stat.st_size),
+            number(stat.st_mtime),
+            number(stat.st_mtime_nsec),
+        ]);
+        Self {
+            file,
+            changed: [number(stat.st_ctime), number(stat.st_ctime_nsec)],
+        }
     }
 
     /// Returns the mode of the file, with its type.
@@ -105,7 +123,11 @@ impl Content {
     /// It cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         if path.is_symlink() {
-            return Ok(Self::Link(std::fs::read_link(path)?.into_os_string().into_encoded_bytes()));
+            return Ok(Self::Link(
+                std::fs::read_link(path)?
+                    .into_os_string()
+                    .into_encoded_bytes(),
+            ));
         }
         hash(&File::open(path)?).map(Self::Hash)
     }
@@ -115,7 +137,9 @@ impl Slot {
     /// Reads the state of a name. `None`: there is no file. The stamp is as old as the content: a file that changes while it is read has
     /// another stamp afterwards.
     pub(super) fn state(&self, name: &OsStr) -> io::Result<Option<(Stamp, State)>> {
-        let Some(stamp) = Stamp::at(&self.dir, name)? else { return Ok(None) };
+        let Some(stamp) = Stamp::at(&self.dir, name)? else {
+            return Ok(None);
+        };
         let content = match FileType::from_raw_mode(stamp.mode()) {
             FileType::Directory => Content::Directory,
             FileType::Symlink => match rustix::fs::readlinkat(&self.dir, name, Vec::new()) {
@@ -128,14 +152,24 @@ impl Slot {
             FileType::RegularFile => match self.open(name) {
                 Ok(file) if Stamp::of_open(&file)? == stamp => Content::Hash(hash(&file)?),
                 Ok(_) => Content::Special,
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Content::Unreadable,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    Content::Unreadable
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Content::Special,
+                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                    Content::Special
+                }
                 Err(error) => return Err(error),
             },
             _ => Content::Special,
         };
-        Ok(Some((stamp, State { file: stamp.file, content })))
+        Ok(Some((
+            stamp,
+            State {
+                file: stamp.file,
+                content,
+            },
+        )))
     }
 
     /// Returns whether a program has the file with this name open for writing. `None`: unknown.

@@ -31,13 +31,17 @@ impl Slot {
     /// The disk failed.
     pub fn settle(&self, known: &[Content]) -> io::Result<Settled> {
         self.unlink(&self.unfinished)?;
-        let Some((_, State { content, .. })) = self.state(&self.beside)? else { return Ok(Settled::Clean) };
+        let Some((_, State { content, .. })) = self.state(&self.beside)? else {
+            return Ok(Settled::Clean);
+        };
         if known.contains(&content) {
             return self.unlink(&self.beside).map(|()| Settled::Clean);
         }
         let outcome = match self.state(&self.name)? {
             None => self.rename_back(Cause::Changed)?,
-            Some((_, there)) if known.contains(&there.content) => self.swap_back(&there, Cause::Changed)?,
+            Some((_, there)) if known.contains(&there.content) => {
+                self.swap_back(&there, Cause::Changed)?
+            }
             Some(_) => self.keep_beside(Cause::Changed)?,
         };
         Ok(match outcome {

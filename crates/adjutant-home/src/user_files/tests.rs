@@ -40,7 +40,11 @@ impl Place {
     }
 
     fn slot(&self) -> Slot {
-        Slot::new(File::open(self.0.path()).expect("a directory").into(), OsStr::new("file"), Path::new("file"))
+        Slot::new(
+            File::open(self.0.path()).expect("a directory").into(),
+            OsStr::new("file"),
+            Path::new("file"),
+        )
     }
 
     fn seen(&self) -> Option<Stamp> {
@@ -50,7 +54,11 @@ impl Place {
     /// Replaces the file, while `save` works at the given moments.
     fn replace(&self, save: impl FnMut(&str) + 'static) -> Outcome {
         let seen = self.seen();
-        with(save, || self.slot().replace(seen, make("new\n")).expect("the disk works"))
+        with(save, || {
+            self.slot()
+                .replace(seen, make("new\n"))
+                .expect("the disk works")
+        })
     }
 
     fn remove(&self, save: impl FnMut(&str) + 'static) -> Outcome {
@@ -66,11 +74,21 @@ impl Place {
             Err(_) if path.is_dir() => "directory".to_owned(),
             Err(_) => fs::read_to_string(path).expect("a text"),
         };
-        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), read(&entry.path()))).collect()
+        entries
+            .map(|entry| {
+                (
+                    entry.file_name().to_string_lossy().into_owned(),
+                    read(&entry.path()),
+                )
+            })
+            .collect()
     }
 
     fn expect(&self, files: &[(&str, &str)]) {
-        let expected: BTreeMap<String, String> = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let expected: BTreeMap<String, String> = files
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+            .collect();
         assert_eq!(self.files(), expected);
     }
 
@@ -97,15 +115,26 @@ fn with<T>(save: impl FnMut(&str) + 'static, work: impl FnOnce() -> T) -> T {
 fn make(text: &str) -> impl FnOnce(BorrowedFd<'_>, &OsStr) -> std::io::Result<()> {
     move |dir, name| {
         use rustix::fs::{Mode, OFlags};
-        let file = rustix::fs::openat(dir, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o644))?;
+        let file = rustix::fs::openat(
+            dir,
+            name,
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+            Mode::from_raw_mode(0o644),
+        )?;
         File::from(file).write_all(text.as_bytes())
     }
 }
 
-const CHANGED: Outcome = Outcome::LeftAlone(LeftAlone { cause: Cause::Changed, kept_as: None });
+const CHANGED: Outcome = Outcome::LeftAlone(LeftAlone {
+    cause: Cause::Changed,
+    kept_as: None,
+});
 
 fn kept(cause: Cause) -> Outcome {
-    Outcome::LeftAlone(LeftAlone { cause, kept_as: Some("file.adj-kept-1".into()) })
+    Outcome::LeftAlone(LeftAlone {
+        cause,
+        kept_as: Some("file.adj-kept-1".into()),
+    })
 }
 
 /// The expected files of a directory: names with contents.
@@ -133,15 +162,36 @@ fn save_before_the_last_look_is_left_alone() {
     let seen = place.seen();
     let mut save = place.saver(&["now"]);
     save("now");
-    assert_eq!(place.slot().replace(seen, make("new\n")).expect("the disk works"), CHANGED);
+    assert_eq!(
+        place
+            .slot()
+            .replace(seen, make("new\n"))
+            .expect("the disk works"),
+        CHANGED
+    );
     assert_eq!(place.slot().remove(seen).expect("the disk works"), CHANGED);
-    assert_eq!(place.slot().replace(None, make("new\n")).expect("the disk works"), CHANGED, "it was to be created");
+    assert_eq!(
+        place
+            .slot()
+            .replace(None, make("new\n"))
+            .expect("the disk works"),
+        CHANGED,
+        "it was to be created"
+    );
     place.expect(&[("file", "save 1\n")]);
 }
 
 #[test]
 fn save_at_the_last_look_is_put_back() {
-    for name in ["rename", "write", "same size and times", "mode", "link", "directory", "removed"] {
+    for name in [
+        "rename",
+        "write",
+        "same size and times",
+        "mode",
+        "link",
+        "directory",
+        "removed",
+    ] {
         let place = Place::new();
         let path = place.path("file");
         let change = move |moment: &str| {
@@ -156,11 +206,20 @@ fn save_at_the_last_look_is_put_back() {
                 }
                 "write" => fs::write(&path, "save 1\n").expect("a file"),
                 "same size and times" => {
-                    let times = fs::metadata(&path).expect("a file").modified().expect("a time");
+                    let times = fs::metadata(&path)
+                        .expect("a file")
+                        .modified()
+                        .expect("a time");
                     fs::write(&path, "OLD\n").expect("a file");
-                    File::options().write(true).open(&path).and_then(|file| file.set_modified(times)).expect("a time");
+                    File::options()
+                        .write(true)
+                        .open(&path)
+                        .and_then(|file| file.set_modified(times))
+                        .expect("a time");
                 }
-                "mode" => fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode"),
+                "mode" => {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode")
+                }
                 "link" => {
                     clear();
                     symlink("elsewhere", &path).expect("a link");
@@ -193,13 +252,29 @@ fn second_save_keeps_both() {
     let cases: [(&[&str], Files, Outcome); 4] = [
         // The new file is saved over before the check: what the user saved was based on it.
         (&["exchanged"], &[("file", "save 1\n")], Outcome::Done),
-        (&["looked", "exchanged"], &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")], kept(Cause::Changed)),
-        (&["looked", "checked"], &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")], kept(Cause::Changed)),
-        (&["looked", "swapping"], &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")], kept(Cause::Changed)),
+        (
+            &["looked", "exchanged"],
+            &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")],
+            kept(Cause::Changed),
+        ),
+        (
+            &["looked", "checked"],
+            &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")],
+            kept(Cause::Changed),
+        ),
+        (
+            &["looked", "swapping"],
+            &[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")],
+            kept(Cause::Changed),
+        ),
     ];
     for (at, files, outcome) in cases {
         let place = Place::new();
-        let at: &'static [&'static str] = at.iter().map(|at| &*at.to_string().leak()).collect::<Vec<&'static str>>().leak();
+        let at: &'static [&'static str] = at
+            .iter()
+            .map(|at| &*at.to_string().leak())
+            .collect::<Vec<&'static str>>()
+            .leak();
         // At `swapping`, it saves each time: the newest save has the name.
         let mut saves = 0;
         let mut save = place.saver(at);
@@ -218,10 +293,22 @@ fn second_save_keeps_both() {
 fn endless_saves_end_with_both_files() {
     let place = Place::new();
     let outcome = place.replace(place.saver(&["looked", "exchanged", "checked", "swapping"]));
-    assert!(matches!(outcome, Outcome::LeftAlone(LeftAlone { kept_as: Some(_), .. })), "{outcome:?}");
+    assert!(
+        matches!(
+            outcome,
+            Outcome::LeftAlone(LeftAlone {
+                kept_as: Some(_),
+                ..
+            })
+        ),
+        "{outcome:?}"
+    );
     let files = place.files();
     assert_eq!(files.len(), 2, "{files:?}");
-    assert!(files.values().all(|text| text.starts_with("save ")), "{files:?}");
+    assert!(
+        files.values().all(|text| text.starts_with("save ")),
+        "{files:?}"
+    );
 }
 
 #[test]
@@ -238,7 +325,10 @@ fn removal_is_reverted() {
     assert_eq!(place.remove(place.saver(&["looked"])), CHANGED);
     place.expect(&[("file", "save 1\n")]);
     // The second save has the name before the first one comes back.
-    assert_eq!(place.remove(place.saver(&["looked", "swapping"])), kept(Cause::Changed));
+    assert_eq!(
+        place.remove(place.saver(&["looked", "swapping"])),
+        kept(Cause::Changed)
+    );
     place.expect(&[("file", "save 2\n"), ("file.adj-kept-1", "save 1\n")]);
     // A new file under the name stays, and the old one is removed.
     let place = Place::new();
@@ -249,7 +339,10 @@ fn removal_is_reverted() {
 #[test]
 fn file_open_for_writing_is_left_alone() {
     let place = Place::new();
-    let mut open = OpenOptions::new().append(true).open(place.path("file")).expect("a file");
+    let mut open = OpenOptions::new()
+        .append(true)
+        .open(place.path("file"))
+        .expect("a file");
     let in_use = Outcome::LeftAlone(Cause::InUse.into());
     assert_eq!(place.replace(|_| {}), in_use);
     assert_eq!(place.remove(|_| {}), in_use);
@@ -257,7 +350,11 @@ fn file_open_for_writing_is_left_alone() {
     place.expect(&[("file", "old\nmore\n")]);
     drop(open);
     let reader = File::open(place.path("file")).expect("a file");
-    assert_eq!(place.replace(|_| {}), Outcome::Done, "reading does not prevent it");
+    assert_eq!(
+        place.replace(|_| {}),
+        Outcome::Done,
+        "reading does not prevent it"
+    );
     drop(reader);
 }
 
@@ -273,10 +370,25 @@ fn what_a_killed_process_left_is_settled() {
     let cases: [(&str, Option<&str>, Settled, Files); 6] = [
         ("old\n", Some("new\n"), Settled::Clean, &[("file", "new\n")]),
         ("new\n", Some("old\n"), Settled::Clean, &[("file", "old\n")]),
-        ("new\n", Some("edited\n"), Settled::Clean, &[("file", "edited\n")]),
-        ("saved\n", Some("new\n"), Settled::PutBack, &[("file", "saved\n")]),
+        (
+            "new\n",
+            Some("edited\n"),
+            Settled::Clean,
+            &[("file", "edited\n")],
+        ),
+        (
+            "saved\n",
+            Some("new\n"),
+            Settled::PutBack,
+            &[("file", "saved\n")],
+        ),
         ("saved\n", None, Settled::PutBack, &[("file", "saved\n")]),
-        ("saved\n", Some("again\n"), Settled::Kept("file.adj-kept-1".into()), &[("file", "again\n"), ("file.adj-kept-1", "saved\n")]),
+        (
+            "saved\n",
+            Some("again\n"),
+            Settled::Kept("file.adj-kept-1".into()),
+            &[("file", "again\n"), ("file.adj-kept-1", "saved\n")],
+        ),
     ];
     for (stray, file, settled, files) in cases {
         let place = Place::new();
@@ -286,7 +398,11 @@ fn what_a_killed_process_left_is_settled() {
             Some(text) => fs::write(place.path("file"), text).expect("a file"),
             None => fs::remove_file(place.path("file")).expect("removed"),
         }
-        assert_eq!(place.slot().settle(&known).expect("the disk works"), settled, "{stray} {file:?}");
+        assert_eq!(
+            place.slot().settle(&known).expect("the disk works"),
+            settled,
+            "{stray} {file:?}"
+        );
         place.expect(files);
     }
 }
@@ -296,5 +412,9 @@ fn kept_names_are_never_taken_twice() {
     let place = Place::new();
     fs::write(place.path("file.adj-kept-1"), "an earlier one\n").expect("a file");
     place.replace(place.saver(&["looked", "checked"]));
-    place.expect(&[("file", "save 2\n"), ("file.adj-kept-1", "an earlier one\n"), ("file.adj-kept-2", "save 1\n")]);
+    place.expect(&[
+        ("file", "save 2\n"),
+        ("file.adj-kept-1", "an earlier one\n"),
+        ("file.adj-kept-2", "save 1\n"),
+    ]);
 }

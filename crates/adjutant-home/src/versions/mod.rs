@@ -88,12 +88,19 @@ impl Versions {
     /// Returns the known versions of these programs, and queues the others to be asked. `None`: the program is
     /// being asked.
     #[must_use]
-    pub fn known_or_queued(&self, asking: Vec<VersionQuery>) -> BTreeMap<PathBuf, Option<VersionReply>> {
+    pub fn known_or_queued(
+        &self,
+        asking: Vec<VersionQuery>,
+    ) -> BTreeMap<PathBuf, Option<VersionReply>> {
         let mut found = BTreeMap::new();
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         for asking in asking {
             let program = asking.program.clone();
-            let known = self.known_of(&program).map(|KnownVersion { said, problem, .. }| said.ok_or_else(|| problem.unwrap_or_default()));
+            let known = self
+                .known_of(&program)
+                .map(|KnownVersion { said, problem, .. }| {
+                    said.ok_or_else(|| problem.unwrap_or_default())
+                });
             // A program that gave no version before may give one now.
             if !matches!(known, Some(Ok(_))) && wanted.len() < KEPT_MAX {
                 wanted.insert(program.clone(), asking);
@@ -110,7 +117,8 @@ impl Versions {
     pub async fn ask_queued(&self) {
         loop {
             self.is_wanted.notified().await;
-            let wanted = std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
+            let wanted =
+                std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
             self.of(wanted.into_values().collect()).await;
         }
     }
@@ -135,11 +143,22 @@ impl Versions {
                 let runtime = Handle::current();
                 asked.spawn_blocking(move || runtime.block_on(ask(asking)));
             }
-            let Some(done) = asked.join_next().await else { break };
-            let Ok((program, stamp, said)) = done else { continue };
+            let Some(done) = asked.join_next().await else {
+                break;
+            };
+            let Ok((program, stamp, said)) = done else {
+                continue;
+            };
             // If the file changed meanwhile, it is unknown which of the two programs replied.
             if let Some(stamp) = stamp.filter(|stamp| Stamp::of(&program) == Some(*stamp)) {
-                replies.push((program.clone(), KnownVersion { stamp, said: said.as_ref().ok().cloned(), problem: said.as_ref().err().cloned() }));
+                replies.push((
+                    program.clone(),
+                    KnownVersion {
+                        stamp,
+                        said: said.as_ref().ok().cloned(),
+                        problem: said.as_ref().err().cloned(),
+                    },
+                ));
             }
             found.insert(program, said);
         }
@@ -148,7 +167,11 @@ impl Versions {
     }
 
     /// Moves known versions into `found`. Returns the queries that are left.
-    fn move_known(&self, asking: Vec<VersionQuery>, found: &mut BTreeMap<PathBuf, VersionReply>) -> Vec<VersionQuery> {
+    fn move_known(
+        &self,
+        asking: Vec<VersionQuery>,
+        found: &mut BTreeMap<PathBuf, VersionReply>,
+    ) -> Vec<VersionQuery> {
         let mut unknown = Vec::new();
         for asking in asking {
             match self.known_of(&asking.program).and_then(|known| known.said) {
@@ -163,7 +186,12 @@ impl Versions {
 
     fn known_of(&self, program: &Path) -> Option<KnownVersion> {
         let stamp = Stamp::of(program);
-        self.with_known(|known| known.get(program).filter(|before| Some(before.stamp) == stamp).cloned())
+        self.with_known(|known| {
+            known
+                .get(program)
+                .filter(|before| Some(before.stamp) == stamp)
+                .cloned()
+        })
     }
 
     fn forget(&self, program: &Path) {
@@ -193,10 +221,21 @@ impl Versions {
     }
 }
 
-async fn ask(VersionQuery { program, args, env }: VersionQuery) -> (PathBuf, Option<Stamp>, VersionReply) {
+async fn ask(
+    VersionQuery { program, args, env }: VersionQuery,
+) -> (PathBuf, Option<Stamp>, VersionReply) {
     let stamp = Stamp::of(&program);
-    let probe = Probe { program: program.clone(), args, env, limit: ASKED_LIMIT, output_bytes_max: OUTPUT_BYTES_MAX };
-    let said = probe::ask(probe).await.map_err(|error| error.to_string()).and_then(version_reply);
+    let probe = Probe {
+        program: program.clone(),
+        args,
+        env,
+        limit: ASKED_LIMIT,
+        output_bytes_max: OUTPUT_BYTES_MAX,
+    };
+    let said = probe::ask(probe)
+        .await
+        .map_err(|error| error.to_string())
+        .and_then(version_reply);
     (program, stamp, said)
 }
 
@@ -209,8 +248,8 @@ fn version_reply(said: ProbeOutput) -> VersionReply {
 }
 
 fn read(path: &Path) -> BTreeMap<PathBuf, KnownVersion> {
-    let read =
-        files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX).and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
+    let read = files::read(path.parent().unwrap_or(path), path, FILE_BYTES_MAX)
+        .and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from));
     read.unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
             tracing::info!(%error, path = %path.display(), "the stored versions cannot be read; the programs are asked again");
@@ -221,6 +260,13 @@ fn read(path: &Path) -> BTreeMap<PathBuf, KnownVersion> {
 
 fn write(path: &Path, known: &BTreeMap<PathBuf, KnownVersion>) -> io::Result<()> {
     // Programs without a version are not saved: the next hub asks them again.
-    let said: BTreeMap<&PathBuf, &KnownVersion> = known.iter().filter(|(_, known)| known.said.is_some()).collect();
-    files::write_atomically(path.parent().unwrap_or(path), path, &serde_json::to_vec(&said)?)
+    let said: BTreeMap<&PathBuf, &KnownVersion> = known
+        .iter()
+        .filter(|(_, known)| known.said.is_some())
+        .collect();
+    files::write_atomically(
+        path.parent().unwrap_or(path),
+        path,
+        &serde_json::to_vec(&said)?,
+    )
 }

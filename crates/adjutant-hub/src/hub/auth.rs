@@ -33,7 +33,12 @@ struct Inner {
 
 impl Connection {
     pub(super) fn new(peer: io::Result<Peer>, line: Arc<Line>) -> Self {
-        Self(Arc::new(Inner { peer, place: OnceLock::new(), shown: OnceLock::new(), line }))
+        Self(Arc::new(Inner {
+            peer,
+            place: OnceLock::new(),
+            shown: OnceLock::new(),
+            line,
+        }))
     }
 
     pub(super) fn line(&self) -> &Arc<Line> {
@@ -42,7 +47,12 @@ impl Connection {
 
     /// Returns whether `token` belongs to the attempt.
     fn is_genuine(&self, hub: &Hub, attempt: AttemptId, token: &str) -> Result<bool, OpError> {
-        if self.0.shown.get().is_some_and(|(of, shown)| *of == attempt && shown == token) {
+        if self
+            .0
+            .shown
+            .get()
+            .is_some_and(|(of, shown)| *of == attempt && shown == token)
+        {
             return Ok(true);
         }
         let genuine = hub.ops.is_supervisor_of(attempt, token)?;
@@ -75,14 +85,23 @@ pub(super) struct Auth {
 }
 
 fn refusal_response(code: &str, message: &str, hint: Option<&str>) -> Box<Response> {
-    let view = ErrorView { code: code.to_owned(), message: message.to_owned(), hint: hint.map(ToOwned::to_owned) };
-    let status = StatusCode::from_u16(http_status(code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let view = ErrorView {
+        code: code.to_owned(),
+        message: message.to_owned(),
+        hint: hint.map(ToOwned::to_owned),
+    };
+    let status =
+        StatusCode::from_u16(http_status(code)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Box::new((status, Json(view)).into_response())
 }
 
 /// Reports a failed lookup as such, not as a refusal of the caller.
 fn error_response(error: &OpError) -> Box<Response> {
-    let ErrorView { code, message, hint } = error.view();
+    let ErrorView {
+        code,
+        message,
+        hint,
+    } = error.view();
     refusal_response(&code, &message, hint.as_deref())
 }
 
@@ -99,25 +118,44 @@ pub(super) fn outside(given: &HeaderMap) -> Result<Principal, Box<Response>> {
     match text(headers::CLIENT) {
         Some(name) => match decode_name(name).and_then(|name| ClientName::parse(&name).ok()) {
             Some(name) => Ok(Principal::Client(name)),
-            None => Err(refusal_response(codes::INVALID, "the client's name is unusable", None)),
+            None => Err(refusal_response(
+                codes::INVALID,
+                "the client's name is unusable",
+                None,
+            )),
         },
         None => Ok(Principal::Person),
     }
 }
 
 /// Identifies a caller of a standby hub. Such a hub has no runs: those that share a store start them on runners.
-pub(super) fn authenticate_outside(home: &Path, connection: &Connection, given: &HeaderMap) -> Result<Principal, Box<Response>> {
-    match connection.place(home).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))? {
+pub(super) fn authenticate_outside(
+    home: &Path,
+    connection: &Connection,
+    given: &HeaderMap,
+) -> Result<Principal, Box<Response>> {
+    match connection
+        .place(home)
+        .map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?
+    {
         Place::Outside => outside(given),
-        Place::Supervisor { .. } | Place::Attempt { .. } => {
-            Err(refusal_response(codes::CLOSING, "the hub of this run is a standby hub, which has no runs", None))
-        }
+        Place::Supervisor { .. } | Place::Attempt { .. } => Err(refusal_response(
+            codes::CLOSING,
+            "the hub of this run is a standby hub, which has no runs",
+            None,
+        )),
     }
 }
 
 /// Identifies the caller.
-pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap) -> Result<Auth, Box<Response>> {
-    let place = connection.place(&hub.ops.home().dir).map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
+pub(super) fn authenticate(
+    hub: &Hub,
+    connection: &Connection,
+    given: &HeaderMap,
+) -> Result<Auth, Box<Response>> {
+    let place = connection
+        .place(&hub.ops.home().dir)
+        .map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
     match place {
         Place::Outside => outside(given).map(|who| Auth { who, attempt: None }),
@@ -126,18 +164,37 @@ pub(super) fn authenticate(hub: &Hub, connection: &Connection, given: &HeaderMap
             let token = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
             let lives_under = AttemptId::parse(&format!("{run_id}/{attempt}"));
             let (Some(claimed), Some(token)) = (claimed, token) else {
-                return Err(refusal_response(codes::NOT_ALLOWED, "a supervisor must present its attempt and its token", None));
+                return Err(refusal_response(
+                    codes::NOT_ALLOWED,
+                    "a supervisor must present its attempt and its token",
+                    None,
+                ));
             };
-            let shown = if lives_under == Some(claimed) { connection.is_genuine(hub, claimed, token) } else { Ok(false) };
+            let shown = if lives_under == Some(claimed) {
+                connection.is_genuine(hub, claimed, token)
+            } else {
+                Ok(false)
+            };
             if !shown.map_err(|error| error_response(&error))? {
-                return Err(refusal_response(codes::NOT_ALLOWED, "not the supervisor of that attempt", None));
+                return Err(refusal_response(
+                    codes::NOT_ALLOWED,
+                    "not the supervisor of that attempt",
+                    None,
+                ));
             }
-            Ok(Auth { who: Principal::Run(claimed.run), attempt: Some(claimed) })
+            Ok(Auth {
+                who: Principal::Run(claimed.run),
+                attempt: Some(claimed),
+            })
         }
         Place::Attempt { run_id, attempt } => {
             let socket = AttemptDir::new(&hub.ops.home().dir, &run_id, attempt).socket();
             let hint = format!("call {} instead", socket.display());
-            let mut response = refusal_response(codes::USE_SUPERVISOR, "this process is part of a run: call its supervisor", Some(&hint));
+            let mut response = refusal_response(
+                codes::USE_SUPERVISOR,
+                "this process is part of a run: call its supervisor",
+                Some(&hint),
+            );
             if let Ok(value) = HeaderValue::from_str(&encode_name(&socket.display().to_string())) {
                 response.headers_mut().insert(SUPERVISOR_HEADER, value);
             }

@@ -69,7 +69,11 @@ impl Line {
     /// Marks a call as being served until the returned guard is dropped.
     pub(super) fn call(self: &Arc<Self>) -> Answering {
         let mut phase = self.phase();
-        let calls = if let (Phase::Busy(calls), _) = *phase { calls } else { 0 };
+        let calls = if let (Phase::Busy(calls), _) = *phase {
+            calls
+        } else {
+            0
+        };
         *phase = (Phase::Busy(calls + 1), Instant::now());
         drop(phase);
         self.changed.notify_one();
@@ -78,7 +82,11 @@ impl Line {
 
     /// Returns the number of calls that are being served.
     pub(super) fn open_calls(&self) -> u32 {
-        if let (Phase::Busy(calls), _) = *self.phase() { calls } else { 0 }
+        if let (Phase::Busy(calls), _) = *self.phase() {
+            calls
+        } else {
+            0
+        }
     }
 
     /// Waits until the connection takes too long to send a call, or has been idle for `idle_max`.
@@ -145,12 +153,21 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(open_max: usize) -> Self {
-        Self { open_max, write_takes_max: None, lines: Mutex::default(), changed: Notify::new(), opened: Notify::new() }
+        Self {
+            open_max,
+            write_takes_max: None,
+            lines: Mutex::default(),
+            changed: Notify::new(),
+            opened: Notify::new(),
+        }
     }
 
     /// Limits how long a peer may read nothing while a reply is written.
     pub(super) fn with_write_limit(self, write_takes_max: Duration) -> Self {
-        Self { write_takes_max: Some(write_takes_max), ..self }
+        Self {
+            write_takes_max: Some(write_takes_max),
+            ..self
+        }
     }
 
     pub(super) fn open_max(&self) -> usize {
@@ -167,8 +184,15 @@ impl Connections {
         let mut is_admitted = lines.1.len() < self.open_max;
         if !is_admitted {
             // The connection that has been unused for longest.
-            let unused = |line: &&Arc<Line>| !matches!(line.phase().0, Phase::Busy(_)) && !line.closing.load(Ordering::SeqCst);
-            if let Some(line) = lines.1.values().filter(unused).min_by_key(|line| line.phase().1) {
+            let unused = |line: &&Arc<Line>| {
+                !matches!(line.phase().0, Phase::Busy(_)) && !line.closing.load(Ordering::SeqCst)
+            };
+            if let Some(line) = lines
+                .1
+                .values()
+                .filter(unused)
+                .min_by_key(|line| line.phase().1)
+            {
                 line.close();
                 is_admitted = true;
             } else if lines.1.len() >= self.open_max + REFUSED_MAX {
@@ -188,7 +212,13 @@ impl Connections {
         drop(lines);
         self.changed.notify_one();
         self.opened.notify_one();
-        Some(Guarded { stream, line, number, stalled: None, connections: Arc::clone(self) })
+        Some(Guarded {
+            stream,
+            line,
+            number,
+            stalled: None,
+            connections: Arc::clone(self),
+        })
     }
 
     pub(super) fn open(&self) -> usize {
@@ -248,13 +278,21 @@ impl<S> Guarded<S> {
     }
 
     /// Fails a write that waits for too long.
-    fn limited<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let Some(limit) = self.connections.write_takes_max else { return polled };
+    fn limited<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Some(limit) = self.connections.write_takes_max else {
+            return polled;
+        };
         if polled.is_ready() {
             self.stalled = None;
             return polled;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         match stalled.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -276,7 +314,11 @@ impl<S: AsFd> AsFd for Guarded<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         if polled.is_ready() {
@@ -287,17 +329,29 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         }
         self.line.reader.register(cx.waker());
         // Reads as if the peer had closed the connection.
-        if self.line.closing.load(Ordering::SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if self.line.closing.load(Ordering::SeqCst) {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.limited(cx, polled)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
         self.limited(cx, polled)
     }
@@ -328,9 +382,16 @@ mod tests {
         let connections = Arc::new(Connections::new(1));
         let line = connections.admit(()).expect("admitted").line();
         let answering = line.call();
-        assert!(tokio::time::timeout(2 * LIMIT, line.expired(LIMIT)).await.is_err(), "it is busy");
+        assert!(
+            tokio::time::timeout(2 * LIMIT, line.expired(LIMIT))
+                .await
+                .is_err(),
+            "it is busy"
+        );
         drop(answering);
-        tokio::time::timeout(LONG, line.expired(LIMIT)).await.expect("it has been idle for longer");
+        tokio::time::timeout(LONG, line.expired(LIMIT))
+            .await
+            .expect("it has been idle for longer");
     }
 
     #[tokio::test]
@@ -347,7 +408,12 @@ mod tests {
         };
         let (written, ()) = tokio::join!(stream.write_all(&[0; 256]), slow);
         written.expect("a slow peer that reads is served");
-        let stalled = tokio::time::timeout(LONG, stream.write_all(&[0; 256])).await.expect("it ends by itself");
-        assert_eq!(stalled.expect_err("nothing is read").kind(), io::ErrorKind::TimedOut);
+        let stalled = tokio::time::timeout(LONG, stream.write_all(&[0; 256]))
+            .await
+            .expect("it ends by itself");
+        assert_eq!(
+            stalled.expect_err("nothing is read").kind(),
+            io::ErrorKind::TimedOut
+        );
     }
 }

@@ -20,14 +20,24 @@ pub enum StoreCopyError {
 ///
 /// # Errors
 /// A hub runs, or those of [`store::copy`].
-pub fn copy_store(home: &Home, from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> Result<Copied, StoreCopyError> {
-    let failed = |error: &dyn std::fmt::Display| StoreCopyError::Home(format!("{}: {error}", home.dir.display()));
+pub fn copy_store(
+    home: &Home,
+    from: &Place,
+    to: &Place,
+    report: &mut dyn FnMut(Progress<'_>),
+) -> Result<Copied, StoreCopyError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        StoreCopyError::Home(format!("{}: {error}", home.dir.display()))
+    };
     home.ensure().map_err(|error| failed(&error))?;
     let path = home.hub_lock();
     let Some(held) = Lock::try_take(&home.dir, &path).map_err(|error| failed(&error))? else {
         let pid = lock::written_pid(&home.dir, &path).ok().flatten();
-        return Err(StoreCopyError::HubRuns { pid: pid.map(|pid| pid.as_raw_nonzero().get()) });
+        return Err(StoreCopyError::HubRuns {
+            pid: pid.map(|pid| pid.as_raw_nonzero().get()),
+        });
     };
-    held.write_pid(rustix::process::getpid()).map_err(|error| failed(&error))?;
+    held.write_pid(rustix::process::getpid())
+        .map_err(|error| failed(&error))?;
     Ok(store::copy(from, to, report)?)
 }

@@ -36,10 +36,20 @@ pub(super) struct Socket {
 impl Socket {
     /// Opens the home's socket. Returns it with its first listener, and a channel for the listeners that replace
     /// it.
-    pub(super) fn bind(home: &Home) -> io::Result<(Self, UnixListener, mpsc::Receiver<UnixListener>)> {
+    pub(super) fn bind(
+        home: &Home,
+    ) -> io::Result<(Self, UnixListener, mpsc::Receiver<UnixListener>)> {
         let listener = sock::bind(&home.socket())?;
         let (renewed, listeners) = mpsc::channel(1);
-        Ok((Self { identity: identity(home)?, home: home.clone(), renewed }, listener, listeners))
+        Ok((
+            Self {
+                identity: identity(home)?,
+                home: home.clone(),
+                renewed,
+            },
+            listener,
+            listeners,
+        ))
     }
 
     /// Returns whether the file at the socket's path is still this socket.
@@ -64,7 +74,9 @@ impl Socket {
 }
 
 fn identity(home: &Home) -> io::Result<(u64, u64)> {
-    home.socket().symlink_metadata().map(|meta| (meta.dev(), meta.ino()))
+    home.socket()
+        .symlink_metadata()
+        .map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Keeps the socket in place. Returns when the hub loses its home.
@@ -83,7 +95,9 @@ pub(super) async fn watch(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost
         if is_missed && !socket.is_in_place() {
             match socket.renew().await {
                 Ok(()) => tracing::warn!("the socket was removed and has been created again"),
-                Err(error) => tracing::error!(%error, "the socket was removed and cannot be created again"),
+                Err(error) => {
+                    tracing::error!(%error, "the socket was removed and cannot be created again")
+                }
             }
         }
         is_missed = watch.changed(name).await;
@@ -101,8 +115,15 @@ async fn find_loss(home: &Home, lock: &Lock, watch: &EntryWatch) -> Lost {
             watch.changed(OsStr::new("")).await;
         }
     };
-    if tokio::time::timeout(REMOVAL_TIME_MAX, removed).await.is_err() {
+    if tokio::time::timeout(REMOVAL_TIME_MAX, removed)
+        .await
+        .is_err()
+    {
         tracing::debug!("the lock was removed, but its home still exists");
     }
-    if is_there(&home.dir) { Lost::Unlocked } else { Lost::Removed }
+    if is_there(&home.dir) {
+        Lost::Unlocked
+    } else {
+        Lost::Removed
+    }
 }

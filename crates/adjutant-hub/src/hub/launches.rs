@@ -40,16 +40,30 @@ pub(super) async fn launch(hub: Arc<Hub>) {
                 }
                 // Before the commands of this round start.
                 if may_have_left {
-                    let replaced = round.ended.iter().chain(round.launches.iter().map(|launch| &launch.name)).cloned().collect();
+                    let replaced = round
+                        .ended
+                        .iter()
+                        .chain(round.launches.iter().map(|launch| &launch.name))
+                        .cloned()
+                        .collect();
                     may_have_left = !end_left(&hub, &replaced, &mut commands).await;
                 }
                 for launch in round.launches {
-                    tracing::info!(runner = launch.name, pool = launch.pool, "launching a runner");
+                    tracing::info!(
+                        runner = launch.name,
+                        pool = launch.pool,
+                        "launching a runner"
+                    );
                     let (keep, not_needed) = oneshot::channel();
                     needed.insert(launch.name.clone(), keep);
                     commands.spawn(run(Arc::clone(&hub), launch, not_needed).boxed());
                 }
-                round.next.map_or(SLEEP_MAX, |next| next.saturating_duration_since(Instant::now())).min(SLEEP_MAX)
+                round
+                    .next
+                    .map_or(SLEEP_MAX, |next| {
+                        next.saturating_duration_since(Instant::now())
+                    })
+                    .min(SLEEP_MAX)
             }
             Err(error) => {
                 tracing::error!(%error, "no runner can be launched yet");
@@ -88,7 +102,10 @@ async fn end_left(hub: &Arc<Hub>, replaced: &BTreeSet<String>, ends: &mut JoinSe
     for launch in found.into_iter().filter(|launch| is_left(&launch.runner())) {
         let end = async move {
             if launch.end(COMMAND_END_MAX).await {
-                tracing::warn!(runner = launch.runner(), "the command of an earlier launch still ran after its runner had ended, and was killed");
+                tracing::warn!(
+                    runner = launch.runner(),
+                    "the command of an earlier launch still ran after its runner had ended, and was killed"
+                );
             }
         };
         ends.spawn(end.boxed());
@@ -112,32 +129,71 @@ async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Recei
     let program = &launch.launcher.argv[0];
     let output = command.output();
     let said = text::shortened(text::line(output.trim()).as_str(), PROBLEM_CHARS_MAX);
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {said}")
+    };
     match ended {
-        Some(Ok(Some(0))) => tracing::info!(runner = launch.name, output, "the command of a launch has ended"),
-        Some(Ok(Some(code))) => failed(&hub, &launch, format!("{program} ended with exit code {code}{said}")),
-        Some(Ok(None)) => failed(&hub, &launch, format!("{program} was killed by a signal{said}")),
-        Some(Err(error)) => failed(&hub, &launch, format!("{program} cannot be watched: {error}")),
+        Some(Ok(Some(0))) => tracing::info!(
+            runner = launch.name,
+            output,
+            "the command of a launch has ended"
+        ),
+        Some(Ok(Some(code))) => failed(
+            &hub,
+            &launch,
+            format!("{program} ended with exit code {code}{said}"),
+        ),
+        Some(Ok(None)) => failed(
+            &hub,
+            &launch,
+            format!("{program} was killed by a signal{said}"),
+        ),
+        Some(Err(error)) => failed(
+            &hub,
+            &launch,
+            format!("{program} cannot be watched: {error}"),
+        ),
         None => {
-            tracing::warn!(runner = launch.name, output, "the command of a launch still runs after its runner has ended, and is killed");
+            tracing::warn!(
+                runner = launch.name,
+                output,
+                "the command of a launch still runs after its runner has ended, and is killed"
+            );
             command.end().await;
         }
     }
 }
 
 fn failed(hub: &Hub, launch: &RunnerLaunch, problem: String) {
-    tracing::warn!(runner = launch.name, problem, "the command of a launch has failed");
+    tracing::warn!(
+        runner = launch.name,
+        problem,
+        "the command of a launch has failed"
+    );
     hub.ops.note_launch_failed(&launch.name, problem);
 }
 
 fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
     let Some(url) = hub.listening.announced_url() else {
-        return Err("the hub does not listen, so no runner can join: set listen (adj doctor)".to_owned());
+        return Err(
+            "the hub does not listen, so no runner can join: set listen (adj doctor)".to_owned(),
+        );
     };
     let values = launch.values(&url);
     let argv = launch.launcher.filled_argv(&values);
     let input = launch.launcher.filled_input(&values, &launch.token)?;
-    let Some(program) = launch.launcher.program() else { return Err(format!("{} is not on the hub's PATH", argv[0])) };
-    LaunchCommand::start(&hub.ops.home().dir, &launch.name, &program, &argv, launcher_env(), input.as_bytes())
-        .map_err(|error| format!("{}: {error}", program.display()))
+    let Some(program) = launch.launcher.program() else {
+        return Err(format!("{} is not on the hub's PATH", argv[0]));
+    };
+    LaunchCommand::start(
+        &hub.ops.home().dir,
+        &launch.name,
+        &program,
+        &argv,
+        launcher_env(),
+        input.as_bytes(),
+    )
+    .map_err(|error| format!("{}: {error}", program.display()))
 }

@@ -35,12 +35,22 @@ impl Listening {
     /// Returns the state, and the receiver of the opened listener.
     pub(super) fn new() -> (Self, mpsc::Receiver<HttpListener>) {
         let (opened, listeners) = mpsc::channel(1);
-        (Self { state: Mutex::default(), opening: tokio::sync::Mutex::default(), opened }, listeners)
+        (
+            Self {
+                state: Mutex::default(),
+                opening: tokio::sync::Mutex::default(),
+                opened,
+            },
+            listeners,
+        )
     }
 
     /// Returns the address, or why there is none. `None`: the hub does not listen.
     pub(super) fn state(&self) -> Option<Result<OpenAddress, String>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns the address for other machines: `public_url`, or that of the listener. If it listens on all addresses: with the name in its
@@ -51,8 +61,16 @@ impl Listening {
             return Some(public);
         }
         if opened.address.ip().is_unspecified() {
-            let scheme = if opened.tls.is_some() { "https" } else { "http" };
-            return Some(format!("{scheme}://{}:{}", opened.name, opened.address.port()));
+            let scheme = if opened.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            return Some(format!(
+                "{scheme}://{}:{}",
+                opened.name,
+                opened.address.port()
+            ));
         }
         Some(opened.url)
     }
@@ -78,18 +96,32 @@ impl Listening {
 
     async fn open(&self, hub: &Hub, listen: SocketAddr) -> io::Result<OpenAddress> {
         // Without the configuration, the certificate is unknown.
-        let http = hub.ops.config().map_err(|error| io::Error::other(error.to_string()))?.http.clone();
+        let http = hub
+            .ops
+            .config()
+            .map_err(|error| io::Error::other(error.to_string()))?
+            .http
+            .clone();
         let settings = http.settings(listen).map_err(io::Error::other)?;
         let listener = HttpListener::bind(&settings).await?;
-        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let machine = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
         let opened = OpenAddress {
             url: listener.url().to_owned(),
             address: listener.address(),
-            public_url: http.public_url.as_ref().map(|url| url.to_string().trim_end_matches('/').to_owned()),
+            public_url: http
+                .public_url
+                .as_ref()
+                .map(|url| url.to_string().trim_end_matches('/').to_owned()),
             name: listener.name_of_machine(&machine).unwrap_or(machine),
             tls: listener.tls(),
         };
-        self.opened.send(listener).await.map_err(|_| io::Error::other("the hub is ending"))?;
+        self.opened
+            .send(listener)
+            .await
+            .map_err(|_| io::Error::other("the hub is ending"))?;
         self.set(Ok(opened.clone()));
         Ok(opened)
     }
@@ -118,7 +150,11 @@ impl OpenAddress {
 
 /// Opens the port when the hub starts, if one is configured or was asked for. A hub that was started by a command works
 /// without it; the problem is shown by `adj doctor`.
-pub(super) async fn listen(hub: &Hub, option: Option<SocketAddr>, is_foreground: bool) -> Result<(), String> {
+pub(super) async fn listen(
+    hub: &Hub,
+    option: Option<SocketAddr>,
+    is_foreground: bool,
+) -> Result<(), String> {
     let config = hub.ops.config();
     let configured = option.or_else(|| config.as_ref().ok().and_then(|config| config.listen));
     let Some(address) = configured.or_else(|| requested_address(hub.ops.home())) else {
@@ -143,7 +179,11 @@ pub(super) async fn listen(hub: &Hub, option: Option<SocketAddr>, is_foreground:
     };
     let problem = format!("cannot listen on {address}: {error}");
     if is_foreground && configured.is_some() {
-        let hint = if error.kind() == io::ErrorKind::AddrInUse { "; end what uses the port, or choose another with --listen" } else { "" };
+        let hint = if error.kind() == io::ErrorKind::AddrInUse {
+            "; end what uses the port, or choose another with --listen"
+        } else {
+            ""
+        };
         return Err(format!("{problem}{hint}"));
     }
     tracing::error!(%problem, "the hub works without HTTP");
@@ -163,23 +203,43 @@ pub(super) fn with_dashboard(calls: Calls) -> Calls {
 async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView, OpError> {
     let OpenDashboard { listen, sha256 } = call;
     if !is_hash(sha256) {
-        return Err(Denied::invalid("sha256", "use the SHA-256 of the code, in lower-case hexadecimal").into());
+        return Err(Denied::invalid(
+            "sha256",
+            "use the SHA-256 of the code, in lower-case hexadecimal",
+        )
+        .into());
     }
-    let asked = listen.as_deref().map(listen_address).transpose().map_err(|problem| Denied::invalid("listen", problem))?;
+    let asked = listen
+        .as_deref()
+        .map(listen_address)
+        .transpose()
+        .map_err(|problem| Denied::invalid("listen", problem))?;
     let _turn = hub.listening.opening.lock().await;
     let url = match (hub.listening.state(), asked) {
         (Some(Ok(opened)), Some(asked)) if opened.address != asked => {
-            return Err(
-                Denied::conflict("the hub", format!("it listens on {} already; leave --listen out, or stop the hub first", opened.url)).into()
-            );
+            return Err(Denied::conflict(
+                "the hub",
+                format!(
+                    "it listens on {} already; leave --listen out, or stop the hub first",
+                    opened.url
+                ),
+            )
+            .into());
         }
         (Some(Ok(opened)), _) => opened.url,
         (_, asked) => {
             if let Some(asked) = asked {
-                let http = hub.ops.config().map(|config| config.http.clone()).unwrap_or_default();
-                http.settings(asked).map_err(|problem| Denied::invalid("listen", problem))?;
+                let http = hub
+                    .ops
+                    .config()
+                    .map(|config| config.http.clone())
+                    .unwrap_or_default();
+                http.settings(asked)
+                    .map_err(|problem| Denied::invalid("listen", problem))?;
             }
-            let opened = open_free(hub, asked).await.map_err(|error| OpError::Io(format!("cannot listen: {error}")))?;
+            let opened = open_free(hub, asked)
+                .await
+                .map_err(|error| OpError::Io(format!("cannot listen: {error}")))?;
             keep(hub.ops.home(), &opened);
             opened.url
         }
@@ -190,9 +250,15 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
 
 /// Opens the port that was asked for, or the usual one, or else a free one.
 async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<OpenAddress> {
-    let usual = asked.or_else(|| requested_address(hub.ops.home())).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DASHBOARD_PORT).into());
+    let usual = asked
+        .or_else(|| requested_address(hub.ops.home()))
+        .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, DASHBOARD_PORT).into());
     match hub.listening.open(hub, usual).await {
-        Err(error) if asked.is_none() && error.kind() == io::ErrorKind::AddrInUse => hub.listening.open(hub, (Ipv4Addr::LOCALHOST, 0).into()).await,
+        Err(error) if asked.is_none() && error.kind() == io::ErrorKind::AddrInUse => {
+            hub.listening
+                .open(hub, (Ipv4Addr::LOCALHOST, 0).into())
+                .await
+        }
         opened => opened,
     }
 }
@@ -200,7 +266,9 @@ async fn open_free(hub: &Hub, asked: Option<SocketAddr>) -> io::Result<OpenAddre
 /// Records the address for the next hub.
 fn keep(home: &Home, opened: &OpenAddress) {
     let path = home.dashboard_address();
-    if let Err(error) = files::write_atomically(&home.dir, &path, opened.address.to_string().as_bytes()) {
+    if let Err(error) =
+        files::write_atomically(&home.dir, &path, opened.address.to_string().as_bytes())
+    {
         tracing::warn!(%error, path = %path.display(), "cannot be written; the next hub does not listen");
     }
 }

@@ -54,10 +54,15 @@ pub(super) async fn move_logs(hub: Arc<Hub>) {
     let finding = Arc::clone(&hub);
     match tokio::task::spawn_blocking(move || finding.ops.find_unmoved_logs()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "logs that an earlier hub has left cannot be listed"),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "logs that an earlier hub has left cannot be listed")
+        }
         Err(error) => tracing::error!(%error, "the task that lists logs has failed"),
     }
-    let mut pause = Pause { next: PAUSE, until: None };
+    let mut pause = Pause {
+        next: PAUSE,
+        until: None,
+    };
     let mut moves = JoinSet::new();
     loop {
         tokio::select! {

@@ -29,7 +29,9 @@ use crate::store::{ConfirmedNote, Lead, Place, Store, StoreError};
 use crate::versions::Versions;
 use adjutant_core::Time;
 use connections::Connections;
-pub use copy::{Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store};
+pub use copy::{
+    Copied, CopiedTable, CopyError, Place as StorePlace, Progress, StoreCopyError, copy_store,
+};
 use futures::FutureExt;
 use home::{Lost, Socket};
 pub use http::{McpServer, NewMcpServer};
@@ -81,7 +83,9 @@ enum NotBegun {
 impl From<OpError> for NotBegun {
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Store(StoreError::Lost(_) | StoreError::Unreachable(_)) => Self::Again(error.to_string()),
+            OpError::Store(StoreError::Lost(_) | StoreError::Unreachable(_)) => {
+                Self::Again(error.to_string())
+            }
             error => Self::Refused(error.to_string()),
         }
     }
@@ -89,7 +93,10 @@ impl From<OpError> for NotBegun {
 
 /// Prepares the first call: what the store knows to be under way is adopted.
 async fn begin(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
-    hub.ops.check_log_store().await.map_err(|problem| NotBegun::Refused(format!("the log store cannot be used: {problem}")))?;
+    hub.ops
+        .check_log_store()
+        .await
+        .map_err(|problem| NotBegun::Refused(format!("the log store cannot be used: {problem}")))?;
     if hub.lead.is_some() {
         standby::check_local_attempts(hub)?;
     }
@@ -141,7 +148,10 @@ impl Room {
         }
         let half = (descriptors - DESCRIPTORS_OF_HUB) / 2;
         let connections = (half / DESCRIPTORS_OF_CONNECTION).min(CONNECTIONS_MAX);
-        Ok(Self { live_runs_max: (half / DESCRIPTORS_OF_RUN).max(1), connections_max: usize::try_from(connections).unwrap_or(usize::MAX) })
+        Ok(Self {
+            live_runs_max: (half / DESCRIPTORS_OF_RUN).max(1),
+            connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
+        })
     }
 }
 
@@ -193,10 +203,21 @@ fn options(args: &[OsString]) -> Result<Options, String> {
     while let Some(arg) = args.next() {
         match arg.to_str() {
             Some("--foreground") => options.foreground = true,
-            Some("--as-version") => options.as_version = args.next().and_then(|version| version.to_str()).map(ToOwned::to_owned),
+            Some("--as-version") => {
+                options.as_version = args
+                    .next()
+                    .and_then(|version| version.to_str())
+                    .map(ToOwned::to_owned)
+            }
             Some("--listen") => {
-                let address = args.next().and_then(|address| address.to_str()).ok_or("--listen needs an address")?;
-                options.listen = Some(listen_address(address).map_err(|problem| format!("--listen {address}: {problem}"))?);
+                let address = args
+                    .next()
+                    .and_then(|address| address.to_str())
+                    .ok_or("--listen needs an address")?;
+                options.listen = Some(
+                    listen_address(address)
+                        .map_err(|problem| format!("--listen {address}: {problem}"))?,
+                );
             }
             _ => return Err(format!("unknown argument {}", arg.display())),
         }
@@ -223,12 +244,22 @@ pub fn main(args: &[OsString], new_mcp_server: NewMcpServer) -> ExitCode {
             let is_on_server = Config::store_of(&home).is_ok_and(|store| store.is_some());
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
-                .max_blocking_threads(if is_on_server { WAITING_MAX } else { BLOCKING_MAX })
+                .max_blocking_threads(if is_on_server {
+                    WAITING_MAX
+                } else {
+                    BLOCKING_MAX
+                })
                 .thread_keep_alive(Duration::from_secs(5))
                 .enable_all()
                 .build()
                 .map_err(|error| error.to_string())?;
-            let served = runtime.block_on(serve(home.clone(), options.clone(), new_mcp_server, kept.take(), &note));
+            let served = runtime.block_on(serve(
+                home.clone(),
+                options.clone(),
+                new_mcp_server,
+                kept.take(),
+                &note,
+            ));
             runtime.shutdown_timeout(THREADS_END_MAX);
             match served? {
                 Served::Ended => return Ok(()),
@@ -256,7 +287,9 @@ thread_local! {
 
 /// Reports to the starter once. Returns whether there was a starter to report to.
 fn report_ready(message: &str) -> bool {
-    let Some(pipe) = READY.with(|cell| cell.borrow_mut().take()) else { return false };
+    let Some(pipe) = READY.with(|cell| cell.borrow_mut().take()) else {
+        return false;
+    };
     if let Err(error) = pipe.report(message) {
         tracing::debug!(%error, "the starter has exited");
     }
@@ -272,7 +305,8 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
             lock.write_pid(rustix::process::getpid()).map_err(failed)?;
             return Ok(Some(lock));
         }
-        let released = tokio::time::timeout(PREDECESSOR_EXIT_MAX, watch::released(&home.dir, &path));
+        let released =
+            tokio::time::timeout(PREDECESSOR_EXIT_MAX, watch::released(&home.dir, &path));
         let released = tokio::select! {
             released = released => released,
             // The other hub's socket had been removed and is back.
@@ -281,9 +315,16 @@ async fn take_home(home: &Home) -> Result<Option<Lock>, String> {
         match released {
             Ok(released) => released.map_err(failed)?,
             Err(_) => {
-                let pid =
-                    lock::written_pid(&home.dir, &path).ok().flatten().map_or_else(String::new, |pid| format!(" (pid {})", pid.as_raw_nonzero()));
-                return Err(format!("another hub{pid} uses {} and does not exit", home.dir.display()));
+                let pid = lock::written_pid(&home.dir, &path)
+                    .ok()
+                    .flatten()
+                    .map_or_else(String::new, |pid| {
+                        format!(" (pid {})", pid.as_raw_nonzero())
+                    });
+                return Err(format!(
+                    "another hub{pid} uses {} and does not exit",
+                    home.dir.display()
+                ));
             }
         }
     }
@@ -305,7 +346,10 @@ struct EndSignals {
 
 impl EndSignals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     async fn received(&mut self) -> &'static str {
@@ -329,10 +373,17 @@ async fn serve(
         None => take_home(&home).await?,
     };
     let Some(lock) = taken else {
-        return if report_ready("ready") { Ok(Served::Ended) } else { Err(format!("another hub serves {}", home.dir.display())) };
+        return if report_ready("ready") {
+            Ok(Served::Ended)
+        } else {
+            Err(format!("another hub serves {}", home.dir.display()))
+        };
     };
     if home.runner_identity().exists() {
-        return Err(format!("{} is the home of a runner (adj runner): set ADJ_HOME to another directory", home.dir.display()));
+        return Err(format!(
+            "{} is the home of a runner (adj runner): set ADJ_HOME to another directory",
+            home.dir.display()
+        ));
     }
     failpoint!("hub.locked");
     let mut signals = EndSignals::new().map_err(|error| error.to_string())?;
@@ -347,8 +398,21 @@ async fn serve(
     }));
     let log_store = Config::log_store_of(&home).map_err(|error| error.to_string())?;
     let lead = match &place {
-        Place::Postgres(address) if Config::load(&home).map_err(|error| error.to_string())?.store_shared => {
-            match standby::until_lead(&home, (address, &note), log_store.clone(), &options, &lock, &mut signals).await? {
+        Place::Postgres(address)
+            if Config::load(&home)
+                .map_err(|error| error.to_string())?
+                .store_shared =>
+        {
+            match standby::until_lead(
+                &home,
+                (address, &note),
+                log_store.clone(),
+                &options,
+                &lock,
+                &mut signals,
+            )
+            .await?
+            {
                 Some(lead) => Some(lead),
                 None => return Ok(Served::Ended),
             }
@@ -382,7 +446,10 @@ async fn serve(
     let (listening, mut listeners) = listening::Listening::new();
     let hub = Arc::new(Hub {
         ops: Ops::new(store.clone(), home.clone(), room.live_runs_max, log_store),
-        version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
+        version: options
+            .as_version
+            .clone()
+            .unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         connections: Arc::new(Connections::new(room.connections_max)),
         versions: Versions::new(&home),
@@ -450,7 +517,8 @@ async fn serve(
     if let Some(lead) = lead.clone() {
         loops.spawn(standby::announce(Arc::clone(&hub), lead).boxed());
     }
-    let (mut socket, listener, renewed) = Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let (mut socket, listener, renewed) =
+        Socket::bind(&home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
     let server = {
         let (hub, closing) = (Arc::clone(&hub), Arc::clone(&closing));
@@ -460,16 +528,30 @@ async fn serve(
     failpoint!("hub.listening");
     tracing::info!(home = %home.dir.display(), version = %hub.version, "the hub is ready");
     if options.foreground {
-        let runs = if home.is_ephemeral() { "the hub and everything in this home" } else { "the hub; runs continue" };
+        let runs = if home.is_ephemeral() {
+            "the hub and everything in this home"
+        } else {
+            "the hub; runs continue"
+        };
         let listens = match hub.listening.state() {
             Some(Ok(opened)) => {
-                let warning =
-                    if opened.is_exposed() { "listen_without_tls: tokens and everything else cross the network in plain text\n" } else { "" };
-                format!("listening on {} for callers with a token (adj token new NAME)\n{warning}", opened.url)
+                let warning = if opened.is_exposed() {
+                    "listen_without_tls: tokens and everything else cross the network in plain text\n"
+                } else {
+                    ""
+                };
+                format!(
+                    "listening on {} for callers with a token (adj token new NAME)\n{warning}",
+                    opened.url
+                )
             }
             _ => String::new(),
         };
-        let greeting = format!("serving {} (pid {})\n{listens}Ctrl-C ends {runs}\n", home.dir.display(), std::process::id());
+        let greeting = format!(
+            "serving {} (pid {})\n{listens}Ctrl-C ends {runs}\n",
+            home.dir.display(),
+            std::process::id()
+        );
         if let Err(error) = std::io::stderr().write_all(greeting.as_bytes()) {
             tracing::debug!(%error, "the greeting could not be written");
         }
@@ -532,8 +614,13 @@ async fn serve(
     socket.remove();
     closing_http.cancel();
     closing.notify_one();
-    let last_calls = futures::future::join(server, async { while http_loops.join_next().await.is_some() {} });
-    if tokio::time::timeout(CALLS_END_MAX, last_calls).await.is_err() {
+    let last_calls = futures::future::join(server, async {
+        while http_loops.join_next().await.is_some() {}
+    });
+    if tokio::time::timeout(CALLS_END_MAX, last_calls)
+        .await
+        .is_err()
+    {
         tracing::debug!("waits were cut off; their callers continue with the next hub");
     }
     if starts_again {

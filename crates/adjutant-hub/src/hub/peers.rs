@@ -7,7 +7,10 @@ use crate::link::peer::WAIT_MS_MAX;
 use crate::ops::{FollowStep, OpError, SendStep};
 use crate::peer::{PeerError, PeerHub};
 use crate::store::{Subscription, Topic};
-use crate::view::{AddPeer, BlockPeer, FollowChat, GetPeer, InvitePeer, ListPeers, RemovePeer, ShareChat, UnfollowChat};
+use crate::view::{
+    AddPeer, BlockPeer, FollowChat, GetPeer, InvitePeer, ListPeers, RemovePeer, ShareChat,
+    UnfollowChat,
+};
 use adjutant_core::chat::ChatId;
 use futures::FutureExt;
 use std::collections::HashMap;
@@ -21,15 +24,33 @@ const RETRY_MAX: Duration = Duration::from_secs(20);
 
 /// Adds the calls about peers.
 pub(super) fn routes(mut router: Calls) -> Calls {
-    router = on(router, |hub, caller, call: InvitePeer| async move { hub.ops.invite_peer(caller, call).await });
-    router = on(router, |hub, caller, call: AddPeer| async move { hub.ops.add_peer(caller, call).await });
-    router = on(router, |hub, caller, call: ListPeers| async move { hub.ops.list_peers(&caller.who, &call) });
-    router = on(router, |hub, caller, call: GetPeer| async move { hub.ops.get_peer(&caller.who, &call).await });
-    router = on(router, |hub, caller, call: BlockPeer| async move { hub.ops.block_peer(caller, call).await });
-    router = on(router, |hub, caller, call: RemovePeer| async move { hub.ops.remove_peer(caller, call).await });
-    router = on(router, |hub, caller, call: ShareChat| async move { hub.ops.share_chat(caller, call).await });
-    router = on(router, |hub, caller, call: FollowChat| async move { hub.ops.follow_chat(caller, call).await });
-    on(router, |hub, caller, call: UnfollowChat| async move { hub.ops.unfollow_chat(caller, call).await })
+    router = on(router, |hub, caller, call: InvitePeer| async move {
+        hub.ops.invite_peer(caller, call).await
+    });
+    router = on(router, |hub, caller, call: AddPeer| async move {
+        hub.ops.add_peer(caller, call).await
+    });
+    router = on(router, |hub, caller, call: ListPeers| async move {
+        hub.ops.list_peers(&caller.who, &call)
+    });
+    router = on(router, |hub, caller, call: GetPeer| async move {
+        hub.ops.get_peer(&caller.who, &call).await
+    });
+    router = on(router, |hub, caller, call: BlockPeer| async move {
+        hub.ops.block_peer(caller, call).await
+    });
+    router = on(router, |hub, caller, call: RemovePeer| async move {
+        hub.ops.remove_peer(caller, call).await
+    });
+    router = on(router, |hub, caller, call: ShareChat| async move {
+        hub.ops.share_chat(caller, call).await
+    });
+    router = on(router, |hub, caller, call: FollowChat| async move {
+        hub.ops.follow_chat(caller, call).await
+    });
+    on(router, |hub, caller, call: UnfollowChat| async move {
+        hub.ops.unfollow_chat(caller, call).await
+    })
 }
 
 /// Keeps the tasks for the chats that are followed now.
@@ -42,16 +63,20 @@ pub(super) async fn follow(hub: Arc<Hub>) {
         match hub.ops.chats_to_follow() {
             Ok(wanted) => {
                 running.retain(|chat, handles| {
-                    let is_kept = wanted.contains(chat) && handles.iter().all(|handle| !handle.is_finished());
+                    let is_kept =
+                        wanted.contains(chat) && handles.iter().all(|handle| !handle.is_finished());
                     if !is_kept {
                         handles.iter().for_each(AbortHandle::abort);
                     }
                     is_kept
                 });
                 for chat in wanted {
-                    running
-                        .entry(chat)
-                        .or_insert_with(|| [tasks.spawn(receive(Arc::clone(&hub), chat).boxed()), tasks.spawn(send(Arc::clone(&hub), chat).boxed())]);
+                    running.entry(chat).or_insert_with(|| {
+                        [
+                            tasks.spawn(receive(Arc::clone(&hub), chat).boxed()),
+                            tasks.spawn(send(Arc::clone(&hub), chat).boxed()),
+                        ]
+                    });
                 }
             }
             Err(error) => {
@@ -87,7 +112,9 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
     // The first reply comes at once, so that a peer that is reachable again is known to be.
     let mut wait_ms = 0;
     loop {
-        let Some(peer) = peer_of(&hub, chat).await else { return };
+        let Some(peer) = peer_of(&hub, chat).await else {
+            return;
+        };
         let problem = match peer {
             Ok(peer) => loop {
                 let begun = Instant::now();
@@ -102,7 +129,9 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
                             // The peer is reachable again.
                             hub.ops.store().wake_ups().notify([&Topic::Outgoing(chat)]);
                         }
-                        let is_early = step == FollowStep::Nothing && wait_ms > 0 && begun.elapsed() < RETRY_MAX;
+                        let is_early = step == FollowStep::Nothing
+                            && wait_ms > 0
+                            && begun.elapsed() < RETRY_MAX;
                         wait_ms = WAIT_MS_MAX;
                         if is_early {
                             // The peer does not wait.
@@ -132,10 +161,16 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
 }
 
 async fn send(hub: Arc<Hub>, chat: ChatId) {
-    let posts = hub.ops.store().wake_ups().subscribe(vec![Topic::Outgoing(chat), Topic::Peers]);
+    let posts = hub
+        .ops
+        .store()
+        .wake_ups()
+        .subscribe(vec![Topic::Outgoing(chat), Topic::Peers]);
     let mut retry = Retry(RETRY_MIN);
     loop {
-        let Some(peer) = peer_of(&hub, chat).await else { return };
+        let Some(peer) = peer_of(&hub, chat).await else {
+            return;
+        };
         if let Ok(peer) = peer {
             loop {
                 match hub.ops.send_next_post(&peer, chat).await {

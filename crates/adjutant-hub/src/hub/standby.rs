@@ -10,7 +10,10 @@ use super::calls::{bad, failed, reply};
 use super::connections::Connections;
 use super::home::Socket;
 use super::router::{self, add_version, manage, read_body};
-use super::{ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, NotBegun, Options, Room, report_ready, standby_logs};
+use super::{
+    ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, NotBegun, Options, Room,
+    report_ready, standby_logs,
+};
 use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
 use crate::link::{HUB_TOKEN, PASSED, headers};
@@ -19,7 +22,10 @@ use crate::ops::{token_hash, try_objects};
 use crate::process::{Lock, hygiene};
 use crate::remote::{self, HubAddress, Trust};
 use crate::store::{ConfirmedNote, Lead, LeaderAddress, LeaderStatus, StoreError, stand_by};
-use crate::view::{Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LeaderView, LogStoreCheck, StopHub, codes};
+use crate::view::{
+    Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LeaderView, LogStoreCheck,
+    StopHub, codes,
+};
 use adjutant_core::{Fingerprint, Principal, RunId, Time};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -80,9 +86,13 @@ pub(super) async fn until_lead(
     lock: &Lock,
     signals: &mut EndSignals,
 ) -> Result<Option<Arc<Lead>>, String> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let token = random_hex::<32>();
-    let (seen, mut won) = stand_by(note, address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
+    let (seen, mut won) =
+        stand_by(note, address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
     let lead_of = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
         Ok(Ok(lead)) => Ok(Some(lead)),
         Ok(Err(error)) => Err(error.to_string()),
@@ -93,11 +103,16 @@ pub(super) async fn until_lead(
     }
     let standby = Arc::new(Standby {
         home: home.clone(),
-        version: options.as_version.clone().unwrap_or_else(|| VERSION.to_owned()),
+        version: options
+            .as_version
+            .clone()
+            .unwrap_or_else(|| VERSION.to_owned()),
         started_at: crate::clock::now(),
         address: address.clone(),
         log_store: log_store.clone(),
-        connections: Arc::new(Connections::new(Room::of(hygiene::descriptors_max())?.connections_max)),
+        connections: Arc::new(Connections::new(
+            Room::of(hygiene::descriptors_max())?.connections_max,
+        )),
         token,
         seen,
         remote: Mutex::default(),
@@ -105,18 +120,33 @@ pub(super) async fn until_lead(
         must_end: AtomicBool::new(false),
         leads: watch::Sender::new(false),
     });
-    let (mut socket, listener, renewed) = Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
+    let (mut socket, listener, renewed) =
+        Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
     let closing = Arc::new(Notify::new());
-    let service = Router::new().fallback(pass).with_state(Arc::clone(&standby));
-    let mut server = Box::pin(router::serve_with(service, Arc::clone(&standby.connections), listener, renewed, Arc::clone(&closing)));
+    let service = Router::new()
+        .fallback(pass)
+        .with_state(Arc::clone(&standby));
+    let mut server = Box::pin(router::serve_with(
+        service,
+        Arc::clone(&standby.connections),
+        listener,
+        renewed,
+        Arc::clone(&closing),
+    ));
     let why = match &*standby.seen.borrow() {
         LeaderStatus::Unreachable(problem) => format!("PostgreSQL cannot be used ({problem})"),
         LeaderStatus::NoLeader => "it waits for the lock of the store".to_owned(),
-        LeaderStatus::Leader(_) | LeaderStatus::Unshared(_) => "another hub is the leader".to_owned(),
+        LeaderStatus::Leader(_) | LeaderStatus::Unshared(_) => {
+            "another hub is the leader".to_owned()
+        }
     };
     tracing::info!(home = %home.dir.display(), store = %address, why, "this hub is on standby");
     if options.foreground {
-        eprint_line(&format!("on standby for {} (pid {}): {why}; Ctrl-C ends this one", home.dir.display(), std::process::id()));
+        eprint_line(&format!(
+            "on standby for {} (pid {}): {why}; Ctrl-C ends this one",
+            home.dir.display(),
+            std::process::id()
+        ));
     }
     report_ready("ready");
     let ended = tokio::select! {
@@ -136,7 +166,11 @@ pub(super) async fn until_lead(
     standby.leads.send_replace(matches!(ended, Ok(Some(_))));
     closing.notify_one();
     // After a change of the leader, no other hub can still answer.
-    let calls_end_max = if matches!(ended, Ok(Some(_))) { LAST_REPLIES_MAX } else { CALLS_END_MAX };
+    let calls_end_max = if matches!(ended, Ok(Some(_))) {
+        LAST_REPLIES_MAX
+    } else {
+        CALLS_END_MAX
+    };
     if tokio::time::timeout(calls_end_max, server).await.is_err() {
         tracing::debug!("calls were cut off; their callers repeat them");
     }
@@ -161,8 +195,12 @@ fn eprint_line(line: &str) {
 async fn idle(standby: &Standby, options: &Options) {
     loop {
         let config = Config::load(&standby.home).ok();
-        let limit = config.filter(|config| config.listen.is_none() && options.listen.is_none()).and_then(|config| config.idle_exit_ms);
-        let nap = limit.map_or(super::RUNS_END_MAX * 1_200, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        let limit = config
+            .filter(|config| config.listen.is_none() && options.listen.is_none())
+            .and_then(|config| config.idle_exit_ms);
+        let nap = limit.map_or(super::RUNS_END_MAX * 1_200, |ms| {
+            Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+        });
         tokio::select! {
             () = standby.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}
@@ -176,7 +214,10 @@ async fn idle(standby: &Standby, options: &Options) {
 /// Refuses leadership while attempts exist that another hub started on its own machine: only that hub knows whether they still work.
 pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
     let local = hub.ops.live_attempts()?;
-    match local.into_iter().find(|id| !hub.ops.attempt_dir(*id).0.exists()) {
+    match local
+        .into_iter()
+        .find(|id| !hub.ops.attempt_dir(*id).0.exists())
+    {
         None => Ok(()),
         Some(id) => Err(NotBegun::Refused(format!(
             "run {} was started by a hub in another home, without store_shared: start that hub without store_shared until its runs have ended",
@@ -190,7 +231,10 @@ pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
     let (url, tls) = (hub.listening.announced_url(), hub.listening.tls());
     loop {
         let fingerprint = tls.as_ref().map(|tls| tls.fingerprint());
-        while let Err(error) = lead.announce(hub.ops.store(), url.clone(), fingerprint.clone()).await {
+        while let Err(error) = lead
+            .announce(hub.ops.store(), url.clone(), fingerprint.clone())
+            .await
+        {
             tracing::warn!(%error, "the address of this hub cannot be announced yet");
             tokio::time::sleep(ANNOUNCE_AGAIN).await;
         }
@@ -208,7 +252,11 @@ pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
     }
 }
 
-async fn pass(State(standby): State<Arc<Standby>>, ConnectInfo(connection): ConnectInfo<Connection>, request: Request) -> Response {
+async fn pass(
+    State(standby): State<Arc<Standby>>,
+    ConnectInfo(connection): ConnectInfo<Connection>,
+    request: Request,
+) -> Response {
     let _answering = connection.line().call();
     if !connection.line().has_place() {
         return router::too_many(&standby.connections);
@@ -226,7 +274,13 @@ async fn pass(State(standby): State<Arc<Standby>>, ConnectInfo(connection): Conn
 }
 
 /// Answers what concerns this hub, and passes on the rest.
-async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Response {
+async fn answer(
+    standby: &Standby,
+    who: &Principal,
+    path: &str,
+    given: &HeaderMap,
+    body: &Bytes,
+) -> Response {
     let is = |name: &str| path.strip_prefix("/api/v1/") == Some(name);
     if is(GetHub::NAME) {
         return reply(Ok(state(standby, who, given).await));
@@ -250,7 +304,11 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
         return match serde_json::from_slice::<HandOver>(body) {
             Ok(call) => {
                 if is_older(&standby.version, &call.version) {
-                    tracing::info!(version = call.version, exe = call.exe, "a newer version takes over");
+                    tracing::info!(
+                        version = call.version,
+                        exe = call.exe,
+                        "a newer version takes over"
+                    );
                     standby.end();
                 }
                 reply(Ok(state(standby, who, given).await))
@@ -258,17 +316,23 @@ async fn answer(standby: &Standby, who: &Principal, path: &str, given: &HeaderMa
             Err(error) => failed(&bad(&error.to_string())),
         };
     }
-    standby.pass_on(who, path, given, body).await.unwrap_or_else(|error| failed(&error))
+    standby
+        .pass_on(who, path, given, body)
+        .await
+        .unwrap_or_else(|error| failed(&error))
 }
 
 /// Returns the state of this hub, with the counts of the leader if it replies in time.
 async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView {
     let path = format!("/api/v1/{}", GetHub::NAME);
     let body = Bytes::from_static(b"{}");
-    let replied = tokio::time::timeout(STATE_TIMEOUT, standby.pass_on(who, &path, given, &body)).await;
+    let replied =
+        tokio::time::timeout(STATE_TIMEOUT, standby.pass_on(who, &path, given, &body)).await;
     let led = match replied {
         Ok(Ok(response)) if response.status().is_success() => {
-            let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX).await.unwrap_or_default();
+            let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX)
+                .await
+                .unwrap_or_default();
             serde_json::from_slice::<HubView>(&bytes).ok()
         }
         _ => None,
@@ -279,7 +343,11 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
             if leader.url.is_none() {
                 problems.push(not_listening(leader).message);
             }
-            Some(LeaderView { name: leader.name.clone(), url: leader.url.clone(), fingerprint: leader.fingerprint.clone() })
+            Some(LeaderView {
+                name: leader.name.clone(),
+                url: leader.url.clone(),
+                fingerprint: leader.fingerprint.clone(),
+            })
         }
         LeaderStatus::Unshared(name) => {
             problems.push(unshared(name).message);
@@ -334,60 +402,106 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
 
 /// Checks the log store of this hub, which moves what it has received.
 async fn log_store_check(address: Option<&LogStoreAddress>) -> LogStoreCheck {
-    let Some(address) = address.cloned() else { return LogStoreCheck::default() };
+    let Some(address) = address.cloned() else {
+        return LogStoreCheck::default();
+    };
     let shown = address.to_string();
     let tried = match tokio::task::spawn_blocking(move || Objects::open(&address)).await {
         Ok(Ok(objects)) => try_objects(&objects).await,
         Ok(Err(problem)) => Err(problem),
         Err(error) => Err(error.to_string()),
     };
-    LogStoreCheck { address: Some(shown), problem: tried.err() }
+    LogStoreCheck {
+        address: Some(shown),
+        problem: tried.err(),
+    }
 }
 
 fn refusal(message: String, hint: &str) -> ErrorView {
-    ErrorView { code: codes::UNREACHABLE.to_owned(), message, hint: Some(hint.to_owned()) }
+    ErrorView {
+        code: codes::UNREACHABLE.to_owned(),
+        message,
+        hint: Some(hint.to_owned()),
+    }
 }
 
 fn no_leader(address: &PostgresAddress) -> ErrorView {
-    refusal(format!("no hub is the leader of the store at {address} at the moment"), "adj doctor; the call can be repeated")
+    refusal(
+        format!("no hub is the leader of the store at {address} at the moment"),
+        "adj doctor; the call can be repeated",
+    )
 }
 
 fn unreachable(address: &PostgresAddress, problem: &str) -> ErrorView {
-    refusal(format!("the store at {address} cannot be used: {problem}"), "check the PostgreSQL server; the call can be repeated")
+    refusal(
+        format!("the store at {address} cannot be used: {problem}"),
+        "check the PostgreSQL server; the call can be repeated",
+    )
 }
 
 fn not_listening(leader: &LeaderAddress) -> ErrorView {
     refusal(
-        format!("the leader, the hub on {}, does not listen, so this hub cannot pass calls to it", leader.name),
+        format!(
+            "the leader, the hub on {}, does not listen, so this hub cannot pass calls to it",
+            leader.name
+        ),
         "set listen in its configuration, and public_url if other machines need another address",
     )
 }
 
 fn unshared(name: &str) -> ErrorView {
-    refusal(format!("a hub that does not share the store uses it: {name}"), "set store_shared = true in its configuration too")
+    refusal(
+        format!("a hub that does not share the store uses it: {name}"),
+        "set store_shared = true in its configuration too",
+    )
 }
 
 impl Standby {
     /// Asks the leader whether a run exists.
     async fn is_known(&self, run: RunId) -> Result<bool, String> {
-        let body = serde_json::to_vec(&GetRun { run: run.to_string(), ..GetRun::default() }).map_err(|error| error.to_string())?;
+        let body = serde_json::to_vec(&GetRun {
+            run: run.to_string(),
+            ..GetRun::default()
+        })
+        .map_err(|error| error.to_string())?;
         let path = format!("/api/v1/{}", GetRun::NAME);
-        let replied = self.pass_on(&Principal::Person, &path, &HeaderMap::new(), &Bytes::from(body)).await.map_err(|error| error.message)?;
+        let replied = self
+            .pass_on(
+                &Principal::Person,
+                &path,
+                &HeaderMap::new(),
+                &Bytes::from(body),
+            )
+            .await
+            .map_err(|error| error.message)?;
         let status = replied.status();
         if status.is_success() {
             return Ok(true);
         }
         // A proxy and a hub that does not share the store also reply with this status, but not with this code in the format of calls.
-        let is_problem = replied.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem"));
-        let body = axum::body::to_bytes(replied.into_body(), router::BODY_BYTES_MAX).await.map_err(|error| error.to_string())?;
+        let is_problem = replied
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem"));
+        let body = axum::body::to_bytes(replied.into_body(), router::BODY_BYTES_MAX)
+            .await
+            .map_err(|error| error.to_string())?;
         if status == StatusCode::NOT_FOUND && !is_problem && code_of(&body) == codes::NOT_FOUND {
             return Ok(false);
         }
-        Err(format!("the leader cannot say whether run {run} exists ({status})"))
+        Err(format!(
+            "the leader cannot say whether run {run} exists ({status})"
+        ))
     }
 
     /// Passes a call to the leader, and repeats it until it was answered or this hub is the leader.
-    async fn pass_on(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
+    async fn pass_on(
+        &self,
+        who: &Principal,
+        path: &str,
+        given: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response, ErrorView> {
         let mut leads = self.leads.subscribe();
         tokio::select! {
             passed = self.pass_on_until_answered(who, path, given, body) => passed,
@@ -399,11 +513,21 @@ impl Standby {
         }
     }
 
-    async fn pass_on_until_answered(&self, who: &Principal, path: &str, given: &HeaderMap, body: &Bytes) -> Result<Response, ErrorView> {
+    async fn pass_on_until_answered(
+        &self,
+        who: &Principal,
+        path: &str,
+        given: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response, ErrorView> {
         let began = Instant::now();
         let until = began + wait_of(body) + LEADER_WAIT_MAX;
         let key = given.get(headers::KEY).and_then(|key| key.to_str().ok());
-        let client = if let Principal::Client(name) = who { Some(encode_name(name.as_str())) } else { None };
+        let client = if let Principal::Client(name) = who {
+            Some(encode_name(name.as_str()))
+        } else {
+            None
+        };
         let path = format!("{PASSED}{path}");
         let mut sent = vec![(HUB_TOKEN, self.token.as_str())];
         sent.extend(key.map(|key| (headers::KEY, key)));
@@ -412,7 +536,11 @@ impl Standby {
         let mut seen = self.seen.clone();
         loop {
             let leader = self.leader(&mut seen, until).await?;
-            let body = if is_repeated { with_shortened_wait(body, began.elapsed()) } else { body.clone() };
+            let body = if is_repeated {
+                with_shortened_wait(body, began.elapsed())
+            } else {
+                body.clone()
+            };
             let limit = wait_of(&body) + REPLY_TIMEOUT;
             let replied = match self.connections_to(&leader) {
                 Ok(remote) => tokio::select! {
@@ -422,23 +550,37 @@ impl Standby {
                 Err(problem) => Err(problem),
             };
             let problem = match replied {
-                Ok(reply) if reply.status == StatusCode::SERVICE_UNAVAILABLE && code_of(&reply.body) == codes::CLOSING => "it ends".to_owned(),
+                Ok(reply)
+                    if reply.status == StatusCode::SERVICE_UNAVAILABLE
+                        && code_of(&reply.body) == codes::CLOSING =>
+                {
+                    "it ends".to_owned()
+                }
                 // It learns of the token of this hub from the store.
-                Ok(reply) if reply.status == StatusCode::UNAUTHORIZED => "it does not know this hub".to_owned(),
+                Ok(reply) if reply.status == StatusCode::UNAUTHORIZED => {
+                    "it does not know this hub".to_owned()
+                }
                 Ok(reply) => return Ok(response(reply)),
                 Err(problem) => problem,
             };
             is_repeated = true;
             tracing::debug!(path, problem, "a call is passed on again");
             if Instant::now() >= until {
-                return Err(refusal(format!("the hub on {} cannot be reached: {problem}", leader.name), "the call can be repeated"));
+                return Err(refusal(
+                    format!("the hub on {} cannot be reached: {problem}", leader.name),
+                    "the call can be repeated",
+                ));
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Returns the leader, once there is one with an address.
-    async fn leader(&self, seen: &mut watch::Receiver<LeaderStatus>, until: Instant) -> Result<LeaderAddress, ErrorView> {
+    async fn leader(
+        &self,
+        seen: &mut watch::Receiver<LeaderStatus>,
+        until: Instant,
+    ) -> Result<LeaderAddress, ErrorView> {
         loop {
             let problem = match &*seen.borrow_and_update() {
                 LeaderStatus::Leader(leader) if leader.url.is_some() => return Ok(leader.clone()),
@@ -461,7 +603,9 @@ impl Standby {
         }
         let address: HubAddress = leader.url.as_deref().unwrap_or_default().parse()?;
         let trust = match &leader.fingerprint {
-            Some(fingerprint) => Trust::Fingerprints(vec![Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?]),
+            Some(fingerprint) => Trust::Fingerprints(vec![
+                Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?,
+            ]),
             None => Trust::Installed,
         };
         let connections = Arc::new(remote::Connections::new(address, trust));
@@ -483,17 +627,28 @@ fn code_of(body: &[u8]) -> String {
     struct Coded {
         code: String,
     }
-    serde_json::from_slice::<Coded>(body).map(|coded| coded.code).unwrap_or_default()
+    serde_json::from_slice::<Coded>(body)
+        .map(|coded| coded.code)
+        .unwrap_or_default()
 }
 
 /// Returns a reply of the leader as that of this one.
 fn response(reply: remote::Reply) -> Response {
-    let remote::Reply { status, headers: given, body } = reply;
+    let remote::Reply {
+        status,
+        headers: given,
+        body,
+    } = reply;
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     for name in [CONTENT_TYPE.as_str(), headers::CONFIG_PROBLEM] {
-        if let (Some(value), Ok(name)) = (given.get(name), axum::http::HeaderName::from_bytes(name.as_bytes())) {
-            response.headers_mut().insert(name, HeaderValue::clone(value));
+        if let (Some(value), Ok(name)) = (
+            given.get(name),
+            axum::http::HeaderName::from_bytes(name.as_bytes()),
+        ) {
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::clone(value));
         }
     }
     response

@@ -4,19 +4,28 @@ use super::log_store::{MOVES_MAX, PAUSE, PAUSE_MAX};
 use crate::config::{Home, LogStoreAddress};
 use crate::logs::kept::AttemptLogs;
 use crate::objects::Objects;
-use crate::ops::{AttemptId, NotMoved, attempts_with_logs, remove_files, remove_run, store_attempt};
+use crate::ops::{
+    AttemptId, NotMoved, attempts_with_logs, remove_files, remove_run, store_attempt,
+};
 use adjutant_core::RunId;
 use futures::StreamExt;
 
 /// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the leader whether a run exists.
-pub(super) async fn move_left<F>(home: &Home, address: Option<LogStoreAddress>, is_known: impl Fn(RunId) -> F)
-where
+pub(super) async fn move_left<F>(
+    home: &Home,
+    address: Option<LogStoreAddress>,
+    is_known: impl Fn(RunId) -> F,
+) where
     F: Future<Output = Result<bool, String>>,
 {
     if let Some(address) = address {
         let mut pause = PAUSE;
         while let Err(problem) = move_all(home, &address, &is_known).await {
-            tracing::warn!(problem, again_in_s = pause.as_secs(), "logs that this hub has received cannot be moved to the log store yet");
+            tracing::warn!(
+                problem,
+                again_in_s = pause.as_secs(),
+                "logs that this hub has received cannot be moved to the log store yet"
+            );
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -24,30 +33,56 @@ where
     std::future::pending().await
 }
 
-async fn move_all<F>(home: &Home, address: &LogStoreAddress, is_known: &impl Fn(RunId) -> F) -> Result<(), String>
+async fn move_all<F>(
+    home: &Home,
+    address: &LogStoreAddress,
+    is_known: &impl Fn(RunId) -> F,
+) -> Result<(), String>
 where
     F: Future<Output = Result<bool, String>>,
 {
     let (listed, opened) = (home.clone(), address.clone());
     let found = tokio::task::spawn_blocking(move || {
         let left = attempts_with_logs(&listed).map_err(|error| error.to_string())?;
-        if left.is_empty() { Ok(None) } else { Objects::open(&opened).map(|objects| Some((left, objects))) }
+        if left.is_empty() {
+            Ok(None)
+        } else {
+            Objects::open(&opened).map(|objects| Some((left, objects)))
+        }
     });
-    let Some((left, objects)) = found.await.map_err(|error| error.to_string())?? else { return Ok(()) };
-    let moves = left.into_iter().map(|id| move_one(home, &objects, id, is_known));
+    let Some((left, objects)) = found.await.map_err(|error| error.to_string())?? else {
+        return Ok(());
+    };
+    let moves = left
+        .into_iter()
+        .map(|id| move_one(home, &objects, id, is_known));
     // The failure of one does not keep the others here.
-    let moved: Vec<Result<(), String>> = futures::stream::iter(moves).buffer_unordered(MOVES_MAX).collect().await;
+    let moved: Vec<Result<(), String>> = futures::stream::iter(moves)
+        .buffer_unordered(MOVES_MAX)
+        .collect()
+        .await;
     moved.into_iter().collect()
 }
 
 /// Moves the logs of one attempt if they are complete. Others arrive at the leader.
-async fn move_one<F>(home: &Home, objects: &Objects, id: AttemptId, is_known: &impl Fn(RunId) -> F) -> Result<(), String>
+async fn move_one<F>(
+    home: &Home,
+    objects: &Objects,
+    id: AttemptId,
+    is_known: &impl Fn(RunId) -> F,
+) -> Result<(), String>
 where
     F: Future<Output = Result<bool, String>>,
 {
-    let logs = AttemptLogs { home: home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
+    let logs = AttemptLogs {
+        home: home.dir.clone(),
+        run_id: id.run.to_string(),
+        attempt: id.n.0,
+    };
     let looked_at = logs.clone();
-    let are_kept = tokio::task::spawn_blocking(move || looked_at.are_kept()).await.map_err(|error| error.to_string())?;
+    let are_kept = tokio::task::spawn_blocking(move || looked_at.are_kept())
+        .await
+        .map_err(|error| error.to_string())?;
     if !are_kept.map_err(|error| error.to_string())? || !is_known(id.run).await? {
         return Ok(());
     }
@@ -55,7 +90,9 @@ where
         let stored = store_attempt(objects, &logs).await?;
         // The leader may have removed the run meanwhile, and its objects before these were stored. The files stay.
         if !is_known(id.run).await.map_err(NotMoved::Unavailable)? {
-            return remove_run(objects, &id.run.to_string()).await.map_err(NotMoved::Unavailable);
+            return remove_run(objects, &id.run.to_string())
+                .await
+                .map_err(NotMoved::Unavailable);
         }
         remove_files(logs, stored).await
     };
@@ -80,9 +117,18 @@ mod tests {
     /// A home with the complete log of one attempt, and a log store.
     fn received() -> (tempfile::TempDir, Home, LogStoreAddress) {
         let dir = tempfile::tempdir().expect("a directory");
-        let home = Home { dir: dir.path().join("home") };
-        let there = AttemptLogs { home: dir.path().join("there"), run_id: RUN.to_owned(), attempt: 1 };
-        let here = AttemptLogs { home: home.dir.clone(), ..there.clone() };
+        let home = Home {
+            dir: dir.path().join("home"),
+        };
+        let there = AttemptLogs {
+            home: dir.path().join("there"),
+            run_id: RUN.to_owned(),
+            attempt: 1,
+        };
+        let here = AttemptLogs {
+            home: home.dir.clone(),
+            ..there.clone()
+        };
         for logs in [&there, &here] {
             std::fs::create_dir_all(logs.home.join("logs")).expect("a directory");
         }
@@ -97,13 +143,19 @@ mod tests {
     }
 
     fn objects_of_run(address: &LogStoreAddress) -> usize {
-        let LogStoreAddress::Directory(dir) = address else { panic!("a directory") };
+        let LogStoreAddress::Directory(dir) = address else {
+            panic!("a directory")
+        };
         let mut left = vec![dir.clone()];
         let mut files = 0;
         while let Some(dir) = left.pop() {
             for entry in std::fs::read_dir(dir).expect("a directory") {
                 let path = entry.expect("an entry").path();
-                if path.is_dir() { left.push(path) } else { files += 1 }
+                if path.is_dir() {
+                    left.push(path)
+                } else {
+                    files += 1
+                }
             }
         }
         files
@@ -112,7 +164,9 @@ mod tests {
     #[tokio::test]
     async fn logs_of_a_known_run_are_moved() {
         let (_dir, home, address) = received();
-        move_all(&home, &address, &async |_| Ok(true)).await.expect("moved");
+        move_all(&home, &address, &async |_| Ok(true))
+            .await
+            .expect("moved");
         assert!(!log_path(&home.dir, RUN, 1).exists() && objects_of_run(&address) > 0);
     }
 
@@ -124,10 +178,19 @@ mod tests {
             asked.set(asked.get() + 1);
             Ok(asked.get() == 1)
         };
-        move_all(&home, &address, &is_known).await.expect("no failure");
-        assert_eq!((asked.get(), objects_of_run(&address)), (2, 0), "the leader is asked before and after");
+        move_all(&home, &address, &is_known)
+            .await
+            .expect("no failure");
+        assert_eq!(
+            (asked.get(), objects_of_run(&address)),
+            (2, 0),
+            "the leader is asked before and after"
+        );
         assert!(log_path(&home.dir, RUN, 1).exists());
         let unreachable = move_all(&home, &address, &async |_| Err("no leader".to_owned())).await;
-        assert_eq!((unreachable, objects_of_run(&address)), (Err("no leader".to_owned()), 0));
+        assert_eq!(
+            (unreachable, objects_of_run(&address)),
+            (Err("no leader".to_owned()), 0)
+        );
     }
 }

@@ -11,15 +11,33 @@ pub(super) async fn ask_unknown(hub: Shared) {
 }
 
 /// Lists the agents with the versions that are known.
-pub(super) async fn list_agents(hub: &Shared, who: &Principal, call: &ListAgents) -> Result<AgentList, OpError> {
+pub(super) async fn list_agents(
+    hub: &Shared,
+    who: &Principal,
+    call: &ListAgents,
+) -> Result<AgentList, OpError> {
     let (mut list, asking) = hub.ops.list_agents(who, call)?;
     if asking.is_empty() {
         return Ok(list);
     }
-    let awaited = call.await_version_of.as_ref().and_then(|name| list.agents.iter().find(|agent| agent.name == *name)?.program.clone());
-    let (awaited, others): (Vec<_>, Vec<_>) = asking.into_iter().partition(|asking| asking.program.to_str() == awaited.as_deref());
+    let awaited = call.await_version_of.as_ref().and_then(|name| {
+        list.agents
+            .iter()
+            .find(|agent| agent.name == *name)?
+            .program
+            .clone()
+    });
+    let (awaited, others): (Vec<_>, Vec<_>) = asking
+        .into_iter()
+        .partition(|asking| asking.program.to_str() == awaited.as_deref());
     let mut said = hub.versions.known_or_queued(others);
-    said.extend(hub.versions.of(awaited).await.into_iter().map(|(program, said)| (program, Some(said))));
+    said.extend(
+        hub.versions
+            .of(awaited)
+            .await
+            .into_iter()
+            .map(|(program, said)| (program, Some(said))),
+    );
     crate::ops::add_versions(&mut list, &said);
     Ok(list)
 }

@@ -26,7 +26,11 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
     let mut deliveries = JoinSet::new();
     let mut is_first = true;
     loop {
-        let is_other = is_first || hub.ops.config().is_ok_and(|config| config.webhooks != known);
+        let is_other = is_first
+            || hub
+                .ops
+                .config()
+                .is_ok_and(|config| config.webhooks != known);
         if is_other {
             match hub.ops.set_webhooks().await {
                 Ok(hooks) => {
@@ -51,7 +55,9 @@ async fn deliver_to(hub: Arc<Hub>, hook: Webhook) {
             Ok(Next::Done) => {}
             // A notification may arrive earlier.
             Ok(Next::Wait(time)) => {
-                tokio::time::timeout(time.min(CHECK_EVERY), subscription.wait()).await.ok();
+                tokio::time::timeout(time.min(CHECK_EVERY), subscription.wait())
+                    .await
+                    .ok();
             }
             Ok(Next::Nothing) => subscription.wait().await,
             Err(error) => {
@@ -69,7 +75,9 @@ enum Next {
 }
 
 async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
-    let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else { return Ok(Next::Nothing) };
+    let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else {
+        return Ok(Next::Nothing);
+    };
     let wait = clock::until(not_before);
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
@@ -79,7 +87,12 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
         None => Ok(()),
     };
     if let Err(problem) = &delivered {
-        tracing::warn!(event = delivery.kind, id = delivery.id, problem, "a webhook was not delivered");
+        tracing::warn!(
+            event = delivery.kind,
+            id = delivery.id,
+            problem,
+            "a webhook was not delivered"
+        );
     }
     hub.ops.note_delivery(hook, &delivery, delivered).await?;
     Ok(Next::Done)

@@ -7,7 +7,9 @@ use crate::files;
 use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::process::{pressure, spawn_guard, tree, watch};
-use crate::store::{StartPlace, Topic, changed_runs, ends_with_runtime, has_scheduled_work, last_seq};
+use crate::store::{
+    StartPlace, Topic, changed_runs, ends_with_runtime, has_scheduled_work, last_seq,
+};
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
@@ -71,7 +73,11 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
             })
         };
         for run in names(&runs) {
-            attempts.extend(names(&runs.join(&run)).iter().filter_map(|n| AttemptId::parse(&format!("{run}/{n}"))));
+            attempts.extend(
+                names(&runs.join(&run))
+                    .iter()
+                    .filter_map(|n| AttemptId::parse(&format!("{run}/{n}"))),
+            );
         }
         (attempts, failed)
     })
@@ -82,9 +88,14 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
             continue;
         }
         let dir = AttemptDir::new(&hub.ops.home().dir, &id.run.to_string(), id.n.0);
-        let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0)).await;
+        let killed = tokio::task::spawn_blocking(move || {
+            tree::stragglers(&dir, &id.run.to_string(), id.n.0)
+        })
+        .await;
         match killed {
-            Ok(killed) => tracing::warn!(attempt = %id, killed, "ended an attempt that the database has lost"),
+            Ok(killed) => {
+                tracing::warn!(attempt = %id, killed, "ended an attempt that the database has lost")
+            }
             Err(error) => failed = Some(OpError::Io(format!("{id}: {error}"))),
         }
     }
@@ -94,8 +105,17 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
 /// Returns the names of a directory's entries. A file, and what is missing, has none.
 fn names_in(dir: &Path) -> io::Result<Vec<String>> {
     match std::fs::read_dir(dir) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Ok(entries) => entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect(),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
         Err(error) => Err(error),
     }
 }
@@ -110,8 +130,13 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
         settled.push(done);
     }
     // Dropping the sender completes the receiver; nothing is ever sent.
-    if tokio::time::timeout(RECOVERY_MAX, futures::future::join_all(settled)).await.is_err() {
-        tracing::warn!("calls are answered before all attempts that ended without a hub are settled");
+    if tokio::time::timeout(RECOVERY_MAX, futures::future::join_all(settled))
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            "calls are answered before all attempts that ended without a hub are settled"
+        );
     }
     Ok(())
 }
@@ -133,7 +158,10 @@ pub(super) async fn await_first_reports(hub: Arc<Hub>) {
 }
 
 /// Starts work that judges runs after the first reports of the supervisors of live attempts.
-pub(super) fn after_first_reports<F: Future<Output = ()>>(hub: &Arc<Hub>, work: F) -> impl Future<Output = ()> + use<F> {
+pub(super) fn after_first_reports<F: Future<Output = ()>>(
+    hub: &Arc<Hub>,
+    work: F,
+) -> impl Future<Output = ()> + use<F> {
     let hub = Arc::clone(hub);
     async move {
         hub.ops.first_reports().over().await;
@@ -192,11 +220,20 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
         // One run for each of them before a second one for any.
         let mut wanted: Vec<usize> = Vec::new();
         for n in 0..most {
-            wanted.extend(places.iter().enumerate().filter(|(_, place)| n < place.free).map(|(number, _)| number));
+            wanted.extend(
+                places
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, place)| n < place.free)
+                    .map(|(number, _)| number),
+            );
         }
         while !wanted.is_empty() {
             let part: Vec<usize> = wanted.drain(..wanted.len().min(CLAIMS_MAX)).collect();
-            let starts: Vec<StartPlace> = part.iter().map(|place| places[*place].place.clone()).collect();
+            let starts: Vec<StartPlace> = part
+                .iter()
+                .map(|place| places[*place].place.clone())
+                .collect();
             let (mut launches, mut failed) = (BTreeMap::<usize, Vec<Launch>>::new(), None);
             let claimed = hub.ops.claim_each(&starts).await?;
             has_claimed |= !claimed.is_empty();
@@ -228,7 +265,11 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
 pub(super) async fn watch_leases(hub: Arc<Hub>) {
     loop {
         let nap = match hub.ops.lose_expired_attempts().await {
-            Ok(next) => next.map_or(SLEEP_MAX, |next| next.saturating_duration_since(Instant::now())).min(SLEEP_MAX),
+            Ok(next) => next
+                .map_or(SLEEP_MAX, |next| {
+                    next.saturating_duration_since(Instant::now())
+                })
+                .min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "the loss of attempts on runners cannot be recorded yet");
                 RETRY_AFTER
@@ -280,7 +321,9 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             };
             tokio::join!(reaped, watch_attempt(Arc::clone(&hub), id));
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => watch_attempt(hub, id).await,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            watch_attempt(hub, id).await
+        }
         Err(error) => {
             tracing::error!(attempt = %id, %error, "the guard cannot be started");
             let message = format!("its guard could not be started: {error}");
@@ -315,7 +358,9 @@ async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), 
     // Guard and supervisor have ended without settling the attempt. Remaining processes are killed before any file
     // is read that they could have replaced.
     let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
-    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &run, n)).await.map_err(|error| OpError::Io(error.to_string()))?;
+    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &run, n))
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "killed processes that outlived guard and supervisor");
     }
@@ -327,7 +372,11 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     loop {
         // Without escalation, a new request changes nothing but the next deadline.
-        let topics = if hub.ops.has_escalation() { vec![Topic::Deadline, Topic::Asked] } else { vec![Topic::Deadline] };
+        let topics = if hub.ops.has_escalation() {
+            vec![Topic::Deadline, Topic::Asked]
+        } else {
+            vec![Topic::Deadline]
+        };
         let subscription = wake_ups.subscribe(topics);
         wake_ups.set_next_check(None);
         let nap = match hub.ops.apply_deadlines_and_escalate().await {
@@ -440,38 +489,60 @@ pub(super) async fn render(hub: Arc<Hub>) {
     };
     loop {
         let began = Instant::now();
-        match hub.ops.store().read(|connection| changed_runs(connection, cursor)) {
+        match hub
+            .ops
+            .store()
+            .read(|connection| changed_runs(connection, cursor))
+        {
             Ok((runs, last)) => {
                 cursor = last;
                 for run in runs {
                     let ops = hub.ops.clone();
                     let rendered = tokio::task::spawn_blocking(move || ops.render_meta(run)).await;
-                    if let Err(error) = rendered.unwrap_or_else(|error| Err(OpError::Io(error.to_string()))) {
+                    if let Err(error) =
+                        rendered.unwrap_or_else(|error| Err(OpError::Io(error.to_string())))
+                    {
                         tracing::warn!(%run, %error, "the copy of a run cannot be written");
                     }
                 }
             }
             Err(error) => tracing::error!(%error, "changed runs cannot be read"),
         }
-        tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_EVERY_MAX)).await;
+        tokio::time::sleep((began.elapsed() * RENDER_SHARE).clamp(RENDER_EVERY, RENDER_EVERY_MAX))
+            .await;
         subscription.wait().await;
     }
 }
 
 /// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
-    hub.ops.store().read(has_scheduled_work).unwrap_or(true) || hub.ops.has_deliveries().unwrap_or(true) || hub.ops.follows_chats().unwrap_or(true)
+    hub.ops.store().read(has_scheduled_work).unwrap_or(true)
+        || hub.ops.has_deliveries().unwrap_or(true)
+        || hub.ops.follows_chats().unwrap_or(true)
 }
 
 /// Cancels every run and waits, within a limit, until none of their processes is left.
 pub(super) async fn end_all(hub: &Hub) {
-    let person = || Caller { who: Principal::Person, key: None };
-    let runs = match hub.ops.list_runs(&Principal::Person, &ListRuns { all: false, limit: Some(END_ALL_MAX), before: None }) {
+    let person = || Caller {
+        who: Principal::Person,
+        key: None,
+    };
+    let runs = match hub.ops.list_runs(
+        &Principal::Person,
+        &ListRuns {
+            all: false,
+            limit: Some(END_ALL_MAX),
+            before: None,
+        },
+    ) {
         Ok(list) => list.runs,
         Err(error) => return tracing::error!(%error, "the runs cannot be listed"),
     };
     for run in &runs {
-        let cancel = Cancel { run: run.run_id.clone(), reason: Some("the home is removed with its hub".to_owned()) };
+        let cancel = Cancel {
+            run: run.run_id.clone(),
+            reason: Some("the home is removed with its hub".to_owned()),
+        };
         if let Err(error) = hub.ops.cancel(person(), cancel).await {
             tracing::debug!(%error, run = run.name, "not cancelled");
         }
@@ -490,7 +561,10 @@ pub(super) async fn end_all(hub: &Hub) {
         tracing::error!(%error, "waiting for the end of the runs failed");
     }
     // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.
-    let dirs = runs.iter().filter(|run| run.attempt > 0).map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
+    let dirs = runs
+        .iter()
+        .filter(|run| run.attempt > 0)
+        .map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
     let over = async {
         for dir in dirs {
             if let Err(error) = watch::attempt_over(&dir).await {
@@ -511,7 +585,10 @@ pub(super) async fn kill_all(hub: &Hub) {
     };
     for id in live {
         let dir = hub.ops.attempt_dir(id);
-        if let Err(error) = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0)).await {
+        if let Err(error) =
+            tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0))
+                .await
+        {
             tracing::error!(attempt = %id, %error, "the remaining processes of an attempt cannot be killed");
         }
     }
@@ -522,7 +599,9 @@ pub(super) async fn idle(hub: &Hub) {
     loop {
         // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does not exit.
         let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
-        let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| {
+            Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+        });
         tokio::select! {
             () = hub.connections.changed() => continue,
             () = tokio::time::sleep(nap) => {}

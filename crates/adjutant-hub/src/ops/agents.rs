@@ -8,43 +8,75 @@ use crate::ops::{OpError, Ops, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
 use crate::store::{QuotaWindowRow, quota_windows, usage_limits};
 use crate::versions::{VersionQuery, VersionReply, query_env};
-use crate::view::{AgentList, AgentView, CanView, GateView, ListAgents, QuotaWindowView, SignInView, VersionMinView, Word};
+use crate::view::{
+    AgentList, AgentView, CanView, GateView, ListAgents, QuotaWindowView, SignInView,
+    VersionMinView, Word,
+};
 use adjutant_core::{Action, AgentSpec, HarnessKind, Permissions, Principal, PromptVia};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-fn unsupported_profiles(agent: &AgentSpec, preset: Option<&Preset>) -> BTreeMap<Word<Permissions>, String> {
-    let problem = |profile: Permissions| Some((profile.into(), profiles::problem(agent, preset, agent.permissions, profile)?));
+fn unsupported_profiles(
+    agent: &AgentSpec,
+    preset: Option<&Preset>,
+) -> BTreeMap<Word<Permissions>, String> {
+    let problem = |profile: Permissions| {
+        Some((
+            profile.into(),
+            profiles::problem(agent, preset, agent.permissions, profile)?,
+        ))
+    };
     Permissions::ALL.into_iter().filter_map(problem).collect()
 }
 
-fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &FoundProgram, env: &BTreeMap<String, String>) -> AgentView {
+fn view(
+    entry: &AgentEntry,
+    preset: Option<&Preset>,
+    found: &FoundProgram,
+    env: &BTreeMap<String, String>,
+) -> AgentView {
     let about = preset.map(|preset| &preset.about);
     AgentView {
         name: entry.spec.name.to_string(),
-        harness: preset.map_or_else(|| entry.spec.harness.word().to_owned(), |preset| preset.name.clone()),
+        harness: preset.map_or_else(
+            || entry.spec.harness.word().to_owned(),
+            |preset| preset.name.clone(),
+        ),
         description: entry.spec.description.clone(),
         found: found.is_ok(),
         problem: found.as_ref().err().map(ToString::to_string),
         problem_code: found.as_ref().err().map(|error| error.view().code),
-        program: found.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string()),
+        program: found
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref)
+            .map(|path| path.display().to_string()),
         source: entry.source.clone(),
         version: None,
         version_pending: false,
         version_note: None,
-        versions_tried: about.and_then(|about| about.tested_versions()).map(|tried| tried.to_string()),
-        version_min: about
-            .and_then(|about| about.version_min.as_ref())
-            .map(|VersionMin { version, why }| VersionMinView { version: version.clone(), why: why.clone() }),
+        versions_tried: about
+            .and_then(|about| about.tested_versions())
+            .map(|tried| tried.to_string()),
+        version_min: about.and_then(|about| about.version_min.as_ref()).map(
+            |VersionMin { version, why }| VersionMinView {
+                version: version.clone(),
+                why: why.clone(),
+            },
+        ),
         documented_only: about.is_some_and(|about| about.versions_tried.is_empty()),
         sign_in: about.and_then(|about| sign_in(about, &entry.spec.env, env)),
         can: match (preset, entry.spec.harness) {
             (Some(preset), _) => Some(can(preset.can)),
             // The built-in agent supports everything but usage.
-            (None, HarnessKind::Echo) => {
-                Some(CanView { tools: true, resume: true, live: entry.spec.prompt == PromptVia::Stream, approvals: true, usage: false })
-            }
+            (None, HarnessKind::Echo) => Some(CanView {
+                tools: true,
+                resume: true,
+                live: entry.spec.prompt == PromptVia::Stream,
+                approvals: true,
+                usage: false,
+            }),
             (None, HarnessKind::Plain | HarnessKind::Vendor) => None,
         },
         permissions: entry.spec.permissions.into(),
@@ -55,7 +87,11 @@ fn view(entry: &AgentEntry, preset: Option<&Preset>, found: &FoundProgram, env: 
         can_have_gate: preset.is_some_and(|preset| preset.gate.is_some()),
         quota_windows: Vec::new(),
         unsupported_profiles: unsupported_profiles(&entry.spec, preset),
-        permissions_not_enforced: !profiles::is_enforced(&entry.spec, preset, entry.spec.permissions),
+        permissions_not_enforced: !profiles::is_enforced(
+            &entry.spec,
+            preset,
+            entry.spec.permissions,
+        ),
     }
 }
 
@@ -64,11 +100,18 @@ fn gate(settings: &GateSettings) -> GateView {
         KeySource::File(path) => format!("file {}", path.display()),
         KeySource::Env(name) => format!("variable {name}"),
     };
-    GateView { base_url: settings.base_url.to_string(), key }
+    GateView {
+        base_url: settings.base_url.to_string(),
+        key,
+    }
 }
 
 fn quota_window(row: &QuotaWindowRow) -> QuotaWindowView {
-    let QuotaWindowRow { agent: _, window, reported_at } = row;
+    let QuotaWindowRow {
+        agent: _,
+        window,
+        reported_at,
+    } = row;
     QuotaWindowView {
         minutes: window.minutes,
         used_percent: window.used_percent,
@@ -78,40 +121,90 @@ fn quota_window(row: &QuotaWindowRow) -> QuotaWindowView {
 }
 
 fn can(can: Capabilities) -> CanView {
-    let Capabilities { tools, resume, live, approvals, usage } = can;
-    CanView { tools, resume, live, approvals, usage }
+    let Capabilities {
+        tools,
+        resume,
+        live,
+        approvals,
+        usage,
+    } = can;
+    CanView {
+        tools,
+        resume,
+        live,
+        approvals,
+        usage,
+    }
 }
 
 /// Returns the environment of a version query: the agent's, without the variables that are set per attempt.
-fn asked_env(entry: &AgentEntry, preset: &Preset, env: &BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+fn asked_env(
+    entry: &AgentEntry,
+    preset: &Preset,
+    env: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
     let mut own = own_env(&entry.spec, env.clone());
     own.extend(entry.spec.env.clone());
     query_env(preset, own)
 }
 
 /// Checks whether the files and variables of a sign-in exist. Never reads them.
-fn sign_in(about: &About, own: &BTreeMap<String, String>, env: &BTreeMap<String, String>) -> Option<SignInView> {
+fn sign_in(
+    about: &About,
+    own: &BTreeMap<String, String>,
+    env: &BTreeMap<String, String>,
+) -> Option<SignInView> {
     if about.sign_in_files.is_empty() && about.sign_in_env.is_empty() {
         return None;
     }
-    let value = |name: &str| own.get(name).or_else(|| env.get(name)).filter(|value| !value.is_empty());
-    let by_variable = about.sign_in_env.iter().find(|name| value(name).is_some()).cloned();
+    let value = |name: &str| {
+        own.get(name)
+            .or_else(|| env.get(name))
+            .filter(|value| !value.is_empty())
+    };
+    let by_variable = about
+        .sign_in_env
+        .iter()
+        .find(|name| value(name).is_some())
+        .cloned();
     let named = about.sign_in_files.iter().filter_map(|file| {
         let (name, rest) = file.strip_prefix('$')?.split_once('/')?;
         Some(Path::new(value(name)?).join(rest))
     });
-    let at_home = about.sign_in_files.iter().filter_map(|file| Some(Path::new(value("HOME")?).join(file.strip_prefix("~/")?)));
+    let at_home = about
+        .sign_in_files
+        .iter()
+        .filter_map(|file| Some(Path::new(value("HOME")?).join(file.strip_prefix("~/")?)));
     let named: Vec<PathBuf> = named.collect();
-    let files = if named.is_empty() { at_home.collect() } else { named };
-    let by_file = || files.into_iter().find(|file| file.exists()).map(|file| file.display().to_string());
+    let files = if named.is_empty() {
+        at_home.collect()
+    } else {
+        named
+    };
+    let by_file = || {
+        files
+            .into_iter()
+            .find(|file| file.exists())
+            .map(|file| file.display().to_string())
+    };
     let by = by_variable.or_else(by_file);
-    Some(SignInView { found: by.is_some(), by, how: about.sign_in.clone() })
+    Some(SignInView {
+        found: by.is_some(),
+        by,
+        how: about.sign_in.clone(),
+    })
 }
 
 /// Adds versions to a list of agents. `None`: the query is still running.
 pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<VersionReply>>) {
     for agent in &mut list.agents {
-        let Some(reply) = agent.program.as_ref().and_then(|program| replies.get(Path::new(program))) else { continue };
+        let Some(reply) = agent
+            .program
+            .as_ref()
+            .and_then(|program| replies.get(Path::new(program)))
+        else {
+            continue;
+        };
         // A program without a preset is not queried; the same program's answer for another agent does not apply.
         if agent.can.is_none() {
             continue;
@@ -121,11 +214,19 @@ pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<Ver
             continue;
         };
         let version = reply.as_ref().map(|reply| Version::find(reply));
-        let tried = agent.versions_tried.as_deref().and_then(TestedVersions::parse);
+        let tried = agent
+            .versions_tried
+            .as_deref()
+            .and_then(TestedVersions::parse);
         (agent.version, agent.version_note) = match version {
             Ok(Some(version)) => {
-                let least = agent.version_min.as_ref().map(|min| VersionMin { version: min.version.clone(), why: min.why.clone() });
-                let note = least.and_then(|least| least.problem(&version)).or_else(|| tried.and_then(|tried| tried.note(&version)));
+                let least = agent.version_min.as_ref().map(|min| VersionMin {
+                    version: min.version.clone(),
+                    why: min.why.clone(),
+                });
+                let note = least
+                    .and_then(|least| least.problem(&version))
+                    .or_else(|| tried.and_then(|tried| tried.note(&version)));
                 (Some(version.to_string()), note)
             }
             Ok(None) => (None, Some("no version found in its output".to_owned())),
@@ -140,25 +241,42 @@ impl Ops {
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn list_agents(&self, who: &Principal, call: &ListAgents) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
+    pub fn list_agents(
+        &self,
+        who: &Principal,
+        call: &ListAgents,
+    ) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
         Self::check(who, Action::ListAgents)?;
         checked_env(&call.env)?;
         let config = self.config()?;
-        let mut env = if call.env.is_empty() { crate::config::dispatch_env() } else { call.env.clone() };
+        let mut env = if call.env.is_empty() {
+            crate::config::dispatch_env()
+        } else {
+            call.env.clone()
+        };
         for (name, value) in crate::config::base_env() {
             env.entry(name).or_insert(value);
         }
         let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
         let mut agents = Vec::new();
         let limits = self.store.read(usage_limits)?;
-        let windows = self.store.read(|connection| quota_windows(connection, clock::now()))?;
+        let windows = self
+            .store
+            .read(|connection| quota_windows(connection, clock::now()))?;
         for (entry, found) in listed(&config, &env, call.all) {
             let preset = Preset::from_text(&entry.spec.preset);
             let mut agent = view(entry, preset.as_ref(), &found, &env);
             agent.pool = config.pool_of(&entry.spec.name).to_string();
             agent.gate = config.gate_of(&entry.spec.name).map(gate);
-            agent.quota_windows = windows.iter().filter(|row| row.agent == agent.name).map(quota_window).collect();
-            if let Some(row) = limits.iter().find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady())) {
+            agent.quota_windows = windows
+                .iter()
+                .filter(|row| row.agent == agent.name)
+                .map(quota_window)
+                .collect();
+            if let Some(row) = limits
+                .iter()
+                .find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady()))
+            {
                 agent.limited_until = Some(rfc3339(clock::expected_wall_time(row.limit.until)));
                 agent.limit_reported_at = Some(rfc3339(row.reported_at));
             }
@@ -173,23 +291,47 @@ impl Ops {
             }
             agents.push(agent);
         }
-        Ok((AgentList { agents, warnings: Vec::new() }, asking.into_values().collect()))
+        Ok((
+            AgentList {
+                agents,
+                warnings: Vec::new(),
+            },
+            asking.into_values().collect(),
+        ))
     }
 }
 
 type FoundProgram = Result<Option<PathBuf>, OpError>;
 
 /// Returns the agents with their programs. A built-in preset whose program is not installed is listed only with `all`.
-fn listed<'a>(config: &'a Config, env: &'a BTreeMap<String, String>, all: bool) -> impl Iterator<Item = (&'a AgentEntry, FoundProgram)> {
+fn listed<'a>(
+    config: &'a Config,
+    env: &'a BTreeMap<String, String>,
+    all: bool,
+) -> impl Iterator<Item = (&'a AgentEntry, FoundProgram)> {
     let path = env.get("PATH").map_or("", String::as_str);
-    let with_program = config.agents.values().map(move |entry| (entry, program(entry, path)));
-    with_program.filter(move |(entry, found)| all || entry.source != BUILT_IN || !matches!(found, Err(OpError::ProgramNotFound { .. })))
+    let with_program = config
+        .agents
+        .values()
+        .map(move |entry| (entry, program(entry, path)));
+    with_program.filter(move |(entry, found)| {
+        all || entry.source != BUILT_IN || !matches!(found, Err(OpError::ProgramNotFound { .. }))
+    })
 }
 
 /// Returns the agents of a configuration, without what only the hub knows of them: versions, limits, pools.
 #[must_use]
 pub fn agents_of(config: &Config, env: &BTreeMap<String, String>) -> Vec<AgentView> {
-    listed(config, env, false).map(|(entry, found)| view(entry, Preset::from_text(&entry.spec.preset).as_ref(), &found, env)).collect()
+    listed(config, env, false)
+        .map(|(entry, found)| {
+            view(
+                entry,
+                Preset::from_text(&entry.spec.preset).as_ref(),
+                &found,
+                env,
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -198,11 +340,18 @@ mod tests {
 
     fn about(files: &[&str], variables: &[&str]) -> About {
         let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        About { sign_in_files: all(files), sign_in_env: all(variables), ..About::default() }
+        About {
+            sign_in_files: all(files),
+            sign_in_env: all(variables),
+            ..About::default()
+        }
     }
 
     fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -219,10 +368,22 @@ mod tests {
             view.by
         };
         assert_eq!(found(&[("HOME", at)]), Some(format!("{at}/.x/auth.json")));
-        assert_eq!(found(&[("HOME", at), ("X_KEY", "secret")]).as_deref(), Some("X_KEY"));
-        assert_eq!(found(&[("HOME", at), ("X_KEY", "")]), Some(format!("{at}/.x/auth.json")));
-        assert_eq!(found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]), None);
+        assert_eq!(
+            found(&[("HOME", at), ("X_KEY", "secret")]).as_deref(),
+            Some("X_KEY")
+        );
+        assert_eq!(
+            found(&[("HOME", at), ("X_KEY", "")]),
+            Some(format!("{at}/.x/auth.json"))
+        );
+        assert_eq!(
+            found(&[("HOME", at), ("X_HOME", &format!("{at}/moved"))]),
+            None
+        );
         assert_eq!(found(&[("HOME", "/no/such/home")]), None);
-        assert_eq!(sign_in(&About::default(), &BTreeMap::new(), &env(&[])), None);
+        assert_eq!(
+            sign_in(&About::default(), &BTreeMap::new(), &env(&[])),
+            None
+        );
     }
 }

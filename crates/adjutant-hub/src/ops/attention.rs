@@ -4,8 +4,9 @@ use crate::clock;
 use crate::ops::chats::mentions_for;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
-    Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page, runs_with_interrupted_undo, silent_after_report, stopped_below,
-    stopped_runs, unnotified_bad_ends,
+    Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page,
+    runs_with_interrupted_undo, silent_after_report, stopped_below, stopped_runs,
+    unnotified_bad_ends,
 };
 use crate::view::{AttentionList, ConfirmNotified, ListAttention, Mentions, Notified, SetBackView};
 use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId};
@@ -23,23 +24,35 @@ impl Ops {
     #[must_use]
     pub fn set_back(&self) -> Option<SetBackView> {
         let era = self.store.eras().last()?;
-        Some(SetBackView { at: clock::rfc3339(era.began_at), era: era.number, last_event: era.gap("events").map_or(0, |gap| gap.last) })
+        Some(SetBackView {
+            at: clock::rfc3339(era.began_at),
+            era: era.number,
+            last_event: era.gap("events").map_or(0, |gap| gap.last),
+        })
     }
 
     fn was_set_back_lately(&self) -> bool {
-        self.store.eras().last().is_some_and(|era| clock::now().ms_since(era.began_at) < SET_BACK_SHOWN_MS)
+        self.store
+            .eras()
+            .last()
+            .is_some_and(|era| clock::now().ms_since(era.began_at) < SET_BACK_SHOWN_MS)
     }
 
     /// Lists what needs the caller.
     ///
     /// # Errors
     /// The run is unknown or foreign, or `after` is not a request number.
-    pub fn list_attention(&self, who: &Principal, call: &ListAttention) -> Result<AttentionList, OpError> {
+    pub fn list_attention(
+        &self,
+        who: &Principal,
+        call: &ListAttention,
+    ) -> Result<AttentionList, OpError> {
         Self::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let after = match &call.after {
             None => RequestNo(0),
-            Some(given) => RequestNo::parse(given).map_err(|_| Denied::invalid("after", "use a request's number, such as Q12"))?,
+            Some(given) => RequestNo::parse(given)
+                .map_err(|_| Denied::invalid("after", "use a request's number, such as Q12"))?,
         };
         Ok(self.store.read(|connection| {
             let (requests, runs, mentions) = match &call.run {
@@ -50,7 +63,8 @@ impl Ops {
                 ),
                 Some(run) => {
                     let run = lookup::run(connection, who, Action::See, run)?;
-                    let requests = requests_page(connection, RequestsOf::Run(run.id), false, after, limit)?;
+                    let requests =
+                        requests_page(connection, RequestsOf::Run(run.id), false, after, limit)?;
                     let mut runs = stopped_below(connection, run.id, limit)?;
                     if run.need().is_some() {
                         runs.insert(0, run);
@@ -60,16 +74,31 @@ impl Ops {
             };
             let (found, requests_more) = requests;
             let mut requests = render::requests(&found);
-            render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut requests)?;
+            render::add_room(
+                connection,
+                &self.config_or_builtin(),
+                self.store.queued_runs(),
+                &mut requests,
+            )?;
             Ok(AttentionList {
                 requests,
                 requests_more,
-                runs: runs.runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<_, _>>()?,
+                runs: runs
+                    .runs
+                    .iter()
+                    .map(|run| render::run(connection, &self.home, run))
+                    .collect::<Result<_, _>>()?,
                 runs_more: runs.more,
                 mentions: mentions.mentions,
                 mentions_more: mentions.more,
-                set_back: self.set_back().filter(|_| *who == Principal::Person && call.run.is_none() && self.was_set_back_lately()),
-                policy_change: if call.run.is_none() { self.policy_change(connection, who)? } else { None },
+                set_back: self.set_back().filter(|_| {
+                    *who == Principal::Person && call.run.is_none() && self.was_set_back_lately()
+                }),
+                policy_change: if call.run.is_none() {
+                    self.policy_change(connection, who)?
+                } else {
+                    None
+                },
             })
         })?)
     }
@@ -78,20 +107,29 @@ impl Ops {
     ///
     /// # Errors
     /// A run id is malformed, or the store fails.
-    pub async fn confirm_notified(&self, caller: Caller, call: ConfirmNotified) -> Result<Notified, OpError> {
+    pub async fn confirm_notified(
+        &self,
+        caller: Caller,
+        call: ConfirmNotified,
+    ) -> Result<Notified, OpError> {
         Self::check(&caller.who, Action::Wait)?;
         if call.runs.len() > CONFIRMED_MAX {
             return Err(Denied::invalid("runs", format!("at most {CONFIRMED_MAX}")).into());
         }
         let mut runs = Vec::with_capacity(call.runs.len());
         for run in &call.runs {
-            let id = RunId::parse(&run.run_id).map_err(|_| Denied::invalid("run_id", "is not a run's id"))?;
+            let id = RunId::parse(&run.run_id)
+                .map_err(|_| Denied::invalid("run_id", "is not a run's id"))?;
             runs.push((id, EventSeq(run.cursor)));
         }
         let until = call.until.map(EventSeq);
         // Clients confirm what every result showed, mostly the same again. That costs no commit.
         let is_outside_runs = !matches!(caller.who, Principal::Run(_));
-        if is_outside_runs && !self.store.read(|connection| can_set_notified(connection, &caller.who, &runs, until))? {
+        if is_outside_runs
+            && !self
+                .store
+                .read(|connection| can_set_notified(connection, &caller.who, &runs, until))?
+        {
             return Ok(self.stored_reply(&caller)?.unwrap_or_default());
         }
         self.write(caller, move |tx, who| {
@@ -109,13 +147,17 @@ impl Ops {
 /// person, who alone can undo, then those with an interrupted undo.
 fn runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
     let mut page = stopped_runs(connection, who, limit)?;
-    page.runs.extend(silent_after_report(connection, who, limit)?);
+    page.runs
+        .extend(silent_after_report(connection, who, limit)?);
     let ends = unnotified_bad_ends(connection, who, limit)?;
     page.runs.extend(ends.runs);
     page.more += ends.more;
     if *who == Principal::Person {
         let undos = runs_with_interrupted_undo(connection, limit)?;
-        let others: Vec<_> = undos.into_iter().filter(|run| page.runs.iter().all(|listed| listed.id != run.id)).collect();
+        let others: Vec<_> = undos
+            .into_iter()
+            .filter(|run| page.runs.iter().all(|listed| listed.id != run.id))
+            .collect();
         page.runs.extend(others);
     }
     Ok(page)

@@ -3,7 +3,9 @@
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::config;
-use crate::git::{self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace};
+use crate::git::{
+    self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace,
+};
 use crate::link::AttemptEvidence;
 use crate::store::{Run, Workspace, workspace_around, workspace_of};
 use crate::view::SnapshotView;
@@ -29,8 +31,16 @@ impl Ops {
             return (Vec::new(), None);
         };
         match listed {
-            Ok(snapshots) => (snapshots.iter().map(|snapshot| view(run.id, snapshot)).collect(), None),
-            Err(OpError::Git(error @ (GitError::RepositoryGone { .. } | GitError::DirectoryGone(_)))) => (Vec::new(), Some(error.to_string())),
+            Ok(snapshots) => (
+                snapshots
+                    .iter()
+                    .map(|snapshot| view(run.id, snapshot))
+                    .collect(),
+                None,
+            ),
+            Err(OpError::Git(
+                error @ (GitError::RepositoryGone { .. } | GitError::DirectoryGone(_)),
+            )) => (Vec::new(), Some(error.to_string())),
             Err(OpError::Git(error)) if error.is_without_repository() => (Vec::new(), None),
             Err(error) => {
                 tracing::warn!(%error, run = %run.id, "the snapshots of a run cannot be listed");
@@ -44,13 +54,20 @@ impl Ops {
     pub(super) async fn committed_copies(&self, run: &Run) -> Vec<String> {
         let found = async {
             let (repo, workspace) = self.repo_and_workspace(run).await?;
-            let Some(workspace) = workspace.filter(|workspace| !workspace.spec.copy.is_empty()) else { return Ok(Vec::new()) };
+            let Some(workspace) = workspace.filter(|workspace| !workspace.spec.copy.is_empty())
+            else {
+                return Ok(Vec::new());
+            };
             let scratch = self.scratch_of(run).await?;
             let mut found = git::copies_in_commits(&scratch).await?;
             // Those that were kept as they are, because the user's branches have them in the meantime.
             let tips = git::branch_tips(&repo, run.id).await?;
             if !tips.is_empty() {
-                found.extend(scratch.committed_copies(&workspace.spec.copy, &workspace.base, &tips).await?);
+                found.extend(
+                    scratch
+                        .committed_copies(&workspace.spec.copy, &workspace.base, &tips)
+                        .await?,
+                );
             }
             found.sort_unstable();
             found.dedup();
@@ -59,15 +76,30 @@ impl Ops {
         match tokio::time::timeout(LIST_MAX, found).await {
             Ok(Ok(found)) => return found,
             Ok(Err(OpError::Git(error))) if error.is_without_repository() => {}
-            Ok(Err(error)) => tracing::warn!(%error, run = %run.id, "whether commits of a run have copied files is not known"),
-            Err(_) => tracing::warn!(run = %run.id, "the commits of a run cannot be checked for copied files: git took too long"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, run = %run.id, "whether commits of a run have copied files is not known")
+            }
+            Err(_) => {
+                tracing::warn!(run = %run.id, "the commits of a run cannot be checked for copied files: git took too long")
+            }
         }
         Vec::new()
     }
 
     /// Takes a snapshot of the current tree.
-    pub(super) async fn take_snapshot(&self, scratch: &Scratch, run: &Run, cause: SnapshotCause) -> Result<TakenSnapshot, OpError> {
-        let new = NewSnapshot { run: run.id, run_name: run.name.clone(), attempt: run.attempt, cause, at: clock::now() };
+    pub(super) async fn take_snapshot(
+        &self,
+        scratch: &Scratch,
+        run: &Run,
+        cause: SnapshotCause,
+    ) -> Result<TakenSnapshot, OpError> {
+        let new = NewSnapshot {
+            run: run.id,
+            run_name: run.name.clone(),
+            attempt: run.attempt,
+            cause,
+            at: clock::now(),
+        };
         Ok(git::take(scratch, &new).await?)
     }
 
@@ -83,14 +115,20 @@ impl Ops {
             if !scratch.has_tree() {
                 return Ok(None);
             }
-            let taken = self.take_snapshot(&scratch, run, SnapshotCause::End).await?;
+            let taken = self
+                .take_snapshot(&scratch, run, SnapshotCause::End)
+                .await?;
             self.compare_later(run, &taken).await?;
             let made = git::keep_commits(&scratch, run.id).await?;
             if let Some(why) = made.problem() {
                 let id = run.id;
-                self.store.write(move |tx| tx.set_snapshot_problem(&tx.run(id)?, &why, "hub")).await?;
+                self.store
+                    .write(move |tx| tx.set_snapshot_problem(&tx.run(id)?, &why, "hub"))
+                    .await?;
             }
-            self.changes_until(&scratch, run, &taken.snapshot, made.head).await.map(Some)
+            self.changes_until(&scratch, run, &taken.snapshot, made.head)
+                .await
+                .map(Some)
         };
         let why = match tokio::time::timeout(KEEP_MAX, kept).await {
             Ok(Ok(changes)) => return changes,
@@ -111,22 +149,38 @@ impl Ops {
     }
 
     /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's commit in an isolated workspace.
-    async fn changes_until(&self, scratch: &Scratch, run: &Run, end: &Snapshot, made: Option<String>) -> Result<AttemptEvidence, OpError> {
+    async fn changes_until(
+        &self,
+        scratch: &Scratch,
+        run: &Run,
+        end: &Snapshot,
+        made: Option<String>,
+    ) -> Result<AttemptEvidence, OpError> {
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let start = all.iter().rev().find(|taken| taken.attempt == Some(run.attempt) && taken.cause == Some(SnapshotCause::Start));
+        let start = all.iter().rev().find(|taken| {
+            taken.attempt == Some(run.attempt) && taken.cause == Some(SnapshotCause::Start)
+        });
         let from = match start {
             Some(start) => Some(start.commit.clone()),
             None => scratch.base().await?,
         };
-        let Some(from) = from else { return Ok(AttemptEvidence::default()) };
+        let Some(from) = from else {
+            return Ok(AttemptEvidence::default());
+        };
         let listed = scratch.list(&from, &end.commit).await?;
         let below = &scratch.repo().below;
-        let mut files =
-            listed.iter().map(|listed| String::from_utf8_lossy(&listed.path).into_owned()).filter(|path| Path::new(path).starts_with(below));
+        let mut files = listed
+            .iter()
+            .map(|listed| String::from_utf8_lossy(&listed.path).into_owned())
+            .filter(|path| Path::new(path).starts_with(below));
         let changed: Vec<String> = files.by_ref().take(CHANGED_MAX).collect();
-        let workspace = self.store.read(|connection| workspace_of(connection, run.id))?;
+        let workspace = self
+            .store
+            .read(|connection| workspace_of(connection, run.id))?;
         let commits = match (workspace, made) {
-            (Some(workspace), Some(made)) if workspace.base != made => scratch.commits(&workspace.base, &made).await?,
+            (Some(workspace), Some(made)) if workspace.base != made => {
+                scratch.commits(&workspace.base, &made).await?
+            }
             _ => Vec::new(),
         };
         Ok(AttemptEvidence {
@@ -144,30 +198,53 @@ impl Ops {
         match removed.await {
             Ok(()) => {}
             Err(OpError::Git(error)) if error.is_without_repository() => {}
-            Err(error) => tracing::warn!(%error, run = %run.id, "the snapshots of a removed run stay in its repository"),
+            Err(error) => {
+                tracing::warn!(%error, run = %run.id, "the snapshots of a removed run stay in its repository")
+            }
         }
     }
 
     pub(super) async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
-        self.open_tree(run, &format!("git-{}", crate::client::random_hex::<8>()), None).await
+        self.open_tree(
+            run,
+            &format!("git-{}", crate::client::random_hex::<8>()),
+            None,
+        )
+        .await
     }
 
     /// Returns a scratch directory for the snapshot after a turn: the one that the last such snapshot used, if it is current.
-    pub(super) async fn scratch_after(&self, run: &Run, last: Option<Scratch>) -> Result<Scratch, OpError> {
+    pub(super) async fn scratch_after(
+        &self,
+        run: &Run,
+        last: Option<Scratch>,
+    ) -> Result<Scratch, OpError> {
         // A directory left by a killed hub is replaced.
         self.open_tree(run, "git-turn", last).await
     }
 
-    async fn open_tree(&self, run: &Run, name: &str, last: Option<Scratch>) -> Result<Scratch, OpError> {
+    async fn open_tree(
+        &self,
+        run: &Run,
+        name: &str,
+        last: Option<Scratch>,
+    ) -> Result<Scratch, OpError> {
         let dir = self.home.runs_dir().join(run.id.to_string()).join(name);
         let (repo, workspace) = self.repo_and_workspace(run).await?;
         let boot = clock::reading().boot;
-        let place = workspace.as_ref().map(|Workspace { isolation, base, path, .. }| WorkspacePlace {
-            isolation: *isolation,
-            base,
-            path: Path::new(path),
-            boot: &boot,
-        });
+        let place = workspace.as_ref().map(
+            |Workspace {
+                 isolation,
+                 base,
+                 path,
+                 ..
+             }| WorkspacePlace {
+                isolation: *isolation,
+                base,
+                path: Path::new(path),
+                boot: &boot,
+            },
+        );
         if let Some(scratch) = last.filter(|last| last.is_current(&repo, place.as_ref())) {
             return Ok(scratch);
         }
@@ -183,16 +260,31 @@ impl Ops {
     }
 
     async fn repo_and_workspace(&self, run: &Run) -> Result<(Repo, Option<Workspace>), OpError> {
-        let workspace = self.store.read(|connection| workspace_around(connection, &run.cwd))?;
-        let Some(workspace) = workspace else { return Ok((repo_around(run).await?, None)) };
+        let workspace = self
+            .store
+            .read(|connection| workspace_around(connection, &run.cwd))?;
+        let Some(workspace) = workspace else {
+            return Ok((repo_around(run).await?, None));
+        };
         let repository = PathBuf::from(&workspace.repository);
         let repo = match find_repo(&repository).await {
             Err(error) if error.is_not_found() || matches!(error, GitError::NotARepository(_)) => {
-                return Err(GitError::RepositoryGone { repository, run: run.name.clone() }.into());
+                return Err(GitError::RepositoryGone {
+                    repository,
+                    run: run.name.clone(),
+                }
+                .into());
             }
             found => found?,
         };
-        Ok((repo.below(Path::new(&run.cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref())), Some(workspace)))
+        Ok((
+            repo.below(
+                Path::new(&run.cwd)
+                    .strip_prefix(&workspace.path)
+                    .unwrap_or("".as_ref()),
+            ),
+            Some(workspace),
+        ))
     }
 }
 
@@ -211,21 +303,39 @@ async fn repo_around(run: &Run) -> Result<Repo, GitError> {
         && let Ok(repo) = find_repo(above).await
         && !git::snapshots(&repo, run.id).await?.is_empty()
     {
-        let below = repo.below.join(dir.strip_prefix(above).unwrap_or("".as_ref()));
+        let below = repo
+            .below
+            .join(dir.strip_prefix(above).unwrap_or("".as_ref()));
         return Ok(repo.below(&below));
     }
     Err(GitError::DirectoryGone(dir.to_owned()))
 }
 
 /// Finds the snapshot with a number, or the default.
-pub(super) fn find_snapshot<'a>(run: &Run, all: &'a [Snapshot], n: Option<u32>, default: Option<&'a Snapshot>) -> Result<&'a Snapshot, OpError> {
+pub(super) fn find_snapshot<'a>(
+    run: &Run,
+    all: &'a [Snapshot],
+    n: Option<u32>,
+    default: Option<&'a Snapshot>,
+) -> Result<&'a Snapshot, OpError> {
     let found = match n {
         Some(n) => all.iter().find(|snapshot| snapshot.n == n),
         None => default,
     };
     found.ok_or_else(|| {
-        let (last, has) = (all.last().map_or(0, |last| last.n), if all.is_empty() { "no snapshot" } else { "snapshots up to" });
-        let has = if all.is_empty() { has.to_owned() } else { format!("{has} {last}") };
+        let (last, has) = (
+            all.last().map_or(0, |last| last.n),
+            if all.is_empty() {
+                "no snapshot"
+            } else {
+                "snapshots up to"
+            },
+        );
+        let has = if all.is_empty() {
+            has.to_owned()
+        } else {
+            format!("{has} {last}")
+        };
         Denied::invalid("snapshot", format!("{} has {has}", run.name)).into()
     })
 }

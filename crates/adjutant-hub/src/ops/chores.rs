@@ -2,7 +2,8 @@
 
 use crate::ops::{Caller, Cleaning, OpError, Ops, render};
 use crate::store::{
-    Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of, next_time_budget, next_until, run_by_id,
+    Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of,
+    next_time_budget, next_until, run_by_id,
 };
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
@@ -13,8 +14,17 @@ use std::collections::BTreeSet;
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
 
 /// Returns the next deadline of a request, a run or a budget of time.
-fn next_deadline(connection: &Connection, unreported: &BTreeSet<RunId>) -> Result<Option<SteadyTime>, StoreError> {
-    Ok([next_until(connection)?, next_time_budget(connection, clock::steady(), unreported)?].into_iter().flatten().min())
+fn next_deadline(
+    connection: &Connection,
+    unreported: &BTreeSet<RunId>,
+) -> Result<Option<SteadyTime>, StoreError> {
+    Ok([
+        next_until(connection)?,
+        next_time_budget(connection, clock::steady(), unreported)?,
+    ]
+    .into_iter()
+    .flatten()
+    .min())
 }
 
 impl Ops {
@@ -34,7 +44,9 @@ impl Ops {
             self.store.write(|_| Ok(())).await?;
         }
         let unreported = self.runs_without_report();
-        let next = self.store.read(|connection| next_deadline(connection, &unreported))?;
+        let next = self
+            .store
+            .read(|connection| next_deadline(connection, &unreported))?;
         if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
@@ -52,7 +64,11 @@ impl Ops {
                 }
                 for run in due_stopped(tx.connection(), tx.steady())? {
                     let event = match run.state {
-                        RunState::Stopped { reason, .. } if reason.waits_for_model() || reason == StopReason::MemoryPressure => RunEvent::Resumed,
+                        RunState::Stopped { reason, .. }
+                            if reason.waits_for_model() || reason == StopReason::MemoryPressure =>
+                        {
+                            RunEvent::Resumed
+                        }
                         _ => RunEvent::Retired,
                     };
                     tx.advance(&run, event, retention, "hub", "")?;
@@ -60,7 +76,9 @@ impl Ops {
                 Ok(())
             })
             .await?;
-        Ok(self.store.read(|connection| next_deadline(connection, &unreported))?)
+        Ok(self
+            .store
+            .read(|connection| next_deadline(connection, &unreported))?)
     }
 
     /// Deletes expired keys, waits, unfinished imports and finished runs past their retention, and revokes expired tokens; then restores the
@@ -79,14 +97,34 @@ impl Ops {
             })
             .await?;
         // An interrupted import can continue as long as its keys are known.
-        while self.store.write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS))).await? {}
+        while self
+            .store
+            .write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS)))
+            .await?
+        {}
         if let Some(retention_ms) = self.config()?.finished_retention_ms {
-            let cleaned = self.clean(Caller { who: Principal::Person, key: None }, retention_ms, &[], Cleaning::default()).await?;
+            let cleaned = self
+                .clean(
+                    Caller {
+                        who: Principal::Person,
+                        key: None,
+                    },
+                    retention_ms,
+                    &[],
+                    Cleaning::default(),
+                )
+                .await?;
             for kept in &cleaned.kept {
-                tracing::warn!(run = kept.run, reason = kept.reason, "a run is kept past its retention period; see adj clean");
+                tracing::warn!(
+                    run = kept.run,
+                    reason = kept.reason,
+                    "a run is kept past its retention period; see adj clean"
+                );
             }
         }
-        self.store.write(|tx| tx.forget_keys_of_removed_runs()).await?;
+        self.store
+            .write(|tx| tx.forget_keys_of_removed_runs())
+            .await?;
         self.store.release_free_pages().await?;
         self.store.reserve_space();
         Ok(self.store.sweep_credentials().await?)
@@ -98,18 +136,35 @@ impl Ops {
     /// # Errors
     /// A failure of the store, or the file cannot be written.
     pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
-        let found = self.store.read(|connection| match run_by_id(connection, id)? {
-            Some(run) => {
-                connection.announce(|connection| newest_of(connection, id, true, METADATA_MESSAGES_MAX));
-                let view = render::with_report(connection, &self.home, &run)?;
-                Ok(Some((view, newest_of(connection, id, true, METADATA_MESSAGES_MAX)?)))
-            }
-            None => Ok::<_, StoreError>(None),
-        })?;
-        let Some((run, requests)) = found else { return Ok(()) };
-        let meta = metadata(&run, &requests.iter().map(render::request).collect::<Vec<_>>());
-        let text = serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
-        let path = self.home.logs_dir().join(format!("{}.meta.json", run.run_id));
-        files::write_atomically(&self.home.dir, &path, &text).map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
+        let found = self
+            .store
+            .read(|connection| match run_by_id(connection, id)? {
+                Some(run) => {
+                    connection.announce(|connection| {
+                        newest_of(connection, id, true, METADATA_MESSAGES_MAX)
+                    });
+                    let view = render::with_report(connection, &self.home, &run)?;
+                    Ok(Some((
+                        view,
+                        newest_of(connection, id, true, METADATA_MESSAGES_MAX)?,
+                    )))
+                }
+                None => Ok::<_, StoreError>(None),
+            })?;
+        let Some((run, requests)) = found else {
+            return Ok(());
+        };
+        let meta = metadata(
+            &run,
+            &requests.iter().map(render::request).collect::<Vec<_>>(),
+        );
+        let text =
+            serde_json::to_vec_pretty(&meta).map_err(|error| OpError::Io(error.to_string()))?;
+        let path = self
+            .home
+            .logs_dir()
+            .join(format!("{}.meta.json", run.run_id));
+        files::write_atomically(&self.home.dir, &path, &text)
+            .map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
     }
 }

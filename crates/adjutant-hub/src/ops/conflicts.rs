@@ -3,7 +3,8 @@
 use super::{OpError, Ops};
 use crate::git::{self, GitError, MergeCall, MergePurpose, MergeResult, Scratch};
 use crate::store::{
-    Comparison, ConflictFile, Connection, DueTreeWork, Run, Sibling, StoreError, changed_count, compared, conflicts_of, pair, run_by_id, siblings_of,
+    Comparison, ConflictFile, Connection, DueTreeWork, Run, Sibling, StoreError, changed_count,
+    compared, conflicts_of, pair, run_by_id, siblings_of,
 };
 use crate::view::{ConflictFileView, RunConflictView, RunView};
 use adjutant_core::RunId;
@@ -36,7 +37,8 @@ impl Work {
     /// Returns whether the changes of both can conflict: the same file, a file where the other has a directory, or a new file in a
     /// directory that the other may have renamed.
     fn can_conflict(&self, other: &Self) -> bool {
-        let may_rename = |one: &Self, other: &Self| one.has_removed && one.has_added && other.has_added;
+        let may_rename =
+            |one: &Self, other: &Self| one.has_removed && one.has_added && other.has_added;
         may_rename(self, other)
             || may_rename(other, self)
             || self.paths.iter().any(|path| other.has_around(path))
@@ -57,20 +59,26 @@ impl Work {
 impl Ops {
     /// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are skipped.
     pub(super) async fn compare_siblings(&self, due: DueTreeWork) -> Result<(), OpError> {
-        let found =
-            self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;
+        let found = self.store.read(|connection| {
+            Ok::<_, StoreError>((
+                run_by_id(connection, due.run)?,
+                siblings_of(connection, due.run, SIBLINGS_MAX)?,
+            ))
+        })?;
         let compared = match found {
-            (Some(run), siblings) if siblings.len() > 1 => match tokio::time::timeout(ROUND_MAX, self.compare_all(&run, siblings)).await {
-                Ok(Ok(compared)) => compared,
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, run = %due.run, "the trees of sibling runs cannot be compared");
-                    Vec::new()
+            (Some(run), siblings) if siblings.len() > 1 => {
+                match tokio::time::timeout(ROUND_MAX, self.compare_all(&run, siblings)).await {
+                    Ok(Ok(compared)) => compared,
+                    Ok(Err(error)) => {
+                        tracing::warn!(%error, run = %due.run, "the trees of sibling runs cannot be compared");
+                        Vec::new()
+                    }
+                    Err(_) => {
+                        tracing::warn!(run = %due.run, "comparing the trees of sibling runs took too long");
+                        Vec::new()
+                    }
                 }
-                Err(_) => {
-                    tracing::warn!(run = %due.run, "comparing the trees of sibling runs took too long");
-                    Vec::new()
-                }
-            },
+            }
             _ => Vec::new(),
         };
         Ok(self
@@ -84,20 +92,40 @@ impl Ops {
             .await?)
     }
 
-    async fn compare_all(&self, run: &Run, siblings: Vec<Sibling>) -> Result<Vec<Comparison>, OpError> {
+    async fn compare_all(
+        &self,
+        run: &Run,
+        siblings: Vec<Sibling>,
+    ) -> Result<Vec<Comparison>, OpError> {
         let scratch = self.scratch_of(run).await?;
-        let (own, others): (Vec<_>, Vec<_>) = siblings.into_iter().partition(|sibling| sibling.run == run.id);
-        let Some(sibling) = own.into_iter().next() else { return Ok(Vec::new()) };
-        let Some(commit) = git::newest_state(&scratch, sibling.run).await? else { return Ok(Vec::new()) };
+        let (own, others): (Vec<_>, Vec<_>) = siblings
+            .into_iter()
+            .partition(|sibling| sibling.run == run.id);
+        let Some(sibling) = own.into_iter().next() else {
+            return Ok(Vec::new());
+        };
+        let Some(commit) = git::newest_state(&scratch, sibling.run).await? else {
+            return Ok(Vec::new());
+        };
         // Listed when the first pair has changed.
         let mut own: Option<Work> = None;
         let mut found = Vec::new();
         for other in others {
             let name = other.name.clone();
-            let Some(state) = git::newest_state(&scratch, other.run).await? else { continue };
+            let Some(state) = git::newest_state(&scratch, other.run).await? else {
+                continue;
+            };
             let pair = pair(sibling.run, other.run);
-            let commits = if pair.0 == sibling.run { (commit.clone(), state.clone()) } else { (state.clone(), commit.clone()) };
-            if self.store.read(|connection| compared(connection, pair))?.is_some_and(|known| known == commits) {
+            let commits = if pair.0 == sibling.run {
+                (commit.clone(), state.clone())
+            } else {
+                (state.clone(), commit.clone())
+            };
+            if self
+                .store
+                .read(|connection| compared(connection, pair))?
+                .is_some_and(|known| known == commits)
+            {
                 continue;
             }
             let own = match &own {
@@ -105,7 +133,11 @@ impl Ops {
                 None => own.insert(work_of(&scratch, &sibling, commit.clone()).await?),
             };
             let other = work_of(&scratch, &other, state).await?;
-            let (first, second) = if pair.0 == own.run { (own, &other) } else { (&other, own) };
+            let (first, second) = if pair.0 == own.run {
+                (own, &other)
+            } else {
+                (&other, own)
+            };
             match conflicts_between(&scratch, first, second).await {
                 Ok(files) => found.push(Comparison {
                     pair,
@@ -113,7 +145,9 @@ impl Ops {
                     changed: (first.paths.len() as u64, second.paths.len() as u64),
                     files,
                 }),
-                Err(error) => tracing::warn!(%error, run = %run.id, other = name, "the trees of two runs cannot be compared"),
+                Err(error) => {
+                    tracing::warn!(%error, run = %run.id, other = name, "the trees of two runs cannot be compared")
+                }
             }
         }
         Ok(found)
@@ -121,18 +155,45 @@ impl Ops {
 }
 
 async fn work_of(scratch: &Scratch, sibling: &Sibling, commit: String) -> Result<Work, GitError> {
-    let listed = scratch.list(sibling.changes.as_ref().unwrap_or(&sibling.base), &commit).await?;
-    let (has_added, has_removed) = (listed.iter().any(|entry| entry.from_mode.is_none()), listed.iter().any(|entry| entry.to_mode.is_none()));
-    let paths =
-        listed.into_iter().map(|listed| PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(listed.path))).collect();
-    Ok(Work { run: sibling.run, base: sibling.base.clone(), commit, paths, has_added, has_removed, has_given: sibling.changes.is_some() })
+    let listed = scratch
+        .list(sibling.changes.as_ref().unwrap_or(&sibling.base), &commit)
+        .await?;
+    let (has_added, has_removed) = (
+        listed.iter().any(|entry| entry.from_mode.is_none()),
+        listed.iter().any(|entry| entry.to_mode.is_none()),
+    );
+    let paths = listed
+        .into_iter()
+        .map(|listed| {
+            PathBuf::from(
+                <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(listed.path),
+            )
+        })
+        .collect();
+    Ok(Work {
+        run: sibling.run,
+        base: sibling.base.clone(),
+        commit,
+        paths,
+        has_added,
+        has_removed,
+        has_given: sibling.changes.is_some(),
+    })
 }
 
-async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Result<Vec<ConflictFile>, GitError> {
+async fn conflicts_between(
+    scratch: &Scratch,
+    first: &Work,
+    second: &Work,
+) -> Result<Vec<ConflictFile>, GitError> {
     if !first.can_conflict(second) {
         return Ok(Vec::new());
     }
-    let base = if first.base == second.base { first.base.clone() } else { scratch.merge_base(&first.base, &second.base).await? };
+    let base = if first.base == second.base {
+        first.base.clone()
+    } else {
+        scratch.merge_base(&first.base, &second.base).await?
+    };
     let call = MergeCall {
         base: &base,
         ours: &first.commit,
@@ -146,17 +207,32 @@ async fn conflicts_between(scratch: &Scratch, first: &Work, second: &Work) -> Re
         MergeResult::Conflicts(files) => {
             // Where both runs have not changed it, changes that the user had made before conflict. A merge does not bring those.
             let is_theirs = |file: &git::Conflict| {
-                let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&file.path));
-                !(first.has_given || second.has_given) || (first.touches(path) && second.touches(path))
+                let path = Path::new(
+                    <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&file.path),
+                );
+                !(first.has_given || second.has_given)
+                    || (first.touches(path) && second.touches(path))
             };
-            let file = |file: git::Conflict| ConflictFile { path: String::from_utf8_lossy(&file.path).into_owned(), kind: file.kind };
-            Ok(files.into_iter().filter(is_theirs).take(FILES_MAX).map(file).collect())
+            let file = |file: git::Conflict| ConflictFile {
+                path: String::from_utf8_lossy(&file.path).into_owned(),
+                kind: file.kind,
+            };
+            Ok(files
+                .into_iter()
+                .filter(is_theirs)
+                .take(FILES_MAX)
+                .map(file)
+                .collect())
         }
     }
 }
 
 /// Adds the conflicts of a run to its view, and a proposed order of merging.
-pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+pub(super) fn add_conflicts(
+    connection: &Connection,
+    run: &Run,
+    view: &mut RunView,
+) -> Result<(), StoreError> {
     // Most runs never had a conflict.
     if run.conflict_seq.is_none() {
         return Ok(());
@@ -170,7 +246,14 @@ pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunVi
         .map(|conflict| RunConflictView {
             run_id: conflict.run.to_string(),
             run_name: conflict.name,
-            files: conflict.files.into_iter().map(|file| ConflictFileView { path: file.path, kind: file.kind.into() }).collect(),
+            files: conflict
+                .files
+                .into_iter()
+                .map(|file| ConflictFileView {
+                    path: file.path,
+                    kind: file.kind.into(),
+                })
+                .collect(),
         })
         .collect();
     view.merge_order = merge_order_of(connection, run)?;
@@ -178,7 +261,10 @@ pub(super) fn add_conflicts(connection: &Connection, run: &Run, view: &mut RunVi
 }
 
 /// Proposes an order of merging a run and its siblings. Empty if it conflicts with none of them.
-pub(super) fn merge_order_of(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
+pub(super) fn merge_order_of(
+    connection: &Connection,
+    run: &Run,
+) -> Result<Vec<String>, StoreError> {
     if run.conflict_seq.is_none() || conflicts_of(connection, run.id)?.is_empty() {
         return Ok(Vec::new());
     }
@@ -186,10 +272,20 @@ pub(super) fn merge_order_of(connection: &Connection, run: &Run) -> Result<Vec<S
     let mut changes = Vec::with_capacity(siblings.len());
     let mut pairs = Vec::new();
     for (at, sibling) in siblings.iter().enumerate() {
-        changes.push(Changes { files: changed_count(connection, sibling.run)? });
+        changes.push(Changes {
+            files: changed_count(connection, sibling.run)?,
+        });
         for other in conflicts_of(connection, sibling.run)? {
-            pairs.extend(siblings.iter().position(|sibling| sibling.run == other.run).map(|other| (at, other)));
+            pairs.extend(
+                siblings
+                    .iter()
+                    .position(|sibling| sibling.run == other.run)
+                    .map(|other| (at, other)),
+            );
         }
     }
-    Ok(merge_order(&changes, &pairs).into_iter().map(|at| siblings[at].name.clone()).collect())
+    Ok(merge_order(&changes, &pairs)
+        .into_iter()
+        .map(|at| siblings[at].name.clone())
+        .collect())
 }

@@ -25,8 +25,12 @@ impl Ops {
         let mut next: Option<SteadyTime> = None;
         let mut after = RequestNo(0);
         loop {
-            let waiting = self.store.read(|connection| waiting_requests(connection, after, READ_MAX))?;
-            let Some(last) = waiting.last() else { return Ok(next) };
+            let waiting = self
+                .store
+                .read(|connection| waiting_requests(connection, after, READ_MAX))?;
+            let Some(last) = waiting.last() else {
+                return Ok(next);
+            };
             after = last.no;
             for request in waiting {
                 let at = self.escalate(&config.escalation, request).await?;
@@ -36,8 +40,17 @@ impl Ops {
     }
 
     /// Escalates one request as far as it is due. Returns when the next step is due.
-    async fn escalate(&self, steps: &[EscalationStep], request: WaitingRequest) -> Result<Option<SteadyTime>, OpError> {
-        let WaitingRequest { no: _, id, waits_since, mut escalated } = request;
+    async fn escalate(
+        &self,
+        steps: &[EscalationStep],
+        request: WaitingRequest,
+    ) -> Result<Option<SteadyTime>, OpError> {
+        let WaitingRequest {
+            no: _,
+            id,
+            waits_since,
+            mut escalated,
+        } = request;
         loop {
             let known: Vec<&str> = escalated.iter().map(String::as_str).collect();
             let ms_of_day = |step: &EscalationStep| clock::ms_of_day(step.zone.as_deref());
@@ -46,7 +59,10 @@ impl Ops {
                 Escalation::At(at) => return Ok(Some(at)),
                 Escalation::Now(place) => {
                     let name = steps[place].name.clone();
-                    let Some(after) = self.store.write(move |tx| tx.escalate(id, &name)).await? else { return Ok(None) };
+                    let Some(after) = self.store.write(move |tx| tx.escalate(id, &name)).await?
+                    else {
+                        return Ok(None);
+                    };
                     escalated = after.escalated.into_iter().map(|(name, _)| name).collect();
                 }
             }

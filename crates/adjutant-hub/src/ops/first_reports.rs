@@ -32,7 +32,11 @@ struct State {
 
 impl Default for FirstReports {
     fn default() -> Self {
-        Self { state: Mutex::default(), progress: Notify::new(), is_over: watch::Sender::new(false) }
+        Self {
+            state: Mutex::default(),
+            progress: Notify::new(),
+            is_over: watch::Sender::new(false),
+        }
     }
 }
 
@@ -47,7 +51,8 @@ impl FirstReports {
 
     fn end_wait_for(&self, id: AttemptId) -> bool {
         let mut state = self.state();
-        let was_awaited = state.awaited.get(&id.run) == Some(&id.n) && state.awaited.remove(&id.run).is_some();
+        let was_awaited =
+            state.awaited.get(&id.run) == Some(&id.n) && state.awaited.remove(&id.run).is_some();
         if state.awaited.is_empty() {
             state.answered.clear();
         }
@@ -58,7 +63,13 @@ impl FirstReports {
 
     /// Waits until all attempts have reported, or the hub has stopped waiting.
     pub async fn over(&self) {
-        if self.is_over.subscribe().wait_for(|is_over| *is_over).await.is_err() {
+        if self
+            .is_over
+            .subscribe()
+            .wait_for(|is_over| *is_over)
+            .await
+            .is_err()
+        {
             tracing::debug!("the hub ends");
         }
     }
@@ -88,7 +99,8 @@ impl Ops {
     /// A failure of the store.
     pub fn expect_reports(&self) -> Result<(), OpError> {
         let live = self.store.read(live_runs)?;
-        self.first_reports.state().awaited = live.into_iter().map(|run| (run.id, run.attempt)).collect();
+        self.first_reports.state().awaited =
+            live.into_iter().map(|run| (run.id, run.attempt)).collect();
         Ok(())
     }
 
@@ -119,10 +131,14 @@ impl Ops {
         loop {
             let progress = self.first_reports.progress.notified();
             let is_over = *self.first_reports.is_over.borrow();
-            match standing.map_or(Ok(true), |standing| self.has_taken_effect(id, standing, is_over)) {
+            match standing.map_or(Ok(true), |standing| {
+                self.has_taken_effect(id, standing, is_over)
+            }) {
                 Ok(true) => return self.note_reported(id),
                 Ok(false) => {}
-                Err(error) => tracing::warn!(attempt = %id, %error, "it cannot be determined whether its reports are complete"),
+                Err(error) => {
+                    tracing::warn!(attempt = %id, %error, "it cannot be determined whether its reports are complete")
+                }
             }
             tokio::select! {
                 () = progress => {}
@@ -134,14 +150,24 @@ impl Ops {
 
     /// Returns whether the hub knows what a supervisor knows. An attempt whose agent has ended is about to end, so its end is awaited until
     /// the hub stops waiting (`is_over`).
-    fn has_taken_effect(&self, id: AttemptId, standing: &Standing, is_over: bool) -> Result<bool, OpError> {
+    fn has_taken_effect(
+        &self,
+        id: AttemptId,
+        standing: &Standing,
+        is_over: bool,
+    ) -> Result<bool, OpError> {
         let Standing { facts, writes } = standing;
         let open: Vec<&String> = {
             let state = self.first_reports.state();
-            writes.iter().filter(|key| !state.answered.contains(*key)).collect()
+            writes
+                .iter()
+                .filter(|key| !state.answered.contains(*key))
+                .collect()
         };
         Ok(self.store.read(|connection| {
-            if attempt_row(connection, id.run, id.n)?.is_some_and(|row| row.fact < *facts || row.agent_end.is_some() && !is_over) {
+            if attempt_row(connection, id.run, id.n)?
+                .is_some_and(|row| row.fact < *facts || row.agent_end.is_some() && !is_over)
+            {
                 return Ok(false);
             }
             for key in open {
@@ -169,14 +195,22 @@ impl Ops {
         match self.is_settled(id) {
             Ok(true) => self.note_reported(id),
             Ok(false) => self.first_reports.progress.notify_waiters(),
-            Err(error) => tracing::warn!(attempt = %id, %error, "it cannot be determined whether it has ended"),
+            Err(error) => {
+                tracing::warn!(attempt = %id, %error, "it cannot be determined whether it has ended")
+            }
         }
     }
 
     /// Returns the live runs whose supervisors have not reported to this hub.
     #[must_use]
     pub fn runs_without_report(&self) -> BTreeSet<RunId> {
-        let awaited: Vec<AttemptId> = self.first_reports.state().awaited.iter().map(|(run, n)| AttemptId { run: *run, n: *n }).collect();
+        let awaited: Vec<AttemptId> = self
+            .first_reports
+            .state()
+            .awaited
+            .iter()
+            .map(|(run, n)| AttemptId { run: *run, n: *n })
+            .collect();
         // The loss of an attempt on a runner is recorded without its supervisor.
         let is_live = |id: &AttemptId| match self.is_settled(*id) {
             Ok(true) => !self.first_reports.end_wait_for(*id),
@@ -186,7 +220,11 @@ impl Ops {
                 true
             }
         };
-        awaited.into_iter().filter(is_live).map(|id| id.run).collect()
+        awaited
+            .into_iter()
+            .filter(is_live)
+            .map(|id| id.run)
+            .collect()
     }
 
     /// Returns the names of these runs.

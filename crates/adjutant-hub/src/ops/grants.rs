@@ -18,22 +18,36 @@ impl Ops {
     /// The caller is a run.
     pub fn list_grants(&self, who: &Principal, call: &ListGrants) -> Result<GrantList, OpError> {
         Self::check(who, Action::ListRequests)?;
-        let found = self.store.read(|connection| grants(connection, who, LIST_MAX))?;
+        let found = self
+            .store
+            .read(|connection| grants(connection, who, LIST_MAX))?;
         let is_listed = |grant: &GrantView| call.all || grant.state == GrantStateKind::Active;
-        Ok(GrantList { grants: found.iter().map(view).filter(is_listed).collect() })
+        Ok(GrantList {
+            grants: found.iter().map(view).filter(is_listed).collect(),
+        })
     }
 
     /// Revokes a grant.
     ///
     /// # Errors
     /// It is unknown, foreign or already revoked.
-    pub async fn revoke_grant(&self, caller: Caller, call: RevokeGrant) -> Result<GrantView, OpError> {
+    pub async fn revoke_grant(
+        &self,
+        caller: Caller,
+        call: RevokeGrant,
+    ) -> Result<GrantView, OpError> {
         Self::check(&caller.who, Action::Answer)?;
         self.write(caller, move |tx, who| {
             let not_found = || StoreError::from(Denied::not_found("grant", &call.grant));
             let no = GrantNo::parse(&call.grant).map_err(|_| not_found())?;
             let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
-            lookup::run(tx.connection(), who, Action::Answer, &grant.root.to_string()).map_err(|_| not_found())?;
+            lookup::run(
+                tx.connection(),
+                who,
+                Action::Answer,
+                &grant.root.to_string(),
+            )
+            .map_err(|_| not_found())?;
             if !tx.revoke_grant(&grant, who)? {
                 return Err(Denied::conflict("grant", format!("{no} is already revoked")).into());
             }
@@ -45,8 +59,23 @@ impl Ops {
 }
 
 fn view(grant: &Grant) -> GrantView {
-    let Grant { no, root, root_name, what, request, granted_by, granted_at, terms, state, revoked, answered } = grant;
-    let (revoked_at, revoked_by) = revoked.clone().map(|(at, by)| (rfc3339(at), by.to_string())).unzip();
+    let Grant {
+        no,
+        root,
+        root_name,
+        what,
+        request,
+        granted_by,
+        granted_at,
+        terms,
+        state,
+        revoked,
+        answered,
+    } = grant;
+    let (revoked_at, revoked_by) = revoked
+        .clone()
+        .map(|(at, by)| (rfc3339(at), by.to_string()))
+        .unzip();
     GrantView {
         number: no.to_string(),
         state: state_kind(*state, *terms).into(),
@@ -56,7 +85,9 @@ fn view(grant: &Grant) -> GrantView {
         request: request.to_string(),
         granted_by: granted_by.to_string(),
         granted_at: rfc3339(*granted_at),
-        expires_at: terms.expires_at.map(|at| rfc3339(clock::expected_wall_time(at))),
+        expires_at: terms
+            .expires_at
+            .map(|at| rfc3339(clock::expected_wall_time(at))),
         uses: state.uses,
         uses_max: terms.uses_max,
         answered: answered.iter().map(ToString::to_string).collect(),

@@ -64,13 +64,22 @@ pub enum LinkAnswer {
 
 impl AnswerLink {
     fn payload(&self) -> String {
-        format!("{}\n{}\n{}\n{}", self.request, self.expires_at.0, self.content_hash, self.name.as_str())
+        format!(
+            "{}\n{}\n{}\n{}",
+            self.request,
+            self.expires_at.0,
+            self.content_hash,
+            self.name.as_str()
+        )
     }
 
     /// Returns the code of the link.
     fn code(&self, key: &[u8]) -> String {
         let payload = self.payload();
-        let mut code = payload_mac(key, payload.as_bytes()).finalize().into_bytes().to_vec();
+        let mut code = payload_mac(key, payload.as_bytes())
+            .finalize()
+            .into_bytes()
+            .to_vec();
         code.extend_from_slice(payload.as_bytes());
         URL_SAFE_NO_PAD.encode(code)
     }
@@ -84,7 +93,8 @@ impl AnswerLink {
         let (signature, payload) = decoded.split_at_checked(SIGNATURE_BYTES)?;
         payload_mac(key, payload).verify_slice(signature).ok()?;
         let mut parts = std::str::from_utf8(payload).ok()?.splitn(4, '\n');
-        let (request, expires_at, content_hash, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (request, expires_at, content_hash, name) =
+            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         Some(Self {
             request: RequestId::parse(request).ok()?,
             expires_at: SteadyTime(expires_at.parse().ok()?),
@@ -103,10 +113,24 @@ fn payload_mac(key: &[u8], payload: &[u8]) -> Hmac<Sha256> {
 
 impl Ops {
     /// Returns a link with which a person can answer a request.
-    pub(super) fn answer_link(&self, public_url: &Uri, request: &Request, name: &LinkName) -> Result<String, OpError> {
+    pub(super) fn answer_link(
+        &self,
+        public_url: &Uri,
+        request: &Request,
+        name: &LinkName,
+    ) -> Result<String, OpError> {
         let (expires_at, content_hash) = (request.expires_at, render::content_hash(request));
-        let code = AnswerLink { request: request.id, expires_at, content_hash, name: name.clone() }.code(&self.link_key()?);
-        Ok(format!("{}{LINK_PATH}{code}", public_url.to_string().trim_end_matches('/')))
+        let code = AnswerLink {
+            request: request.id,
+            expires_at,
+            content_hash,
+            name: name.clone(),
+        }
+        .code(&self.link_key()?);
+        Ok(format!(
+            "{}{LINK_PATH}{code}",
+            public_url.to_string().trim_end_matches('/')
+        ))
     }
 
     /// Checks the code of a link. `None`: it is unknown.
@@ -118,7 +142,11 @@ impl Ops {
             Ok(key) => key,
             // Without a key, there are no links.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(OpError::Io(format!("the key of links cannot be read: {error}"))),
+            Err(error) => {
+                return Err(OpError::Io(format!(
+                    "the key of links cannot be read: {error}"
+                )));
+            }
         };
         Ok(AnswerLink::of_code(code, &key))
     }
@@ -128,32 +156,57 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn resolve_link(&self, link: &AnswerLink) -> Result<LinkedRequest, OpError> {
-        let Some(request) = self.store.read(|connection| request_by_id(connection, link.request))? else { return Ok(LinkedRequest::Gone) };
+        let Some(request) = self
+            .store
+            .read(|connection| request_by_id(connection, link.request))?
+        else {
+            return Ok(LinkedRequest::Gone);
+        };
         if render::content_hash(&request) != link.content_hash {
             return Ok(LinkedRequest::Changed);
         }
         let view = Box::new(render::request(&request));
         // The loop that expires requests may not have run yet.
-        let is_open = request.state == RequestState::Pending && clock::steady() < link.expires_at.min(request.expires_at);
-        Ok(if is_open { LinkedRequest::Open(view) } else { LinkedRequest::Settled(view) })
+        let is_open = request.state == RequestState::Pending
+            && clock::steady() < link.expires_at.min(request.expires_at);
+        Ok(if is_open {
+            LinkedRequest::Open(view)
+        } else {
+            LinkedRequest::Settled(view)
+        })
     }
 
     /// Answers the request of a link, in the name of its person.
     ///
     /// # Errors
     /// There is no such option, the answer is invalid, or the request is answered, withdrawn, expired, removed or another text.
-    pub async fn answer_by_link(&self, link: &AnswerLink, answer: LinkAnswer) -> Result<(), OpError> {
-        let Some(request) = self.store.read(|connection| request_by_id(connection, link.request))? else {
+    pub async fn answer_by_link(
+        &self,
+        link: &AnswerLink,
+        answer: LinkAnswer,
+    ) -> Result<(), OpError> {
+        let Some(request) = self
+            .store
+            .read(|connection| request_by_id(connection, link.request))?
+        else {
             return Err(Denied::not_found("question", &link.request.to_string()).into());
         };
         if clock::steady() >= link.expires_at && request.state == RequestState::Pending {
             return Err(Denied::Expired.into());
         }
-        let mut one = AnswerOne { message_id: Some(link.request.to_string()), content_hash: Some(link.content_hash.clone()), ..AnswerOne::default() };
+        let mut one = AnswerOne {
+            message_id: Some(link.request.to_string()),
+            content_hash: Some(link.content_hash.clone()),
+            ..AnswerOne::default()
+        };
         match answer {
             LinkAnswer::Option(number) => {
-                let option = number.checked_sub(1).and_then(|place| request.options.get(place));
-                one.answer = option.ok_or_else(|| Denied::invalid("option", "there is no such option"))?.clone();
+                let option = number
+                    .checked_sub(1)
+                    .and_then(|place| request.options.get(place));
+                one.answer = option
+                    .ok_or_else(|| Denied::invalid("option", "there is no such option"))?
+                    .clone();
             }
             LinkAnswer::Words(words) => one.answer = words,
             LinkAnswer::Decision { decision, reason } => {
@@ -165,13 +218,29 @@ impl Ops {
                 };
             }
         }
-        let caller = Caller { who: Principal::Person, key: None };
-        self.settle(caller, AnswerRequests { answers: vec![one] }, Some(link.name.clone())).await.map(|_| ())
+        let caller = Caller {
+            who: Principal::Person,
+            key: None,
+        };
+        self.settle(
+            caller,
+            AnswerRequests { answers: vec![one] },
+            Some(link.name.clone()),
+        )
+        .await
+        .map(|_| ())
     }
 
     fn read_link_key(&self) -> io::Result<Vec<u8>> {
         let key = files::read(&self.home.dir, &self.home.link_key(), KEY_BYTES as u64)?;
-        if key.len() == KEY_BYTES { Ok(key) } else { Err(io::Error::other(format!("{} is damaged: remove it", self.home.link_key().display()))) }
+        if key.len() == KEY_BYTES {
+            Ok(key)
+        } else {
+            Err(io::Error::other(format!(
+                "{} is damaged: remove it",
+                self.home.link_key().display()
+            )))
+        }
     }
 
     /// Returns the key of links, which is made when it is needed first. Links with an earlier key are not valid.
@@ -182,7 +251,8 @@ impl Ops {
         let key = match self.read_link_key() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random::<KEY_BYTES>();
-                files::write_atomically(&self.home.dir, &self.home.link_key(), &key).map(|()| key.to_vec())
+                files::write_atomically(&self.home.dir, &self.home.link_key(), &key)
+                    .map(|()| key.to_vec())
             }
             read => read,
         };
@@ -196,8 +266,16 @@ mod tests {
     use adjutant_core::Time;
 
     fn link() -> AnswerLink {
-        let (request, name) = (RequestId::new(Time(1), [7; 10]), LinkName::parse("anna").expect("a name"));
-        AnswerLink { request, expires_at: SteadyTime(5), content_hash: "0a".to_owned(), name }
+        let (request, name) = (
+            RequestId::new(Time(1), [7; 10]),
+            LinkName::parse("anna").expect("a name"),
+        );
+        AnswerLink {
+            request,
+            expires_at: SteadyTime(5),
+            content_hash: "0a".to_owned(),
+            name,
+        }
     }
 
     #[test]
@@ -206,13 +284,24 @@ mod tests {
         assert_eq!(AnswerLink::of_code(&code, b"key"), Some(link()));
         assert_eq!(AnswerLink::of_code(&code, b"another"), None);
         for (place, _) in code.char_indices() {
-            let other = if code.as_bytes()[place] == b'A' { "B" } else { "A" };
+            let other = if code.as_bytes()[place] == b'A' {
+                "B"
+            } else {
+                "A"
+            };
             let mut changed = code.clone();
             changed.replace_range(place..=place, other);
             assert_eq!(AnswerLink::of_code(&changed, b"key"), None, "{place}");
             assert_eq!(AnswerLink::of_code(&code[..place], b"key"), None, "{place}");
         }
-        for wrong in ["", "A", "..", &"A".repeat(CODE_CHARS_MAX + 1), &format!("{code}A"), &format!("{code}=")] {
+        for wrong in [
+            "",
+            "A",
+            "..",
+            &"A".repeat(CODE_CHARS_MAX + 1),
+            &format!("{code}A"),
+            &format!("{code}="),
+        ] {
             assert_eq!(AnswerLink::of_code(wrong, b"key"), None, "{wrong}");
         }
     }

@@ -28,48 +28,88 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
     pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
-        let run = self.store.read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
+        let run = self
+            .store
+            .read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
         page(self, &run, call).await
     }
 }
 
 /// Reads one page, waiting for output if there is none yet.
 async fn page(ops: &Ops, run: &Run, call: &ReadLogs) -> Result<LogPage, OpError> {
-    let reading = Reading { ops, run, call, deadline: super::end_of_wait(call.wait_ms), returns_until: Instant::now() + RETURN_TIMEOUT };
+    let reading = Reading {
+        ops,
+        run,
+        call,
+        deadline: super::end_of_wait(call.wait_ms),
+        returns_until: Instant::now() + RETURN_TIMEOUT,
+    };
     let subscription = ops.store().wake_ups().subscribe(vec![Topic::Run(run.id)]);
-    since_of(call).ok_or_else(|| Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z"))?;
+    since_of(call)
+        .ok_or_else(|| Denied::invalid("since", "use a time such as 2026-11-21T04:00:00Z"))?;
     loop {
         let now = current(ops, run)?;
         let places = Places::of(ops, run, now.attempt).await?;
-        let files = RunFiles { stored: places.stored, ..now.files };
-        let log = RunLog { files, first: places.first, ..now };
+        let files = RunFiles {
+            stored: places.stored,
+            ..now.files
+        };
+        let log = RunLog {
+            files,
+            first: places.first,
+            ..now
+        };
         let page = match &places.newest {
             Some(host) => reading.through_runner(host, &log, &subscription).await?,
-            None => log.next_page(call, reading.deadline, subscription.wait()).await.map_err(|error| unreadable(run, error))?,
+            None => log
+                .next_page(call, reading.deadline, subscription.wait())
+                .await
+                .map_err(|error| unreadable(run, error))?,
         };
         // The files may have been moved while they were read.
         if has_stored_more(&log)? {
             continue;
         }
         if let Some(page) = page {
-            return Ok(LogPage { name: run.name.clone(), missing: places.missing, ..page });
+            return Ok(LogPage {
+                name: run.name.clone(),
+                missing: places.missing,
+                ..page
+            });
         }
     }
 }
 
 /// Returns the log of a run as it is now. A resumed run has a new attempt.
 fn current(ops: &Ops, run: &Run) -> Result<RunLog, OpError> {
-    let now = ops.store().read(|connection| run_by_id(connection, run.id))?;
-    let ended = now.as_ref().is_none_or(|run| run.end_seq.is_some() && !run.is_held());
+    let now = ops
+        .store()
+        .read(|connection| run_by_id(connection, run.id))?;
+    let ended = now
+        .as_ref()
+        .is_none_or(|run| run.end_seq.is_some() && !run.is_held());
     let attempt = now.as_ref().unwrap_or(run).attempt.0.max(1);
-    Ok(RunLog { files: RunFiles::in_home(&ops.home().dir, &run.id.to_string()), first: 1, attempt, ended })
+    Ok(RunLog {
+        files: RunFiles::in_home(&ops.home().dir, &run.id.to_string()),
+        first: 1,
+        attempt,
+        ended,
+    })
 }
 
 /// Returns whether logs were moved to the log store that were to be read from the home.
 fn has_stored_more(log: &RunLog) -> Result<bool, OpError> {
-    let RunFiles { home, run_id, stored } = &log.files;
+    let RunFiles {
+        home,
+        run_id,
+        stored,
+    } = &log.files;
     for attempt in (1..=log.attempt).filter(|attempt| !stored.contains_key(attempt)) {
-        let logs = AttemptLogs { home: home.clone(), run_id: run_id.clone(), attempt };
+        let logs = AttemptLogs {
+            home: home.clone(),
+            run_id: run_id.clone(),
+            attempt,
+        };
         if logs.moved().map_err(of_disk)?.is_some() {
             return Ok(true);
         }
@@ -79,9 +119,14 @@ fn has_stored_more(log: &RunLog) -> Result<bool, OpError> {
 
 /// Returns the problem of a log that cannot be read.
 fn unreadable(run: &Run, error: std::io::Error) -> OpError {
-    let of_store = error.get_ref().and_then(|inner| inner.downcast_ref::<Unreadable>());
+    let of_store = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Unreadable>());
     match of_store {
-        Some(problem) => OpError::LogStore { run: run.name.clone(), problem: problem.to_string() },
+        Some(problem) => OpError::LogStore {
+            run: run.name.clone(),
+            problem: problem.to_string(),
+        },
         None => of_disk(error),
     }
 }
@@ -104,12 +149,29 @@ struct Places {
 
 impl Places {
     async fn of(ops: &Ops, run: &Run, newest: u32) -> Result<Self, OpError> {
-        let hosts = ops.store().read(|connection| hosts_of(connection, run.id))?;
-        let host_of = |n: u32| hosts.iter().find(|(attempt, _)| attempt.0 == n).map(|(_, host)| host);
+        let hosts = ops
+            .store()
+            .read(|connection| hosts_of(connection, run.id))?;
+        let host_of = |n: u32| {
+            hosts
+                .iter()
+                .find(|(attempt, _)| attempt.0 == n)
+                .map(|(_, host)| host)
+        };
         let (mut stored, mut unkept) = (BTreeMap::new(), Vec::new());
         for attempt in 1..=newest {
-            let (logs, host) = (AttemptLogs { home: ops.home().dir.clone(), run_id: run.id.to_string(), attempt }, host_of(attempt));
-            if let Some(found) = ops.stored_logs(run, &logs, host.map(String::as_str)).await? {
+            let (logs, host) = (
+                AttemptLogs {
+                    home: ops.home().dir.clone(),
+                    run_id: run.id.to_string(),
+                    attempt,
+                },
+                host_of(attempt),
+            );
+            if let Some(found) = ops
+                .stored_logs(run, &logs, host.map(String::as_str))
+                .await?
+            {
                 stored.insert(attempt, found);
             } else if let Some(host) = host
                 && !logs.are_kept().map_err(of_disk)?
@@ -117,12 +179,30 @@ impl Places {
                 unkept.push((attempt, host));
             }
         }
-        let host = unkept.last().filter(|(attempt, _)| *attempt == newest).map(|(_, host)| (*host).clone());
+        let host = unkept
+            .last()
+            .filter(|(attempt, _)| *attempt == newest)
+            .map(|(_, host)| (*host).clone());
         let is_elsewhere = |n: &u32| host.is_some() && host_of(*n) != host.as_ref();
-        let first = (1..=newest).rev().take_while(|n| !is_elsewhere(n)).last().unwrap_or(newest);
+        let first = (1..=newest)
+            .rev()
+            .take_while(|n| !is_elsewhere(n))
+            .last()
+            .unwrap_or(newest);
         let is_missing = |(attempt, _): &&(u32, &String)| host.is_none() || *attempt < first;
-        let missing = unkept.iter().filter(is_missing).map(|(attempt, host)| MissingLog { attempt: *attempt, runner: runner_name(host).to_owned() });
-        Ok(Self { stored, missing: missing.collect(), newest: host, first })
+        let missing = unkept
+            .iter()
+            .filter(is_missing)
+            .map(|(attempt, host)| MissingLog {
+                attempt: *attempt,
+                runner: runner_name(host).to_owned(),
+            });
+        Ok(Self {
+            stored,
+            missing: missing.collect(),
+            newest: host,
+            first,
+        })
     }
 }
 
@@ -140,19 +220,46 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Reads a page through the runner that has the end of the log, from its first attempt on. `None`: there is nothing new yet, or the run has
     /// changed.
-    async fn through_runner(&self, host: &str, log: &RunLog, subscription: &Subscription) -> Result<Option<LogPage>, OpError> {
+    async fn through_runner(
+        &self,
+        host: &str,
+        log: &RunLog,
+        subscription: &Subscription,
+    ) -> Result<Option<LogPage>, OpError> {
         // The positions continue those of the attempts that the hub has.
         let (before, start) = match log.first - 1 {
             0 => (0, None),
-            attempt => self.in_home(&RunLog { first: 1, attempt, ended: true, ..log.clone() }).await?,
+            attempt => {
+                self.in_home(&RunLog {
+                    first: 1,
+                    attempt,
+                    ended: true,
+                    ..log.clone()
+                })
+                .await?
+            }
         };
         if start.is_some() {
             return Ok(start);
         }
         let from = |after: u64| after.saturating_sub(before);
-        let call = &ReadLogs { after: self.call.after.map(from).or((self.call.grep.is_some() && before > 0).then_some(0)), ..self.call.clone() };
-        let page = Reading { call, ..*self }.at_runner(host, log, subscription).await?;
-        Ok(page.map(|page| LogPage { from: page.from + before, next: page.next + before, total: page.total + before, ..page }))
+        let call = &ReadLogs {
+            after: self
+                .call
+                .after
+                .map(from)
+                .or((self.call.grep.is_some() && before > 0).then_some(0)),
+            ..self.call.clone()
+        };
+        let page = Reading { call, ..*self }
+            .at_runner(host, log, subscription)
+            .await?;
+        Ok(page.map(|page| LogPage {
+            from: page.from + before,
+            next: page.next + before,
+            total: page.total + before,
+            ..page
+        }))
     }
 
     /// Returns the length of the log in the home, and a page of it if the call begins there.
@@ -160,29 +267,63 @@ impl Reading<'_> {
         let (log, call, files) = (log.clone(), self.call.clone(), log.files.clone());
         let read = move || {
             let after = call.after.or(call.grep.is_some().then_some(0));
-            let page = log.page(&ReadLogs { after: after.or(Some(u64::MAX >> 12)), ..call })?;
+            let page = log.page(&ReadLogs {
+                after: after.or(Some(u64::MAX >> 12)),
+                ..call
+            })?;
             let is_part = after.is_some_and(|after| after < page.total);
             // At least a byte follows, on the runner.
-            let more = LogPage { ended: false, total: page.total + 1, ..page.clone() };
+            let more = LogPage {
+                ended: false,
+                total: page.total + 1,
+                ..page.clone()
+            };
             Ok::<_, std::io::Error>((page.total, is_part.then_some(more)))
         };
         let _admitted = files.admit_reader().await;
-        let read = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))?;
+        let read = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))?;
         read.map_err(|error| unreadable(self.run, error))
     }
 
-    async fn at_runner(&self, host: &str, log: &RunLog, subscription: &Subscription) -> Result<Option<LogPage>, OpError> {
-        let Self { ops, run, call, deadline, returns_until } = *self;
-        let wait = if log.ended { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()).min(RUNNER_WAIT_MAX) };
-        let wanted = ReadLogs { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0), ..call.clone() };
+    async fn at_runner(
+        &self,
+        host: &str,
+        log: &RunLog,
+        subscription: &Subscription,
+    ) -> Result<Option<LogPage>, OpError> {
+        let Self {
+            ops,
+            run,
+            call,
+            deadline,
+            returns_until,
+        } = *self;
+        let wait = if log.ended {
+            Duration::ZERO
+        } else {
+            deadline
+                .saturating_duration_since(Instant::now())
+                .min(RUNNER_WAIT_MAX)
+        };
+        let wanted = ReadLogs {
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
+            ..call.clone()
+        };
         let attempt = format!("{}/{}", log.files.run_id, log.attempt);
         let arrivals = ops.runners.arrivals();
         let arrival = arrivals.notified();
         tokio::pin!(arrival);
         arrival.as_mut().enable();
-        let mut answer = match ops.runners.ask_for_log(host, attempt, log.first, wanted, log.ended) {
+        let mut answer = match ops
+            .runners
+            .ask_for_log(host, attempt, log.first, wanted, log.ended)
+        {
             LogAsked::Waiting(answer) => answer,
-            LogAsked::TooMany => return Err(self.problem(host, log, LogProblem::TooManyReads(READS_MAX))),
+            LogAsked::TooMany => {
+                return Err(self.problem(host, log, LogProblem::TooManyReads(READS_MAX)));
+            }
             LogAsked::NotConnected => {
                 let returns_until = deadline.max(returns_until);
                 if Instant::now() >= returns_until {
@@ -231,19 +372,42 @@ impl Reading<'_> {
     }
 
     /// Returns the result of a call whose runner is unreachable. A caller that follows the log of a live run gets no output and continues.
-    fn without(&self, host: &str, log: &RunLog, problem: LogProblem) -> Result<Option<LogPage>, OpError> {
+    fn without(
+        &self,
+        host: &str,
+        log: &RunLog,
+        problem: LogProblem,
+    ) -> Result<Option<LogPage>, OpError> {
         match self.call.after {
             Some(at) if self.call.wait_ms > 0 && !log.ended => {
                 let times = self.call.times.then(Vec::new);
-                Ok(Some(LogPage { run_id: log.files.run_id.clone(), from: at, next: at, total: at, times, ..LogPage::default() }))
+                Ok(Some(LogPage {
+                    run_id: log.files.run_id.clone(),
+                    from: at,
+                    next: at,
+                    total: at,
+                    times,
+                    ..LogPage::default()
+                }))
             }
             _ => Err(self.problem(host, log, problem)),
         }
     }
 
     fn problem(&self, host: &str, log: &RunLog, problem: LogProblem) -> OpError {
-        let file = log.path(self.call).file_name().unwrap_or_default().display().to_string();
+        let file = log
+            .path(self.call)
+            .file_name()
+            .unwrap_or_default()
+            .display()
+            .to_string();
         let is_shared = self.ops.store().is_shared();
-        OpError::LogOnRunner { run: self.run.name.clone(), runner: runner_name(host).to_owned(), file, problem, is_shared }
+        OpError::LogOnRunner {
+            run: self.run.name.clone(),
+            runner: runner_name(host).to_owned(),
+            file,
+            problem,
+            is_shared,
+        }
     }
 }

@@ -56,7 +56,10 @@ pub use agents::{add_versions, agents_of};
 pub use attempts::{AttemptId, Launch};
 pub use error::{OpError, http_status};
 pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
-pub use log_store::{AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt, try_objects};
+pub use log_store::{
+    AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run,
+    store_attempt, try_objects,
+};
 pub use peers::{FollowStep, LinkStates, SendStep};
 pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
 pub use runs::Cleaning;
@@ -88,7 +91,10 @@ pub struct Caller {
 impl Caller {
     /// Returns the caller of one step of the call, which is made once, like the call.
     fn of_step(&self, name: &str) -> Self {
-        Self { who: self.who.clone(), key: self.key.as_ref().map(|key| key.for_step(name)) }
+        Self {
+            who: self.who.clone(),
+            key: self.key.as_ref().map(|key| key.for_step(name)),
+        }
     }
 }
 
@@ -172,7 +178,12 @@ pub struct Ops {
 
 impl Ops {
     #[must_use]
-    pub fn new(store: Store, home: Home, live_runs_max: u64, log_store: Option<LogStoreAddress>) -> Self {
+    pub fn new(
+        store: Store,
+        home: Home,
+        live_runs_max: u64,
+        log_store: Option<LogStoreAddress>,
+    ) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let config_path = Config::path(&home).into();
         let (config, last_valid) = (Arc::default(), Arc::default());
@@ -230,14 +241,20 @@ impl Ops {
             None => {
                 // Other pools may start other runs.
                 self.store.wake_ups().notify([&Topic::Queue]);
-                ReadConfig { stamp, config: Config::load(&self.home).map(Arc::new) }
+                ReadConfig {
+                    stamp,
+                    config: Config::load(&self.home).map(Arc::new),
+                }
             }
         };
         if !matches!(read.config, Err(ConfigError::Shortage { .. })) {
             *last = Some(read.clone());
         }
         if let Ok(config) = &read.config {
-            *self.last_valid.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(config));
+            *self
+                .last_valid
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(config));
         }
         Ok(read.config?)
     }
@@ -247,7 +264,11 @@ impl Ops {
     fn config_or_builtin(&self) -> Arc<Config> {
         self.config().unwrap_or_else(|error| {
             tracing::warn!(%error, "the configuration is not usable");
-            let last = self.last_valid.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let last = self
+                .last_valid
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
             last.unwrap_or_else(|| Arc::new(Config::builtin(&self.home)))
         })
     }
@@ -272,7 +293,9 @@ impl Ops {
 
     /// Returns how long stopped runs are kept.
     fn retention(&self) -> Retention {
-        Retention { stopped_ms: self.config_or_builtin().stopped_retention_ms }
+        Retention {
+            stopped_ms: self.config_or_builtin().stopped_retention_ms,
+        }
     }
 
     /// Runs one durable transaction once for the caller's key.
@@ -294,8 +317,12 @@ impl Ops {
 
     /// Returns the reply that an earlier call under the caller's key has stored.
     fn stored_reply<T: DeserializeOwned>(&self, caller: &Caller) -> Result<Option<T>, OpError> {
-        let Some(key) = &caller.key else { return Ok(None) };
-        Ok(self.store.read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
+        let Some(key) = &caller.key else {
+            return Ok(None);
+        };
+        Ok(self
+            .store
+            .read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
     }
 
     /// Stores the reply of a call with several effects under its key. Returns the reply, or the one that is already stored.
@@ -319,7 +346,10 @@ impl Ops {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let Caller { who, key } = caller;
-        Ok(self.store.write_using_reserved_space(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who))).await?)
+        Ok(self
+            .store
+            .write_using_reserved_space(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who)))
+            .await?)
     }
 
     /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds the same reply
@@ -359,7 +389,11 @@ fn announce_caller(connection: &Connection, who: &Principal) {
 }
 
 /// Performs a call. A run that makes a call has read its delivered messages.
-fn act<T>(tx: &mut Tx<'_>, who: &Principal, work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>) -> Result<T, StoreError> {
+fn act<T>(
+    tx: &mut Tx<'_>,
+    who: &Principal,
+    work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let done = work(tx, who)?;
     if let Principal::Run(run) = who {
         tx.set_messages_read(*run)?;

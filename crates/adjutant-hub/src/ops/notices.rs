@@ -6,7 +6,9 @@
 use super::{OpError, Ops, render};
 use crate::clock;
 use crate::config::Notices;
-use crate::store::{Connection, Delivery, Request, StoreError, has_later_delivery, request_by_id, run_by_id};
+use crate::store::{
+    Connection, Delivery, Request, StoreError, has_later_delivery, request_by_id, run_by_id,
+};
 use crate::view::AttentionView;
 use crate::webhook::Notice;
 use adjutant_core::escalation::EscalationStep;
@@ -22,24 +24,59 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store, or the key for links cannot be read.
-    pub(super) fn notice(&self, delivery: &Delivery, key: &str, notices: &Notices) -> Result<Option<Notice>, OpError> {
-        let draft = match (EventKind::from_word(&delivery.kind), delivery.request, delivery.run) {
-            (Some(EventKind::RequestAsked), Some(request), _) => self.notice_of_request(request, None, notices)?,
-            (Some(EventKind::RequestEscalated), Some(request), _) => self.notice_of_request(request, Some(&delivery.text), notices)?,
-            (Some(EventKind::RunStopped | EventKind::RunHeld | EventKind::RunFinished), _, Some(run)) => {
-                self.store.read(|connection| notice_of_run(connection, delivery, key, run))?
+    pub(super) fn notice(
+        &self,
+        delivery: &Delivery,
+        key: &str,
+        notices: &Notices,
+    ) -> Result<Option<Notice>, OpError> {
+        let draft = match (
+            EventKind::from_word(&delivery.kind),
+            delivery.request,
+            delivery.run,
+        ) {
+            (Some(EventKind::RequestAsked), Some(request), _) => {
+                self.notice_of_request(request, None, notices)?
             }
+            (Some(EventKind::RequestEscalated), Some(request), _) => {
+                self.notice_of_request(request, Some(&delivery.text), notices)?
+            }
+            (
+                Some(EventKind::RunStopped | EventKind::RunHeld | EventKind::RunFinished),
+                _,
+                Some(run),
+            ) => self
+                .store
+                .read(|connection| notice_of_run(connection, delivery, key, run))?,
             _ => None,
         };
         let timestamp_s = clock::now().0.div_euclid(1000);
-        Ok(draft.map(|Draft { title, text, link }| Notice { id: delivery.id.clone(), timestamp_s, title, text, link }))
+        Ok(draft.map(|Draft { title, text, link }| Notice {
+            id: delivery.id.clone(),
+            timestamp_s,
+            title,
+            text,
+            link,
+        }))
     }
 
     /// `escalation`: the text of the event that escalated the request.
-    fn notice_of_request(&self, id: RequestId, escalation: Option<&str>, notices: &Notices) -> Result<Option<Draft>, OpError> {
-        let Some(request) = self.store.read(|connection| request_by_id(connection, id))? else { return Ok(None) };
+    fn notice_of_request(
+        &self,
+        id: RequestId,
+        escalation: Option<&str>,
+        notices: &Notices,
+    ) -> Result<Option<Draft>, OpError> {
+        let Some(request) = self
+            .store
+            .read(|connection| request_by_id(connection, id))?
+        else {
+            return Ok(None);
+        };
         let config = self.config_or_builtin();
-        if request.state != RequestState::Pending || !is_for(&request, escalation, notices, &config.escalation) {
+        if request.state != RequestState::Pending
+            || !is_for(&request, escalation, notices, &config.escalation)
+        {
             return Ok(None);
         }
         let link = match &config.http.public_url {
@@ -54,16 +91,28 @@ impl Ops {
         let mut text = match request.subject.kind() {
             // One line that shows every part of what would be allowed.
             RequestKind::Approval => request.subject.line(&request.question),
-            RequestKind::Question | RequestKind::Delegation => shorten(&request.question, QUESTION_CHARS_MAX),
+            RequestKind::Question | RequestKind::Delegation => {
+                shorten(&request.question, QUESTION_CHARS_MAX)
+            }
         };
         for (option, number) in request.options.iter().zip(1..).take(OPTIONS_MAX) {
-            text.push_str(&format!("\n{number}) {}", shorten(option, OPTION_CHARS_MAX)));
+            text.push_str(&format!(
+                "\n{number}) {}",
+                shorten(option, OPTION_CHARS_MAX)
+            ));
         }
         if request.options.len() > OPTIONS_MAX {
             text.push_str(&format!("\n… {} more", request.options.len() - OPTIONS_MAX));
         }
-        text.push_str(&format!("\nopen until {}", clock::to_the_minute(clock::expected_wall_time(request.expires_at))));
-        Ok(Some(Draft { title: format!("{} {what} ({})", request.run_name, request.no), text, link }))
+        text.push_str(&format!(
+            "\nopen until {}",
+            clock::to_the_minute(clock::expected_wall_time(request.expires_at))
+        ));
+        Ok(Some(Draft {
+            title: format!("{} {what} ({})", request.run_name, request.no),
+            text,
+            link,
+        }))
     }
 }
 
@@ -76,26 +125,55 @@ struct Draft {
 /// Returns whether a request is for the person of these messages: from the moment when it waits for them, and once. If
 /// requests are escalated to this person by name, that is the moment. Otherwise a request of a run that a person started waits for
 /// them at once, and one that waits for a parent agent from its first escalation on.
-fn is_for(request: &Request, escalation: Option<&str>, notices: &Notices, steps: &[EscalationStep]) -> bool {
+fn is_for(
+    request: &Request,
+    escalation: Option<&str>,
+    notices: &Notices,
+    steps: &[EscalationStep],
+) -> bool {
     let person = notices.person.as_str();
-    let is_to = |name: &str| escalation.is_some_and(|text| text == format!("{} to {}", request.no, name.trim()));
+    let is_to = |name: &str| {
+        escalation.is_some_and(|text| text == format!("{} to {}", request.no, name.trim()))
+    };
     if steps.iter().any(|step| step.name == person) {
         return is_to(person);
     }
     let is_of_person = request.owner == Principal::Person;
     match escalation {
         None => is_of_person,
-        Some(_) => !is_of_person && request.escalated.first().is_some_and(|(name, _)| is_to(name)),
+        Some(_) => {
+            !is_of_person
+                && request
+                    .escalated
+                    .first()
+                    .is_some_and(|(name, _)| is_to(name))
+        }
     }
 }
 
 /// A run that a person started, and that needs them. An earlier stop says nothing if a later delivery is about the run.
-fn notice_of_run(connection: &Connection, delivery: &Delivery, key: &str, id: RunId) -> Result<Option<Draft>, StoreError> {
-    let Some(run) = run_by_id(connection, id)?.filter(|run| run.owner == Principal::Person && run.parent.is_none()) else { return Ok(None) };
+fn notice_of_run(
+    connection: &Connection,
+    delivery: &Delivery,
+    key: &str,
+    id: RunId,
+) -> Result<Option<Draft>, StoreError> {
+    let Some(run) = run_by_id(connection, id)?
+        .filter(|run| run.owner == Principal::Person && run.parent.is_none())
+    else {
+        return Ok(None);
+    };
     if has_later_delivery(connection, key, delivery.no, id)? {
         return Ok(None);
     }
-    let Some(AttentionView { kind: _, why, details, needs, is_new: _ }) = render::attention_with_causes(connection, &run)? else {
+    let Some(AttentionView {
+        kind: _,
+        why,
+        details,
+        needs,
+        is_new: _,
+    }) = render::attention_with_causes(connection, &run)?
+    else {
         return Ok(None);
     };
     let why = why.as_str().replace('_', " ");
@@ -105,14 +183,28 @@ fn notice_of_run(connection: &Connection, delivery: &Delivery, key: &str, id: Ru
         RunState::Running => "has reported and is still alive".to_owned(),
         _ => format!("stopped: {why}"),
     };
-    let needs = needs.map(|needs| format!("\nneeds: {needs}")).unwrap_or_default();
-    let text = format!("{}{}", shorten(details.trim(), QUESTION_CHARS_MAX), shorten(&needs, QUESTION_CHARS_MAX));
-    Ok(Some(Draft { title: format!("{} {what}", run.name), text, link: None }))
+    let needs = needs
+        .map(|needs| format!("\nneeds: {needs}"))
+        .unwrap_or_default();
+    let text = format!(
+        "{}{}",
+        shorten(details.trim(), QUESTION_CHARS_MAX),
+        shorten(&needs, QUESTION_CHARS_MAX)
+    );
+    Ok(Some(Draft {
+        title: format!("{} {what}", run.name),
+        text,
+        link: None,
+    }))
 }
 
 fn shorten(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+        Some((end, _)) => format!(
+            "{}… ({} more characters)",
+            &text[..end],
+            text[end..].chars().count()
+        ),
     }
 }

@@ -6,9 +6,12 @@ use crate::ops::requests::{deciding_policy, passed_by};
 use crate::ops::{OpError, Ops, render};
 use crate::store::{answers_by_rules, newest_approvals, permissions_of, run_by_id};
 use crate::view::{
-    CheckPolicies, ListPolicies, PassedPolicyView, PolicyCheck, PolicyList, PolicyTrial, RepositoryPoliciesView, TriedApproval, TryPolicies, Word,
+    CheckPolicies, ListPolicies, PassedPolicyView, PolicyCheck, PolicyList, PolicyTrial,
+    RepositoryPoliciesView, TriedApproval, TryPolicies, Word,
 };
-use adjutant_core::policy::{ApprovalQuery, Operation, PassedPolicy, Policy, PolicyDecision, passed_policies};
+use adjutant_core::policy::{
+    ApprovalQuery, Operation, PassedPolicy, Policy, PolicyDecision, passed_policies,
+};
 use adjutant_core::{Action, AgentName, Denied, Principal, Subject, limits};
 use std::path::Path;
 
@@ -26,45 +29,85 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub fn list_policies(&self, who: &Principal, call: &ListPolicies) -> Result<PolicyList, OpError> {
+    pub fn list_policies(
+        &self,
+        who: &Principal,
+        call: &ListPolicies,
+    ) -> Result<PolicyList, OpError> {
         Self::check(who, Action::ManageHub)?;
         let answers = self.store.read(answers_by_rules)?;
         let view = |policy: &Policy| render::policy(policy, &answers);
         let file = PolicyFile::of(self);
-        let (in_effect, change) = self.store.read(|connection| Ok((file.in_effect(connection)?, file.change(connection)?)))?;
+        let (in_effect, change) = self
+            .store
+            .read(|connection| Ok((file.in_effect(connection)?, file.change(connection)?)))?;
         let repository = match &call.directory {
             None => None,
-            Some(directory) if !Path::new(directory).is_absolute() => return Err(Denied::invalid("directory", "is not absolute").into()),
+            Some(directory) if !Path::new(directory).is_absolute() => {
+                return Err(Denied::invalid("directory", "is not absolute").into());
+            }
             Some(directory) => self.policies_of_directory(directory)?,
         };
-        let repository = repository.map(|(found, policies)| RepositoryPoliciesView { policies: policies.iter().map(view).collect(), ..found });
-        Ok(PolicyList { repository, policies: in_effect.policies.iter().map(view).collect(), problem: self.config_problem(), change })
+        let repository = repository.map(|(found, policies)| RepositoryPoliciesView {
+            policies: policies.iter().map(view).collect(),
+            ..found
+        });
+        Ok(PolicyList {
+            repository,
+            policies: in_effect.policies.iter().map(view).collect(),
+            problem: self.config_problem(),
+            change,
+        })
     }
 
     /// Applies the policies of a file to the newest recorded approvals, without effect.
     ///
     /// # Errors
     /// The caller is not the person, or the file is invalid.
-    pub fn try_policies(&self, who: &Principal, call: &TryPolicies) -> Result<PolicyTrial, OpError> {
+    pub fn try_policies(
+        &self,
+        who: &Principal,
+        call: &TryPolicies,
+    ) -> Result<PolicyTrial, OpError> {
         Self::check(who, Action::ManageHub)?;
         if call.text.len() > limits::PROMPT_BYTES_MAX {
             return Err(Denied::invalid("text", "is too long for a configuration").into());
         }
-        let policies =
-            config::policies_of(call.file.as_deref().unwrap_or("the file"), &call.text).map_err(|problem| Denied::invalid("policies", problem))?;
+        let policies = config::policies_of(call.file.as_deref().unwrap_or("the file"), &call.text)
+            .map_err(|problem| Denied::invalid("policies", problem))?;
         let limit = call.limit.unwrap_or(TRIED_DEFAULT).clamp(1, TRIED_MAX);
         let approvals = self.store.read(|connection| {
             let mut tried = Vec::new();
             for request in newest_approvals(connection, limit)? {
-                let Some(run) = run_by_id(connection, request.run)? else { continue };
+                let Some(run) = run_by_id(connection, request.run)? else {
+                    continue;
+                };
                 let profile = permissions_of(connection, run.id)?.map(|(profile, _)| profile);
-                let policy =
-                    profile.and_then(|profile| deciding_policy(policies.policies(), &run.agent, profile, &request.subject, &request.options));
+                let policy = profile.and_then(|profile| {
+                    deciding_policy(
+                        policies.policies(),
+                        &run.agent,
+                        profile,
+                        &request.subject,
+                        &request.options,
+                    )
+                });
                 let what = match &request.subject {
-                    Subject::Approval { operation: Some(operation), .. } if operation.has_content() => operation.summary(),
+                    Subject::Approval {
+                        operation: Some(operation),
+                        ..
+                    } if operation.has_content() => operation.summary(),
                     _ => request.question.clone(),
                 };
-                let passed = profile.map(|profile| passed_by(policies.policies(), &run.agent, profile, &request, policy.map(|policy| &policy.name)));
+                let passed = profile.map(|profile| {
+                    passed_by(
+                        policies.policies(),
+                        &run.agent,
+                        profile,
+                        &request,
+                        policy.map(|policy| &policy.name),
+                    )
+                });
                 let recorded = render::request(&request);
                 tried.push(TriedApproval {
                     number: recorded.number,
@@ -81,30 +124,62 @@ impl Ops {
             }
             Ok(tried)
         })?;
-        let answers = |tried: &&TriedApproval| tried.decision.as_ref().is_some_and(|decision| *decision != PolicyDecision::Ask);
-        Ok(PolicyTrial { answered: approvals.iter().filter(answers).count() as u64, approvals })
+        let answers = |tried: &&TriedApproval| {
+            tried
+                .decision
+                .as_ref()
+                .is_some_and(|decision| *decision != PolicyDecision::Ask)
+        };
+        Ok(PolicyTrial {
+            answered: approvals.iter().filter(answers).count() as u64,
+            approvals,
+        })
     }
 
     /// Says how the policies in effect would answer a request to run a command, without effect.
     ///
     /// # Errors
     /// The caller is not the person, or the directory does not exist.
-    pub fn check_policies(&self, who: &Principal, call: CheckPolicies) -> Result<PolicyCheck, OpError> {
+    pub fn check_policies(
+        &self,
+        who: &Principal,
+        call: CheckPolicies,
+    ) -> Result<PolicyCheck, OpError> {
         Self::check(who, Action::ManageHub)?;
-        let CheckPolicies { command, directory, agent, tool, permissions } = call;
+        let CheckPolicies {
+            command,
+            directory,
+            agent,
+            tool,
+            permissions,
+        } = call;
         if command.len() > limits::PROMPT_BYTES_MAX {
             return Err(Denied::invalid("command", "is too long").into());
         }
         if !Path::new(&directory).is_absolute() {
             return Err(Denied::invalid("directory", "is not absolute").into());
         }
-        let real = Path::new(&directory).canonicalize().map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
+        let real = Path::new(&directory)
+            .canonicalize()
+            .map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
         let config = self.config()?;
-        let agent = agent.or_else(|| config.default_agent.clone()).unwrap_or_else(|| AGENT_DEFAULT.to_owned());
-        let of_agent = AgentName::parse(&agent).ok().and_then(|name| config.agents.get(&name)).map(|entry| entry.spec.permissions);
+        let agent = agent
+            .or_else(|| config.default_agent.clone())
+            .unwrap_or_else(|| AGENT_DEFAULT.to_owned());
+        let of_agent = AgentName::parse(&agent)
+            .ok()
+            .and_then(|name| config.agents.get(&name))
+            .map(|entry| entry.spec.permissions);
         let profile = match permissions {
-            Some(word) => word.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?,
-            None => of_agent.ok_or_else(|| Denied::invalid("agent", format!("{agent} is not in the configuration: name its permissions")))?,
+            Some(word) => word
+                .known()
+                .ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?,
+            None => of_agent.ok_or_else(|| {
+                Denied::invalid(
+                    "agent",
+                    format!("{agent} is not in the configuration: name its permissions"),
+                )
+            })?,
         };
         let operation = Operation {
             tool: tool.unwrap_or_else(|| TOOL_DEFAULT.to_owned()),
@@ -113,13 +188,31 @@ impl Ops {
             is_complete: true,
             ..Operation::default()
         };
-        let asked = ApprovalQuery { agent: &agent, profile, risk: None, operation: &operation };
-        let in_effect = self.store.read(|connection| PolicyFile::of(self).in_effect(connection))?;
-        let repository = self.policies_of_directory(&directory)?.and_then(|(repository, _)| repository.why_not());
+        let asked = ApprovalQuery {
+            agent: &agent,
+            profile,
+            risk: None,
+            operation: &operation,
+        };
+        let in_effect = self
+            .store
+            .read(|connection| PolicyFile::of(self).in_effect(connection))?;
+        let repository = self
+            .policies_of_directory(&directory)?
+            .and_then(|(repository, _)| repository.why_not());
         let further = self.policies_of_new_run(&directory)?;
         let decides = in_effect.deciding(&further, &asked);
-        let all = in_effect.policies.iter().chain(in_effect.change.iter().flat_map(PolicySet::policies)).chain(&further);
-        let passed = passed_policies(all, &asked, decides.as_ref().map(|policy| &policy.name), false);
+        let all = in_effect
+            .policies
+            .iter()
+            .chain(in_effect.change.iter().flat_map(PolicySet::policies))
+            .chain(&further);
+        let passed = passed_policies(
+            all,
+            &asked,
+            decides.as_ref().map(|policy| &policy.name),
+            false,
+        );
         Ok(PolicyCheck {
             tool: operation.tool.clone(),
             permissions: profile.into(),
@@ -136,11 +229,19 @@ impl Ops {
 /// Describes policies that do not decide, the nearest first.
 fn passed_views(mut passed: Vec<PassedPolicy<'_>>, max: usize) -> Vec<PassedPolicyView> {
     // One that covers the request is nearest.
-    passed.sort_by(|one, other| one.why.is_some().cmp(&other.why.is_some()).then_with(|| other.why.cmp(&one.why)));
+    passed.sort_by(|one, other| {
+        one.why
+            .is_some()
+            .cmp(&other.why.is_some())
+            .then_with(|| other.why.cmp(&one.why))
+    });
     let view = |PassedPolicy { policy, why }: PassedPolicy<'_>| PassedPolicyView {
         policy: policy.name.to_string(),
         decision: policy.decision.into(),
-        why: why.map_or_else(|| "it covers the request, and another policy has precedence".to_owned(), |why| why.to_string()),
+        why: why.map_or_else(
+            || "it covers the request, and another policy has precedence".to_owned(),
+            |why| why.to_string(),
+        ),
     };
     passed.into_iter().take(max).map(view).collect()
 }

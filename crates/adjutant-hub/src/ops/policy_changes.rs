@@ -3,10 +3,14 @@
 
 use crate::config::PolicySet;
 use crate::ops::{Caller, OpError, Ops, render};
-use crate::store::{Connection, StoreError, Tx, answers_by_rules, has_live_runs, policies_in_effect, source_in_effect};
+use crate::store::{
+    Connection, StoreError, Tx, answers_by_rules, has_live_runs, policies_in_effect,
+    source_in_effect,
+};
 use crate::view::{ChangedPolicy, PolicyChangeView, TrustPolicyChange};
 use adjutant_core::policy::{
-    ApprovalQuery, Conditions, FilePolicies, Observation, Policy, PolicyDecision, PolicyName, deciding, deciding_with_change, observe,
+    ApprovalQuery, Conditions, FilePolicies, Observation, Policy, PolicyDecision, PolicyName,
+    deciding, deciding_with_change, observe,
 };
 use adjutant_core::{Action, Denied, Principal};
 
@@ -26,11 +30,21 @@ pub(in crate::ops) struct InEffect {
 impl InEffect {
     /// Returns the policy that decides about a request, with further policies that apply to it.
     pub fn deciding(&self, further: &[Policy], asked: &ApprovalQuery<'_>) -> Option<Policy> {
-        let with_further = |policies: &[Policy]| policies.iter().chain(further).cloned().collect::<Vec<_>>();
+        let with_further =
+            |policies: &[Policy]| policies.iter().chain(further).cloned().collect::<Vec<_>>();
         let now = with_further(&self.policies);
-        let Some(change) = &self.change else { return deciding(now.iter(), asked).cloned() };
+        let Some(change) = &self.change else {
+            return deciding(now.iter(), asked).cloned();
+        };
         // A run can have written the reasons, and a denied run reads them.
-        let change = change.policies().iter().map(|policy| Policy { reason: None, ..policy.clone() }).collect::<Vec<_>>();
+        let change = change
+            .policies()
+            .iter()
+            .map(|policy| Policy {
+                reason: None,
+                ..policy.clone()
+            })
+            .collect::<Vec<_>>();
         deciding_with_change(&now, &with_further(&change), asked).cloned()
     }
 }
@@ -54,9 +68,20 @@ impl PolicyFile {
         let (file, has_live_runs) = (self.read(), has_live_runs(tx.connection())?);
         let Some(stored) = policies_in_effect(tx.connection())? else {
             // A hub that has started nothing leaves the store empty.
-            return if has_live_runs { tx.set_policies_in_effect(&file.unwrap_or_default(), true) } else { Ok(()) };
+            return if has_live_runs {
+                tx.set_policies_in_effect(&file.unwrap_or_default(), true)
+            } else {
+                Ok(())
+            };
         };
-        let Observation { accepts, is_guarded } = observe(compared(file.as_ref(), &stored.digest), stored.is_guarded, has_live_runs);
+        let Observation {
+            accepts,
+            is_guarded,
+        } = observe(
+            compared(file.as_ref(), &stored.digest),
+            stored.is_guarded,
+            has_live_runs,
+        );
         match file {
             Some(file) if accepts => tx.set_policies_in_effect(&file, is_guarded),
             _ if is_guarded != stored.is_guarded => tx.set_policies_guarded(is_guarded),
@@ -67,35 +92,66 @@ impl PolicyFile {
     /// Returns the policies that answer requests now.
     pub fn in_effect(&self, connection: &Connection) -> Result<InEffect, StoreError> {
         let file = self.read();
-        let counting = |file: Option<PolicySet>| InEffect { policies: file.unwrap_or_default().policies().to_vec(), change: None };
-        let Some(stored) = policies_in_effect(connection)? else { return Ok(counting(file)) };
+        let counting = |file: Option<PolicySet>| InEffect {
+            policies: file.unwrap_or_default().policies().to_vec(),
+            change: None,
+        };
+        let Some(stored) = policies_in_effect(connection)? else {
+            return Ok(counting(file));
+        };
         let state = compared(file.as_ref(), &stored.digest);
-        if state == FilePolicies::Same || observe(state, stored.is_guarded, has_live_runs(connection)?).accepts {
+        if state == FilePolicies::Same
+            || observe(state, stored.is_guarded, has_live_runs(connection)?).accepts
+        {
             return Ok(counting(file));
         }
         let source = source_in_effect(connection)?.unwrap_or_default();
         let policies = PolicySet::from_source(&source).map_or_else(
             |problem| {
-                tracing::warn!(problem, "the stored policies cannot be read: everything is asked");
+                tracing::warn!(
+                    problem,
+                    "the stored policies cannot be read: everything is asked"
+                );
                 let name = PolicyName::parse(UNUSABLE).expect("a valid name");
-                vec![Policy { name, decision: PolicyDecision::Ask, conditions: Conditions::default(), reason: None }]
+                vec![Policy {
+                    name,
+                    decision: PolicyDecision::Ask,
+                    conditions: Conditions::default(),
+                    reason: None,
+                }]
             },
             |set| set.policies().to_vec(),
         );
-        Ok(InEffect { policies, change: file })
+        Ok(InEffect {
+            policies,
+            change: file,
+        })
     }
 
     /// Describes the change that waits for the person's trust, if one does.
     pub fn change(&self, connection: &Connection) -> Result<Option<PolicyChangeView>, StoreError> {
-        let InEffect { policies, change: Some(change) } = self.in_effect(connection)? else { return Ok(None) };
+        let InEffect {
+            policies,
+            change: Some(change),
+        } = self.in_effect(connection)?
+        else {
+            return Ok(None);
+        };
         let answers = answers_by_rules(connection)?;
         let entry = |policy: &Policy, is_added: bool| ChangedPolicy {
             policy: render::policy(policy, &answers),
             is_added,
             permits: is_added == (policy.decision == PolicyDecision::Allow),
         };
-        let removed = policies.iter().filter(|policy| !change.policies().contains(policy)).map(|policy| entry(policy, false));
-        let added = change.policies().iter().filter(|policy| !policies.contains(policy)).map(|policy| entry(policy, true));
+        let removed = policies
+            .iter()
+            .filter(|policy| !change.policies().contains(policy))
+            .map(|policy| entry(policy, false));
+        let added = change
+            .policies()
+            .iter()
+            .filter(|policy| !policies.contains(policy))
+            .map(|policy| entry(policy, true));
         Ok(Some(PolicyChangeView {
             change: change_id(&change),
             file: self.0.config_path.display().to_string(),
@@ -119,8 +175,16 @@ fn change_id(change: &PolicySet) -> String {
 
 impl Ops {
     /// Returns the change of the policies that waits for the person's trust. Nobody else sees it.
-    pub(in crate::ops) fn policy_change(&self, connection: &Connection, who: &Principal) -> Result<Option<PolicyChangeView>, StoreError> {
-        if *who == Principal::Person { PolicyFile::of(self).change(connection) } else { Ok(None) }
+    pub(in crate::ops) fn policy_change(
+        &self,
+        connection: &Connection,
+        who: &Principal,
+    ) -> Result<Option<PolicyChangeView>, StoreError> {
+        if *who == Principal::Person {
+            PolicyFile::of(self).change(connection)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Returns the change of the policies that waits for the person's trust.
@@ -128,22 +192,36 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn waiting_policy_change(&self) -> Result<Option<PolicyChangeView>, OpError> {
-        Ok(self.store.read(|connection| PolicyFile::of(self).change(connection))?)
+        Ok(self
+            .store
+            .read(|connection| PolicyFile::of(self).change(connection))?)
     }
 
     /// Trusts a change of the configuration's policies: it is in effect from now on.
     ///
     /// # Errors
     /// The caller is not the person, no change waits, or another one does.
-    pub async fn trust_policy_change(&self, caller: Caller, call: TrustPolicyChange) -> Result<PolicyChangeView, OpError> {
+    pub async fn trust_policy_change(
+        &self,
+        caller: Caller,
+        call: TrustPolicyChange,
+    ) -> Result<PolicyChangeView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let file = PolicyFile::of(self);
         self.write(caller, move |tx, _| {
             let view = file.change(tx.connection())?;
             // Compared with a reading of its own, so that what is recorded is what was named.
-            let change = file.in_effect(tx.connection())?.change.filter(|change| change_id(change) == call.change);
-            let (Some(view), Some(change)) = (view.filter(|view| view.change == call.change), change) else {
-                let problem = format!("{:?} is not the change of the policies that waits now: adj policy shows it", call.change);
+            let change = file
+                .in_effect(tx.connection())?
+                .change
+                .filter(|change| change_id(change) == call.change);
+            let (Some(view), Some(change)) =
+                (view.filter(|view| view.change == call.change), change)
+            else {
+                let problem = format!(
+                    "{:?} is not the change of the policies that waits now: adj policy shows it",
+                    call.change
+                );
                 return Err(Denied::conflict("change", problem).into());
             };
             let has_live_runs = has_live_runs(tx.connection())?;

@@ -4,8 +4,8 @@ use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartPlace, StoreError, next_limit_end, pool_rows, queued_up_to,
-    slots_used,
+    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartPlace,
+    StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
 use adjutant_core::pool::{self, PoolPlace, QueueReason, Queued, SLOTS_MAX, queue_reason};
@@ -34,10 +34,25 @@ impl PoolSettings {
     }
 
     /// Returns whether a queued run that waits for no other may start in one of several places.
-    pub(in crate::ops) fn has_queued_for(&self, connection: &Connection, places: &[StartPlace]) -> Result<bool, StoreError> {
-        let is_served = |(name, pool): &(&PoolName, &ConfiguredPool)| places.iter().any(|place| place.serves(name.as_str(), pool.place));
-        let served: Vec<&str> = self.by_name.iter().filter(is_served).map(|(name, _)| name.as_str()).collect();
-        served.iter().for_each(|pool| connection.announce(|connection| queued_up_to(connection, pool, 1)));
+    pub(in crate::ops) fn has_queued_for(
+        &self,
+        connection: &Connection,
+        places: &[StartPlace],
+    ) -> Result<bool, StoreError> {
+        let is_served = |(name, pool): &(&PoolName, &ConfiguredPool)| {
+            places
+                .iter()
+                .any(|place| place.serves(name.as_str(), pool.place))
+        };
+        let served: Vec<&str> = self
+            .by_name
+            .iter()
+            .filter(is_served)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        served
+            .iter()
+            .for_each(|pool| connection.announce(|connection| queued_up_to(connection, pool, 1)));
         for pool in served {
             if queued_up_to(connection, pool, 1)? > 0 {
                 return Ok(true);
@@ -47,7 +62,11 @@ impl PoolSettings {
     }
 
     /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the hub's own machine.
-    pub(in crate::ops) fn for_starts(&self, connection: &Connection, is_here: bool) -> Result<(Pools, SlotsUsed), StoreError> {
+    pub(in crate::ops) fn for_starts(
+        &self,
+        connection: &Connection,
+        is_here: bool,
+    ) -> Result<(Pools, SlotsUsed), StoreError> {
         let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
         let used = slots_used(connection, &pools)?;
         if is_here {
@@ -63,12 +82,26 @@ impl Ops {
         let served = self.runners.served_pools();
         let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
             false => PoolPlace::Here,
-            true => served.get(name.as_str()).copied().unwrap_or(PoolPlace::NoRunner),
+            true => served
+                .get(name.as_str())
+                .copied()
+                .unwrap_or(PoolPlace::NoRunner),
         };
-        let configured =
-            |name: &PoolName, pool: &PoolEntry| ConfiguredPool { slots: pool.slots, keep_slot: pool.keep_slot, place: place(name, pool) };
-        let by_name = config.pools.iter().map(|(name, pool)| (name.clone(), configured(name, pool))).collect();
-        PoolSettings { by_name, live_max: self.live_runs_max(config), admission: self.admission(config) }
+        let configured = |name: &PoolName, pool: &PoolEntry| ConfiguredPool {
+            slots: pool.slots,
+            keep_slot: pool.keep_slot,
+            place: place(name, pool),
+        };
+        let by_name = config
+            .pools
+            .iter()
+            .map(|(name, pool)| (name.clone(), configured(name, pool)))
+            .collect();
+        PoolSettings {
+            by_name,
+            live_max: self.live_runs_max(config),
+            admission: self.admission(config),
+        }
     }
 
     /// Returns when the next usage limit of an agent ends.
@@ -76,7 +109,9 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn next_limit_end(&self) -> Result<Option<SteadyTime>, OpError> {
-        Ok(self.store.read(|connection| next_limit_end(connection, clock::steady()))?)
+        Ok(self
+            .store
+            .read(|connection| next_limit_end(connection, clock::steady()))?)
     }
 
     /// Lists the pools.
@@ -90,11 +125,28 @@ impl Ops {
         let queued = self.store.queued_by_pool();
         Ok(self.store.read(|connection| {
             let seen = Overview::read(connection, &settings, queued)?;
-            let mut names: Vec<String> = seen.pools.by_name.keys().chain(seen.counts.keys()).chain(seen.used.by_pool.keys()).cloned().collect();
+            let mut names: Vec<String> = seen
+                .pools
+                .by_name
+                .keys()
+                .chain(seen.counts.keys())
+                .chain(seen.used.by_pool.keys())
+                .cloned()
+                .collect();
             names.sort_by_key(|name| (name != PoolName::DEFAULT, name.clone()));
             names.dedup();
-            let pools = names.iter().map(|name| PoolView { launch: self.launch_view(&config, name), ..seen.view(&config, name) }).collect();
-            Ok::<_, StoreError>(PoolList { pools, live_runs_max: settings.live_max, live_runs: seen.used.in_all.live })
+            let pools = names
+                .iter()
+                .map(|name| PoolView {
+                    launch: self.launch_view(&config, name),
+                    ..seen.view(&config, name)
+                })
+                .collect();
+            Ok::<_, StoreError>(PoolList {
+                pools,
+                live_runs_max: settings.live_max,
+                live_runs: seen.used.in_all.live,
+            })
         })?)
     }
 
@@ -107,22 +159,47 @@ impl Ops {
         let config = self.config_or_builtin();
         let name = known_pool(&config, &call.pool)?;
         match (call.slots, call.slots_as_configured) {
-            (Some(_), true) => return Err(Denied::invalid("slots", "give a number, or slots_as_configured, not both").into()),
-            (Some(0), false) => return Err(Denied::invalid("slots", format!("at least 1; to start no run: adj pools pause {name}")).into()),
-            (Some(slots), false) if slots > SLOTS_MAX => return Err(Denied::invalid("slots", format!("at most {SLOTS_MAX}")).into()),
-            (None, false) if call.paused.is_none() => return Err(Denied::invalid("slots", "nothing to change").into()),
+            (Some(_), true) => {
+                return Err(Denied::invalid(
+                    "slots",
+                    "give a number, or slots_as_configured, not both",
+                )
+                .into());
+            }
+            (Some(0), false) => {
+                return Err(Denied::invalid(
+                    "slots",
+                    format!("at least 1; to start no run: adj pools pause {name}"),
+                )
+                .into());
+            }
+            (Some(slots), false) if slots > SLOTS_MAX => {
+                return Err(Denied::invalid("slots", format!("at most {SLOTS_MAX}")).into());
+            }
+            (None, false) if call.paused.is_none() => {
+                return Err(Denied::invalid("slots", "nothing to change").into());
+            }
             _ => {}
         }
         let settings = self.pool_settings(&config);
         let queued = self.store.queued_by_pool();
         self.write(caller, move |tx, who| {
-            let before = pool_rows(tx.connection())?.into_iter().find(|row| row.name == name.as_str());
+            let before = pool_rows(tx.connection())?
+                .into_iter()
+                .find(|row| row.name == name.as_str());
             let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
-            let slots = if call.slots_as_configured { None } else { call.slots.or(before.as_ref().and_then(|row| row.slots)) };
+            let slots = if call.slots_as_configured {
+                None
+            } else {
+                call.slots.or(before.as_ref().and_then(|row| row.slots))
+            };
             let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
             let is_paused = call.paused.unwrap_or(was_paused);
             let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
-            let changes = pool::changes((slots_before, was_paused), (slots.unwrap_or(configured), is_paused));
+            let changes = pool::changes(
+                (slots_before, was_paused),
+                (slots.unwrap_or(configured), is_paused),
+            );
             tx.set_pool(&name, slots, is_paused, who, &changes)?;
             Ok(Overview::read(tx.connection(), &settings, queued)?.view(&config, name.as_str()))
         })
@@ -136,8 +213,16 @@ pub(in crate::ops) fn known_pool(config: &Config, given: &str) -> Result<PoolNam
         Ok(name) if config.pools.contains_key(&name) => Ok(name),
         _ => {
             let shown: String = given.chars().take(80).filter(|c| !c.is_control()).collect();
-            let known = config.pools.keys().map(PoolName::as_str).collect::<Vec<_>>().join(", ");
-            Err(Denied::invalid("pool", format!("no pool {shown:?}; the configuration has: {known}")))
+            let known = config
+                .pools
+                .keys()
+                .map(PoolName::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            Err(Denied::invalid(
+                "pool",
+                format!("no pool {shown:?}; the configuration has: {known}"),
+            ))
         }
     }
 }
@@ -151,14 +236,25 @@ struct Overview {
 }
 
 impl Overview {
-    fn read(connection: &Connection, settings: &PoolSettings, counts: BTreeMap<String, PoolCounts>) -> Result<Self, StoreError> {
+    fn read(
+        connection: &Connection,
+        settings: &PoolSettings,
+        counts: BTreeMap<String, PoolCounts>,
+    ) -> Result<Self, StoreError> {
         let pools = settings.in_effect(connection)?;
         let used = slots_used(connection, &pools)?;
-        Ok(Self { rows: pool_rows(connection)?, used, counts, pools })
+        Ok(Self {
+            rows: pool_rows(connection)?,
+            used,
+            counts,
+            pools,
+        })
     }
 
     fn view(&self, config: &Config, name: &str) -> PoolView {
-        let entry = PoolName::parse(name).ok().and_then(|name| config.pools.get(&name));
+        let entry = PoolName::parse(name)
+            .ok()
+            .and_then(|name| config.pools.get(&name));
         let limits = self.pools.by_name.get(name);
         let row = self.rows.iter().find(|row| row.name == name);
         let counts = self.counts.get(name).copied().unwrap_or_default();
@@ -175,11 +271,16 @@ impl Overview {
             live_max: self.pools.live_max,
             pressure: self.pools.held.all,
         };
-        let waiting = [(queue_reason(&first), counts.queued - counts.after), (QueueReason::After, counts.after)];
+        let waiting = [
+            (queue_reason(&first), counts.queued - counts.after),
+            (QueueReason::After, counts.after),
+        ];
         PoolView {
             name: name.to_owned(),
             slots: limits.map_or(0, |limits| limits.slots),
-            slots_configured: entry.map(|entry| entry.slots).filter(|slots| limits.is_some_and(|limits| limits.slots != *slots)),
+            slots_configured: entry
+                .map(|entry| entry.slots)
+                .filter(|slots| limits.is_some_and(|limits| limits.slots != *slots)),
             live: in_pool.live,
             lent: in_pool.lent,
             queued: counts.queued,
@@ -188,13 +289,20 @@ impl Overview {
             waiting: waiting
                 .into_iter()
                 .filter(|(_, runs)| *runs > 0)
-                .map(|(reason, runs)| PoolWaitingView { reason: reason.into(), runs })
+                .map(|(reason, runs)| PoolWaitingView {
+                    reason: reason.into(),
+                    runs,
+                })
                 .collect(),
-            agents: entry.map_or_else(Vec::new, |entry| entry.agents.iter().map(ToString::to_string).collect()),
+            agents: entry.map_or_else(Vec::new, |entry| {
+                entry.agents.iter().map(ToString::to_string).collect()
+            }),
             isolation: entry.and_then(|entry| entry.isolation).map(Into::into),
             keep_slot: limits.is_none_or(|limits| limits.keep_slot),
             fallback: entry.is_some_and(|entry| entry.fallback),
-            budget: entry.map(|entry| entry.budget.to_string()).filter(|budget| !budget.is_empty()),
+            budget: entry
+                .map(|entry| entry.budget.to_string())
+                .filter(|budget| !budget.is_empty()),
             changed_by: row.map(|row| row.changed_by.clone()),
             changed_at: row.map(|row| rfc3339(row.changed_at)),
             launch: None,

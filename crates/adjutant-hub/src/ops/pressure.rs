@@ -3,7 +3,10 @@
 use super::{OpError, Ops};
 use crate::clock;
 use crate::config::Config;
-use crate::store::{Held, Pools, Run, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs, paused_by_pressure, slots_used};
+use crate::store::{
+    Held, Pools, Run, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs,
+    paused_by_pressure, slots_used,
+};
 use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
 use adjutant_core::{RunEvent, RunState, StopReason};
 use std::sync::PoisonError;
@@ -16,7 +19,10 @@ impl Ops {
     }
 
     pub(super) fn admission(&self, config: &Config) -> Admission {
-        Admission { limits: config.pressure, load: *self.load.lock().unwrap_or_else(PoisonError::into_inner) }
+        Admission {
+            limits: config.pressure,
+            load: *self.load.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory is free again. Returns
@@ -24,7 +30,11 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn relieve_pressure(&self, held: &mut Held, history: &mut ReliefHistory) -> Result<Option<Duration>, OpError> {
+    pub async fn relieve_pressure(
+        &self,
+        held: &mut Held,
+        history: &mut ReliefHistory,
+    ) -> Result<Option<Duration>, OpError> {
         let config = self.config_or_builtin();
         let admission = self.admission(&config);
         let settings = self.pool_settings(&config);
@@ -33,7 +43,8 @@ impl Ops {
             let pools = settings.in_effect(connection)?;
             let used = slots_used(connection, &pools)?.in_all.used();
             let has_paused = !paused_by_pressure(connection)?.is_empty();
-            let waits = (pools.held.all.is_some() || !pools.held.by_agent.is_empty()) && is_queue_longer(connection, 0)?;
+            let waits = (pools.held.all.is_some() || !pools.held.by_agent.is_empty())
+                && is_queue_longer(connection, 0)?;
             let is_stopping = is_pausing && live_runs(connection)?.iter().any(is_being_paused);
             Ok::<_, StoreError>((used, pools.held, waits, has_paused, is_stopping))
         })?;
@@ -48,15 +59,29 @@ impl Ops {
                         Relief::Pause if admission.needs_pause(used) => {
                             let hosted = hosted_attempts(tx.connection())?;
                             // Those of runners are on other machines.
-                            let here = live_runs(tx.connection())?.into_iter().filter(|run| hosted.iter().all(|hosted| hosted.run != run.id));
+                            let here = live_runs(tx.connection())?
+                                .into_iter()
+                                .filter(|run| hosted.iter().all(|hosted| hosted.run != run.id));
                             if let Some(run) = run_to_pause(here.collect()) {
                                 let reason = describe(&admission);
-                                tx.advance(&run, RunEvent::StopAsked(StopReason::MemoryPressure), retention, "hub", &reason)?;
+                                tx.advance(
+                                    &run,
+                                    RunEvent::StopAsked(StopReason::MemoryPressure),
+                                    retention,
+                                    "hub",
+                                    &reason,
+                                )?;
                             }
                         }
                         Relief::Resume if admission.has_passed(used) => {
                             if let Some(run) = paused_by_pressure(tx.connection())?.first() {
-                                tx.advance(run, RunEvent::Resumed, retention, "hub", "the memory pressure has passed")?;
+                                tx.advance(
+                                    run,
+                                    RunEvent::Resumed,
+                                    retention,
+                                    "hub",
+                                    "the memory pressure has passed",
+                                )?;
                             }
                         }
                         Relief::Pause | Relief::Resume => {}
@@ -69,7 +94,8 @@ impl Ops {
             self.store.wake_ups().notify([&Topic::Queue]);
         }
         *held = now_held;
-        Ok((waits || has_paused).then(|| Duration::from_millis(history.recheck_ms(&admission, now))))
+        Ok((waits || has_paused)
+            .then(|| Duration::from_millis(history.recheck_ms(&admission, now))))
     }
 }
 
@@ -78,7 +104,9 @@ fn run_to_pause(live: Vec<Run>) -> Option<Run> {
     if live.iter().any(is_being_paused) {
         return None;
     }
-    live.into_iter().filter(|run| run.state == RunState::Running && run.holding == 0).max_by_key(|run| run.started_at)
+    live.into_iter()
+        .filter(|run| run.state == RunState::Running && run.holding == 0)
+        .max_by_key(|run| run.started_at)
 }
 
 fn is_being_paused(run: &Run) -> bool {
@@ -86,7 +114,12 @@ fn is_being_paused(run: &Run) -> bool {
 }
 
 fn describe(admission: &Admission) -> String {
-    let stalled = admission.load.memory.map_or(0, |stall| stall.full.as_percent());
-    let free = admission.load.free_bytes.map_or_else(String::new, |bytes| format!(", {} MB are free", bytes / 1_000_000));
+    let stalled = admission
+        .load
+        .memory
+        .map_or(0, |stall| stall.full.as_percent());
+    let free = admission.load.free_bytes.map_or_else(String::new, |bytes| {
+        format!(", {} MB are free", bytes / 1_000_000)
+    });
     format!("all tasks waited for memory {stalled} % of the last 10 s{free}")
 }

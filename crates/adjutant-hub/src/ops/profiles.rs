@@ -7,7 +7,11 @@ use crate::preset::Preset;
 use adjutant_core::{AgentSpec, HarnessKind, Permissions};
 
 /// Returns whether a profile is enforced for an agent.
-pub(super) fn is_enforced(agent: &AgentSpec, preset: Option<&Preset>, profile: Permissions) -> bool {
+pub(super) fn is_enforced(
+    agent: &AgentSpec,
+    preset: Option<&Preset>,
+    profile: Permissions,
+) -> bool {
     match agent.harness {
         HarnessKind::Echo => true,
         HarnessKind::Plain => profile == Permissions::Full,
@@ -16,12 +20,24 @@ pub(super) fn is_enforced(agent: &AgentSpec, preset: Option<&Preset>, profile: P
 }
 
 /// Returns why an agent configured with `stated` does not support a profile. `None`: it does.
-pub(super) fn problem(agent: &AgentSpec, preset: Option<&Preset>, stated: Permissions, profile: Permissions) -> Option<String> {
-    if let Some(why) = preset.and_then(|preset| preset.permissions.of(profile.word()).unsupported.clone()) {
+pub(super) fn problem(
+    agent: &AgentSpec,
+    preset: Option<&Preset>,
+    stated: Permissions,
+    profile: Permissions,
+) -> Option<String> {
+    if let Some(why) =
+        preset.and_then(|preset| preset.permissions.of(profile.word()).unsupported.clone())
+    {
         return Some(why);
     }
     let less = profile < stated && !is_enforced(agent, preset, profile);
-    less.then(|| format!("permissions are not enforced for this agent, which is configured with {}", stated.word()))
+    less.then(|| {
+        format!(
+            "permissions are not enforced for this agent, which is configured with {}",
+            stated.word()
+        )
+    })
 }
 
 /// Checks that an agent configured with `stated` supports the profile of a run.
@@ -31,8 +47,12 @@ pub(super) fn problem(agent: &AgentSpec, preset: Option<&Preset>, stated: Permis
 pub(super) fn check(agent: &AgentSpec, stated: Permissions) -> Result<(), OpError> {
     let preset = Preset::from_text(&agent.preset);
     let problem = |profile| problem(agent, preset.as_ref(), stated, profile);
-    let Some(why) = problem(agent.permissions) else { return Ok(()) };
-    let supported = Permissions::ALL.into_iter().filter(|profile| problem(*profile).is_none());
+    let Some(why) = problem(agent.permissions) else {
+        return Ok(());
+    };
+    let supported = Permissions::ALL
+        .into_iter()
+        .filter(|profile| problem(*profile).is_none());
     Err(OpError::UnsupportedProfile {
         agent: agent.name.to_string(),
         profile: agent.permissions.word(),
@@ -50,9 +70,13 @@ impl Ops {
     pub(super) fn check_again(&self, agent: &AgentSpec) -> Result<(), OpError> {
         check(agent, agent.permissions)?;
         match self.config_or_builtin().agents.get(&agent.name) {
-            Some(entry) if entry.spec.preset != agent.preset => {
-                check(&AgentSpec { permissions: agent.permissions, ..entry.spec.clone() }, agent.permissions)
-            }
+            Some(entry) if entry.spec.preset != agent.preset => check(
+                &AgentSpec {
+                    permissions: agent.permissions,
+                    ..entry.spec.clone()
+                },
+                agent.permissions,
+            ),
             _ => Ok(()),
         }
     }

@@ -16,9 +16,15 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     }
     let agent = entry.spec.name.to_string();
     let Some(program) = entry.spec.command.first().cloned() else {
-        return Err(OpError::ProgramNotFound { agent, program: "(none)".to_owned() });
+        return Err(OpError::ProgramNotFound {
+            agent,
+            program: "(none)".to_owned(),
+        });
     };
-    let is_program = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    let is_program = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
     if program.contains('/') {
         let path = PathBuf::from(&program);
         return match path.metadata() {
@@ -38,13 +44,19 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
         }
     }
     Err(match refused {
-        Some(found) => OpError::ProgramNotExecutable { agent, program: found.display().to_string() },
+        Some(found) => OpError::ProgramNotExecutable {
+            agent,
+            program: found.display().to_string(),
+        },
         None => OpError::ProgramNotFound { agent, program },
     })
 }
 
 /// Removes variables of other vendors and agents, and the key of its gate, from a dispatcher's environment.
-pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(super) fn own_env(
+    agent: &AgentSpec,
+    mut env: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
     env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()) && !is_gate_key(name, agent));
     env
@@ -52,14 +64,20 @@ pub(super) fn own_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> B
 
 /// Returns the stored part of a dispatcher's environment for an agent: its variables, and the key of its gate, which only
 /// the gate receives.
-pub(super) fn stored_env(agent: &AgentSpec, mut env: BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(super) fn stored_env(
+    agent: &AgentSpec,
+    mut env: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let preset = Preset::from_text(&agent.preset);
     env.retain(|name, _| is_for_agent(name, agent, preset.as_ref()) || is_gate_key(name, agent));
     env
 }
 
 fn is_gate_key(name: &str, agent: &AgentSpec) -> bool {
-    agent.gate.as_ref().is_some_and(|gate| gate.key_variable.as_deref() == Some(name))
+    agent
+        .gate
+        .as_ref()
+        .is_some_and(|gate| gate.key_variable.as_deref() == Some(name))
 }
 
 /// Maximum number of characters of an agent's name that an error repeats.
@@ -67,12 +85,26 @@ const NAME_SHOWN_CHARS_MAX: usize = 80;
 
 /// Creates the error for an agent that is not configured. It lists the agents that can be started from `path`.
 pub(super) fn unknown_agent(config: &Config, given: &str, path: &str) -> OpError {
-    let name: String = given.chars().take(NAME_SHOWN_CHARS_MAX).filter(|c| !c.is_control()).collect();
-    let suggested = suggested_name(&name, config.agents.keys().map(AgentName::as_str)).map(str::to_owned);
-    OpError::UnknownAgent { name, suggested, installed: installed_agents(config, path) }
+    let name: String = given
+        .chars()
+        .take(NAME_SHOWN_CHARS_MAX)
+        .filter(|c| !c.is_control())
+        .collect();
+    let suggested =
+        suggested_name(&name, config.agents.keys().map(AgentName::as_str)).map(str::to_owned);
+    OpError::UnknownAgent {
+        name,
+        suggested,
+        installed: installed_agents(config, path),
+    }
 }
 
 /// Returns the names of agents whose programs are installed.
 pub(super) fn installed_agents(config: &Config, path: &str) -> Vec<String> {
-    config.agents.values().filter(|entry| program(entry, path).is_ok()).map(|entry| entry.spec.name.to_string()).collect()
+    config
+        .agents
+        .values()
+        .filter(|entry| program(entry, path).is_ok())
+        .map(|entry| entry.spec.name.to_string())
+        .collect()
 }

@@ -20,7 +20,10 @@ impl Ops {
     /// The caller is not the run itself, the run has finished, or a field is unusable.
     pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Report)?;
-        let cause = call.stop_reason.spoken().ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
+        let cause = call
+            .stop_reason
+            .spoken()
+            .ok_or_else(|| Denied::invalid("stop_reason", "use blocker, error or completion"))?;
         if call.details.trim().is_empty() {
             return Err(Denied::invalid("details", "is empty: say what blocks you").into());
         }
@@ -44,7 +47,11 @@ impl Ops {
             ("resume_requirements", resume_requirements.as_ref()),
             ("error_recovery", error_recovery.as_ref()),
         ] {
-            check_size(field, text.map_or("", String::as_str), limits::TEXT_BYTES_MAX)?;
+            check_size(
+                field,
+                text.map_or("", String::as_str),
+                limits::TEXT_BYTES_MAX,
+            )?;
         }
         let checkpoint = Checkpoint {
             blocker_type,
@@ -60,9 +67,15 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+                return Err(Denied::RunFinished {
+                    run: run.name.clone(),
+                    outcome,
+                }
+                .into());
             }
-            let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| stop(tx, &run, cause, checkpoint, retention))?;
+            let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| {
+                stop(tx, &run, cause, checkpoint, retention)
+            })?;
             render::run(tx.connection(), &home, &run)
         })
         .await
@@ -73,14 +86,20 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign run, unknown status, or the reporting run has finished.
     pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
-        let action = if matches!(caller.who, Principal::Run(_)) { Action::Report } else { Action::Annotate };
+        let action = if matches!(caller.who, Principal::Run(_)) {
+            Action::Report
+        } else {
+            Action::Annotate
+        };
         Self::check(&caller.who, action)?;
         let claim = match call.status.spoken() {
             Some(ReportedStatus::Running) => None,
-            _ => Some(
-                Claim::spoken(call.status.as_str())
-                    .ok_or_else(|| Denied::invalid("status", "use running, success, completed, partial_success, failed or error"))?,
-            ),
+            _ => Some(Claim::spoken(call.status.as_str()).ok_or_else(|| {
+                Denied::invalid(
+                    "status",
+                    "use running, success, completed, partial_success, failed or error",
+                )
+            })?),
         };
         for (field, text) in [
             ("summary", &call.summary),
@@ -92,8 +111,20 @@ impl Ops {
         ] {
             check_size(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
         }
-        if call.deliverables.len() > DELIVERABLES_MAX || call.deliverables.iter().any(|one| one.len() > limits::OPTION_BYTES_MAX) {
-            return Err(Denied::invalid("deliverables", format!("at most {DELIVERABLES_MAX} of at most {} bytes", limits::OPTION_BYTES_MAX)).into());
+        if call.deliverables.len() > DELIVERABLES_MAX
+            || call
+                .deliverables
+                .iter()
+                .any(|one| one.len() > limits::OPTION_BYTES_MAX)
+        {
+            return Err(Denied::invalid(
+                "deliverables",
+                format!(
+                    "at most {DELIVERABLES_MAX} of at most {} bytes",
+                    limits::OPTION_BYTES_MAX
+                ),
+            )
+            .into());
         }
         if call.percent.is_some_and(|percent| percent > 100) {
             return Err(Denied::invalid("percent", "use 0 to 100").into());
@@ -108,7 +139,9 @@ impl Ops {
             })
             .await?;
         if let (Principal::Run(_), Ok(id)) = (&who, RunId::parse(&view.run_id)) {
-            let run = self.store.read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
+            let run = self
+                .store
+                .read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
             view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
@@ -116,7 +149,13 @@ impl Ops {
 }
 
 /// Stores a run's checkpoint, and stops its attempt unless the work is complete.
-pub(super) fn stop(tx: &mut Tx<'_>, run: &Run, cause: StopCause, checkpoint: Checkpoint, retention: Retention) -> Result<Run, StoreError> {
+pub(super) fn stop(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    cause: StopCause,
+    checkpoint: Checkpoint,
+    retention: Retention,
+) -> Result<Run, StoreError> {
     let by = Principal::Run(run.id).to_string();
     tx.set_checkpoint(run, &checkpoint, &by)?;
     let run = tx.run(run.id)?;
@@ -129,10 +168,22 @@ pub(super) fn stop(tx: &mut Tx<'_>, run: &Run, cause: StopCause, checkpoint: Che
         StopCause::Blocker => StopReason::Blocker,
         StopCause::Error => StopReason::Error,
     };
-    tx.advance(&run, RunEvent::StopAsked(reason), retention, &by, &checkpoint.details)
+    tx.advance(
+        &run,
+        RunEvent::StopAsked(reason),
+        retention,
+        &by,
+        &checkpoint.details,
+    )
 }
 
-fn record_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Claim>, call: &SetStatus) -> Result<Run, StoreError> {
+fn record_status(
+    tx: &mut Tx<'_>,
+    who: &Principal,
+    run: &Run,
+    claim: Option<Claim>,
+    call: &SetStatus,
+) -> Result<Run, StoreError> {
     if !matches!(who, Principal::Run(_)) {
         let text = match &call.summary {
             Some(summary) => format!("{}: {summary}", call.status),
@@ -141,11 +192,21 @@ fn record_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Clai
         return tx.annotate(run, who, &text);
     }
     if let RunState::Finished(outcome) = run.state {
-        return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+        return Err(Denied::RunFinished {
+            run: run.name.clone(),
+            outcome,
+        }
+        .into());
     }
     let Some(claim) = claim else {
-        return tx
-            .as_signal(Some(SignalKind::Progress), Source::Tool, |tx| tx.progress(run, call.percent, call.summary.as_deref(), call.eta.as_deref()));
+        return tx.as_signal(Some(SignalKind::Progress), Source::Tool, |tx| {
+            tx.progress(
+                run,
+                call.percent,
+                call.summary.as_deref(),
+                call.eta.as_deref(),
+            )
+        });
     };
     let report = Report {
         status: claim.status(),
@@ -156,5 +217,7 @@ fn record_status(tx: &mut Tx<'_>, who: &Principal, run: &Run, claim: Option<Clai
         recommendations: call.recommendations.clone(),
         duration: call.total_duration.clone(),
     };
-    tx.as_signal(Some(SignalKind::Completion), Source::Tool, |tx| tx.report(run, claim, &report))
+    tx.as_signal(Some(SignalKind::Completion), Source::Tool, |tx| {
+        tx.report(run, claim, &report)
+    })
 }

@@ -32,14 +32,24 @@ fn row_of(run: &Run) -> Option<ResourcesRow> {
 ///
 /// # Errors
 /// A failure of the store.
-pub(super) fn note_use(tx: &mut Tx<'_>, run: &Run, attempt: AttemptNo, newest: ResourcesView) -> Result<(), StoreError> {
+pub(super) fn note_use(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    attempt: AttemptNo,
+    newest: ResourcesView,
+) -> Result<(), StoreError> {
     let earlier = match row_of(run) {
         Some(row) if row.attempt == attempt.0 => row.earlier,
         Some(row) => row.total().into(),
         None => ResourcesView::default(),
     };
-    let row = ResourcesRow { attempt: attempt.0, newest, earlier };
-    let text = serde_json::to_string(&row).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let row = ResourcesRow {
+        attempt: attempt.0,
+        newest,
+        earlier,
+    };
+    let text =
+        serde_json::to_string(&row).map_err(|error| StoreError::Corrupt(error.to_string()))?;
     tx.set_resources(run.id, &text)
 }
 
@@ -59,7 +69,13 @@ pub(super) fn note_peak(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
 pub(super) fn resources_of(run: &Run) -> Option<ResourcesView> {
     let mut total = ResourcesView::from(row_of(run)?.total());
     if !matches!(run.state, RunState::Running | RunState::Stopping(_)) {
-        total = ResourcesView { processes: 0, memory_bytes: 0, cpu_percent: 0, output_bytes_per_s: 0, ..total };
+        total = ResourcesView {
+            processes: 0,
+            memory_bytes: 0,
+            cpu_percent: 0,
+            output_bytes_per_s: 0,
+            ..total
+        };
     }
     Some(total)
 }

@@ -6,7 +6,9 @@ use super::workspaces::workspace_base;
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
-use crate::store::{Run, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around, workspace_of};
+use crate::store::{
+    Run, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around, workspace_of,
+};
 use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
@@ -24,46 +26,97 @@ impl Ops {
     /// # Errors
     /// The run is unknown or foreign, there is no repository or no such snapshot, or git failed.
     pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
-        let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
+        let found = self
+            .store
+            .read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
         // Locks out a merge or a discard, which could change the tree of an ended run meanwhile.
-        let only = if found.state.is_live() { None } else { Some(Arc::clone(&self.tree_changes).lock_owned().await) };
+        let only = if found.state.is_live() {
+            None
+        } else {
+            Some(Arc::clone(&self.tree_changes).lock_owned().await)
+        };
         let (run, own, around) = self.store.read(|connection| {
             let run = run_by_id(connection, found.id)?.unwrap_or(found);
-            let (own, around) = (workspace_of(connection, run.id)?, workspace_around(connection, &run.cwd)?);
-            let around = around.filter(|around| around.run != run.id).map(|around| run_by_id(connection, around.run)).transpose()?.flatten();
+            let (own, around) = (
+                workspace_of(connection, run.id)?,
+                workspace_around(connection, &run.cwd)?,
+            );
+            let around = around
+                .filter(|around| around.run != run.id)
+                .map(|around| run_by_id(connection, around.run))
+                .transpose()?
+                .flatten();
             Ok::<_, StoreError>((run, own, around))
         })?;
         let scratch = self.scratch_of(&run).await?;
-        if call.to.is_none() && !call.kept && scratch.has_tree() && (run.state.is_live() || own.is_some()) {
-            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Look).await?;
+        if call.to.is_none()
+            && !call.kept
+            && scratch.has_tree()
+            && (run.state.is_live() || own.is_some())
+        {
+            let taken = self
+                .take_snapshot(&scratch, &run, SnapshotCause::Look)
+                .await?;
             self.compare_later(&run, &taken).await?;
         }
         drop(only);
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let from = match (&own, call.from) {
-            (Some(workspace), None | Some(0)) if !all.is_empty() => self.base_view(&scratch, &run, workspace).await?,
+            (Some(workspace), None | Some(0)) if !all.is_empty() => {
+                self.base_view(&scratch, &run, workspace).await?
+            }
             (_, from) => view(run.id, find_snapshot(&run, &all, from, all.first())?),
         };
         // In the user's tree, a snapshot before an undo can contain the work of others.
-        let newest = if own.is_none() && around.is_none() { newest_own(&all) } else { all.last() };
+        let newest = if own.is_none() && around.is_none() {
+            newest_own(&all)
+        } else {
+            all.last()
+        };
         let to = find_snapshot(&run, &all, call.to, newest)?;
-        let wanted = DiffCall { from: from.commit.clone(), to: to.commit.clone(), paths: call.paths.clone(), stat: call.stat, words: call.words };
+        let wanted = DiffCall {
+            from: from.commit.clone(),
+            to: to.commit.clone(),
+            paths: call.paths.clone(),
+            stat: call.stat,
+            words: call.words,
+        };
         let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
         let (includes, merged) = match own.as_ref() {
-            Some(workspace) if from.n == 0 => (self.included_changes(&scratch, &run, workspace, &all).await?, self.last_merged(&run)?),
-            None => (IncludedView { with_edits: has_edits_between(&run, &all, from.n, to.n), ..IncludedView::default() }, None),
+            Some(workspace) if from.n == 0 => (
+                self.included_changes(&scratch, &run, workspace, &all)
+                    .await?,
+                self.last_merged(&run)?,
+            ),
+            None => (
+                IncludedView {
+                    with_edits: has_edits_between(&run, &all, from.n, to.n),
+                    ..IncludedView::default()
+                },
+                None,
+            ),
             Some(_) => (IncludedView::default(), None),
         };
-        let is_missing = |workspace: &&Workspace| matches!(workspace.state, WorkspaceState::Ready | WorkspaceState::Merged);
+        let is_missing = |workspace: &&Workspace| {
+            matches!(
+                workspace.state,
+                WorkspaceState::Ready | WorkspaceState::Merged
+            )
+        };
         let is_elsewhere = self.runner_of(&run)?.is_some();
-        let missing = own.as_ref().filter(|_| !is_elsewhere && !scratch.has_tree() && !scratch.is_torn()).filter(is_missing);
+        let missing = own
+            .as_ref()
+            .filter(|_| !is_elsewhere && !scratch.has_tree() && !scratch.is_torn())
+            .filter(is_missing);
         Ok(DiffView {
             run_id: run.id.to_string(),
             from,
             to: view(run.id, to),
             text,
             is_cut,
-            merge_order: self.store.read(|connection| merge_order_of(connection, &run))?,
+            merge_order: self
+                .store
+                .read(|connection| merge_order_of(connection, &run))?,
             includes,
             merged,
             workspace_of: around.map(|around| around.name),
@@ -74,8 +127,17 @@ impl Ops {
     }
 
     /// Describes the commit with which the changes of an isolated run are compared.
-    async fn base_view(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<SnapshotView, OpError> {
-        let name = if workspace.changes.is_some() { "changes" } else { "base" };
+    async fn base_view(
+        &self,
+        scratch: &Scratch,
+        run: &Run,
+        workspace: &Workspace,
+    ) -> Result<SnapshotView, OpError> {
+        let name = if workspace.changes.is_some() {
+            "changes"
+        } else {
+            "base"
+        };
         let mut view = SnapshotView {
             n: 0,
             git_ref: format!("refs/adjutant/{}/{name}", run.id),
@@ -92,10 +154,19 @@ impl Ops {
     }
 
     /// Returns the newest commit of the user's branch that the run has pulled in. A merge counts changes from it.
-    async fn taken_in(&self, scratch: &Scratch, run: &Run, workspace: &Workspace) -> Result<Option<String>, OpError> {
+    async fn taken_in(
+        &self,
+        scratch: &Scratch,
+        run: &Run,
+        workspace: &Workspace,
+    ) -> Result<Option<String>, OpError> {
         let repo = scratch.repo();
-        let Some(own_head) = repo.own_head(run.id).await? else { return Ok(None) };
-        let merges = self.store.read(|connection| merges_of(connection, run.id))?;
+        let Some(own_head) = repo.own_head(run.id).await? else {
+            return Ok(None);
+        };
+        let merges = self
+            .store
+            .read(|connection| merges_of(connection, run.id))?;
         let head = match merges.into_iter().last() {
             Some(first) => Some(first.before),
             None => repo.head().await?,
@@ -109,37 +180,75 @@ impl Ops {
     }
 
     /// Returns the changes of an isolated run that are not the work of its own agent.
-    async fn included_changes(&self, scratch: &Scratch, run: &Run, workspace: &Workspace, all: &[Snapshot]) -> Result<IncludedView, OpError> {
+    async fn included_changes(
+        &self,
+        scratch: &Scratch,
+        run: &Run,
+        workspace: &Workspace,
+        all: &[Snapshot],
+    ) -> Result<IncludedView, OpError> {
         let base = scratch.tree_of(&workspace_base(workspace).commit).await?;
-        let later = self.store.read(|connection| later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX))?;
-        let mut kept: Vec<(&Run, Snapshot)> = all.iter().map(|snapshot| (run, snapshot.clone())).collect();
+        let later = self.store.read(|connection| {
+            later_runs_in(connection, &workspace.path, run.id, LATER_RUNS_MAX)
+        })?;
+        let mut kept: Vec<(&Run, Snapshot)> =
+            all.iter().map(|snapshot| (run, snapshot.clone())).collect();
         let mut with_runs = Vec::new();
         // While a later run works, the current changes are its work.
-        if later.iter().any(|later| later.state.is_live()) && kept.last().is_some_and(|(_, last)| last.cause == Some(SnapshotCause::Look)) {
+        if later.iter().any(|later| later.state.is_live())
+            && kept
+                .last()
+                .is_some_and(|(_, last)| last.cause == Some(SnapshotCause::Look))
+        {
             kept.pop();
         }
         for later in &later {
             let snapshots = git::snapshots(scratch.repo(), later.id).await?;
-            if later.state.is_live() || snapshots.iter().any(|snapshot| snapshot.tree != snapshots[0].tree) {
+            if later.state.is_live()
+                || snapshots
+                    .iter()
+                    .any(|snapshot| snapshot.tree != snapshots[0].tree)
+            {
                 with_runs.push(later.name.clone());
             }
             kept.extend(snapshots.into_iter().map(|snapshot| (later, snapshot)));
         }
-        let trees: Vec<_> = kept.iter().map(|(run, snapshot)| KeptTree { run: run.id, cause: snapshot.cause, tree: &snapshot.tree }).collect();
+        let trees: Vec<_> = kept
+            .iter()
+            .map(|(run, snapshot)| KeptTree {
+                run: run.id,
+                cause: snapshot.cause,
+                tree: &snapshot.tree,
+            })
+            .collect();
         let with_edits = has_edits(&base, &trees);
-        let with_setup = all.first().is_some_and(|first| first.cause == Some(SnapshotCause::Start) && first.tree != base);
-        Ok(IncludedView { with_setup, with_runs, with_edits })
+        let with_setup = all
+            .first()
+            .is_some_and(|first| first.cause == Some(SnapshotCause::Start) && first.tree != base);
+        Ok(IncludedView {
+            with_setup,
+            with_runs,
+            with_edits,
+        })
     }
 
     /// Returns the number of the newest snapshot that was merged.
     fn last_merged(&self, run: &Run) -> Result<Option<u32>, OpError> {
-        let merges = self.store.read(|connection| merges_of(connection, run.id))?;
-        Ok(merges.iter().find(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage)).map(|merge| merge.snapshot))
+        let merges = self
+            .store
+            .read(|connection| merges_of(connection, run.id))?;
+        Ok(merges
+            .iter()
+            .find(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage))
+            .map(|merge| merge.snapshot))
     }
 
     /// Finds a snapshot taken before an undo with file versions that exist nowhere else: not in the run's own work (which excludes changes
     /// of others between its attempts), not in the user's commit, and not in the tree. Returns its number and the files.
-    pub(super) async fn only_before_undo(&self, run: &Run) -> Result<Option<(u32, Vec<String>)>, OpError> {
+    pub(super) async fn only_before_undo(
+        &self,
+        run: &Run,
+    ) -> Result<Option<(u32, Vec<String>)>, OpError> {
         let scratch = self.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let own = own_work(&all);
@@ -147,7 +256,10 @@ impl Ops {
         let trees: Vec<&str> = trees.into_iter().collect();
         let mut edits = None;
         let mut elsewhere: Option<Vec<String>> = None;
-        for before in all.iter().filter(|snapshot| snapshot.cause == Some(SnapshotCause::Undo)) {
+        for before in all
+            .iter()
+            .filter(|snapshot| snapshot.cause == Some(SnapshotCause::Undo))
+        {
             let mut only = git::only_in(&scratch, &before.tree, &trees).await?;
             let edits = match &edits {
                 Some(known) => known,
@@ -169,7 +281,12 @@ impl Ops {
                 only.retain(|path| differs.contains(path));
             }
             if !only.is_empty() {
-                return Ok(Some((before.n, only.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())));
+                return Ok(Some((
+                    before.n,
+                    only.iter()
+                        .map(|path| String::from_utf8_lossy(path).into_owned())
+                        .collect(),
+                )));
             }
         }
         Ok(None)
@@ -188,14 +305,26 @@ async fn present(scratch: &Scratch) -> Result<Vec<String>, OpError> {
 /// Lists the snapshots of a run's own work.
 pub(super) fn own_work(all: &[Snapshot]) -> Vec<&Snapshot> {
     let mut work = OwnWork::default();
-    all.iter().filter(|snapshot| work.is_own(snapshot.cause)).collect()
+    all.iter()
+        .filter(|snapshot| work.is_own(snapshot.cause))
+        .collect()
 }
 
 /// Returns whether others have changed files between the attempts of a run, from one of its snapshots to another.
 fn has_edits_between(run: &Run, all: &[Snapshot], from: u32, to: u32) -> bool {
-    let Some(base) = all.iter().find(|snapshot| snapshot.n == from) else { return false };
-    let kept = own_work(all).into_iter().filter(|snapshot| (from..=to).contains(&snapshot.n));
-    let kept: Vec<_> = kept.map(|snapshot| KeptTree { run: run.id, cause: snapshot.cause, tree: &snapshot.tree }).collect();
+    let Some(base) = all.iter().find(|snapshot| snapshot.n == from) else {
+        return false;
+    };
+    let kept = own_work(all)
+        .into_iter()
+        .filter(|snapshot| (from..=to).contains(&snapshot.n));
+    let kept: Vec<_> = kept
+        .map(|snapshot| KeptTree {
+            run: run.id,
+            cause: snapshot.cause,
+            tree: &snapshot.tree,
+        })
+        .collect();
     has_edits(&base.tree, &kept)
 }
 

@@ -36,14 +36,24 @@ impl Counted {
     fn begin() -> Self {
         let fixture = fixture();
         let ops = Ops::new(fixture.store.clone(), fixture.home.clone(), 100, None);
-        Self { fixture, ops, calls: 0 }
+        Self {
+            fixture,
+            ops,
+            calls: 0,
+        }
     }
 
     /// Returns how often the sessions have waited, not counting this question.
     async fn waited(&self) -> u64 {
         let store = &self.fixture.store;
-        let reads = store.read(|connection| Ok(connection.round_trips())).expect("a count");
-        reads + store.write(|tx| Ok(tx.connection().round_trips())).await.expect("a count")
+        let reads = store
+            .read(|connection| Ok(connection.round_trips()))
+            .expect("a count");
+        reads
+            + store
+                .write(|tx| Ok(tx.connection().round_trips()))
+                .await
+                .expect("a count")
     }
 
     /// Returns the round trips of a call, and its reply.
@@ -56,41 +66,85 @@ impl Counted {
 
     fn caller(&mut self, who: Principal) -> Caller {
         self.calls += 1;
-        Caller { who, key: Some(Key::new(&format!("key {}", self.calls), "call", b"")) }
+        Caller {
+            who,
+            key: Some(Key::new(&format!("key {}", self.calls), "call", b"")),
+        }
     }
 
     async fn ask(&mut self, run: RunId) -> (u64, String) {
         let caller = self.caller(Principal::Run(run));
-        let ask = Ask { question: "which?".to_owned(), blocking: true, ..Ask::default() };
+        let ask = Ask {
+            question: "which?".to_owned(),
+            blocking: true,
+            ..Ask::default()
+        };
         let (count, asked) = self.count(self.ops.ask(caller, ask)).await;
         (count, asked.expect("asked").message_id)
     }
 
     async fn answer(&mut self, message_id: &str) -> u64 {
         let caller = self.caller(Principal::Person);
-        let one = AnswerOne { message_id: Some(message_id.to_owned()), answer: "this".to_owned(), ..AnswerOne::default() };
-        let (count, answered) = self.count(self.ops.answer(caller, AnswerRequests { answers: vec![one] })).await;
+        let one = AnswerOne {
+            message_id: Some(message_id.to_owned()),
+            answer: "this".to_owned(),
+            ..AnswerOne::default()
+        };
+        let (count, answered) = self
+            .count(
+                self.ops
+                    .answer(caller, AnswerRequests { answers: vec![one] }),
+            )
+            .await;
         answered.expect("answered");
         count
     }
 
     async fn retrieve(&mut self, run: RunId, message_id: &str) -> u64 {
         let caller = self.caller(Principal::Run(run));
-        let (count, read) = self.count(self.ops.read_request(caller, ReadRequest { message_id: message_id.to_owned(), wait_ms: 0 })).await;
+        let (count, read) = self
+            .count(self.ops.read_request(
+                caller,
+                ReadRequest {
+                    message_id: message_id.to_owned(),
+                    wait_ms: 0,
+                },
+            ))
+            .await;
         assert_eq!(read.expect("read").answer.as_deref(), Some("this"));
         count
     }
 
     async fn post(&mut self, chat_id: Option<i64>, to: Vec<String>) -> (u64, i64) {
         let caller = self.caller(Principal::Person);
-        let say = Say { chat_id, to, message: Some("hello".to_owned()), cwd: "/tmp".to_owned(), ..Say::default() };
+        let say = Say {
+            chat_id,
+            to,
+            message: Some("hello".to_owned()),
+            cwd: "/tmp".to_owned(),
+            ..Say::default()
+        };
         let (count, posted) = self.count(self.ops.say(caller, say)).await;
         (count, posted.expect("posted").chat_id)
     }
 
     async fn state(&self, run: &Run, n: u64) -> u64 {
-        let fact = Fact { n, at_ms: 0, what: FactKind::Session { session: format!("s{n}") } };
-        let (count, applied) = self.count(self.ops.apply_facts(AttemptId { run: run.id, n: run.attempt }, vec![fact])).await;
+        let fact = Fact {
+            n,
+            at_ms: 0,
+            what: FactKind::Session {
+                session: format!("s{n}"),
+            },
+        };
+        let (count, applied) = self
+            .count(self.ops.apply_facts(
+                AttemptId {
+                    run: run.id,
+                    n: run.attempt,
+                },
+                vec![fact],
+            ))
+            .await;
         assert_eq!(applied.expect("applied"), n);
         count
     }
@@ -105,7 +159,11 @@ struct Counts {
 
 impl Counts {
     fn new(call: &'static str, max: u64) -> Self {
-        Self { call, max, counts: Vec::new() }
+        Self {
+            call,
+            max,
+            counts: Vec::new(),
+        }
     }
 
     /// The first call prepares its statements. Later ones wait longer only because of a commit that is not theirs, or a check.
@@ -121,7 +179,10 @@ impl Counts {
         let Self { call, max, counts } = &self;
         println!("{call}: {counts:?}");
         let fewest = self.fewest().expect("counted");
-        assert!(fewest <= *max, "{call} waits {fewest} times for the server, and may wait {max} times: {counts:?}");
+        assert!(
+            fewest <= *max,
+            "{call} waits {fewest} times for the server, and may wait {max} times: {counts:?}"
+        );
     }
 }
 
@@ -145,14 +206,22 @@ async fn calls_wait_for_few_round_trips() {
         let (count, message_id) = counted.ask(run.id).await;
         ask.counts.push(count);
         answer.counts.push(counted.answer(&message_id).await);
-        retrieve.counts.push(counted.retrieve(run.id, &message_id).await);
-        post.counts.push(counted.post(Some(chat), Vec::new()).await.0);
+        retrieve
+            .counts
+            .push(counted.retrieve(run.id, &message_id).await);
+        post.counts
+            .push(counted.post(Some(chat), Vec::new()).await.0);
         facts.counts.push(counted.state(&run, n).await);
-        if [&ask, &answer, &retrieve, &post, &facts].iter().all(|counts| counts.are_few()) {
+        if [&ask, &answer, &retrieve, &post, &facts]
+            .iter()
+            .all(|counts| counts.are_few())
+        {
             break;
         }
     }
-    [ask, answer, retrieve, post, facts].into_iter().for_each(Counts::check);
+    [ask, answer, retrieve, post, facts]
+        .into_iter()
+        .for_each(Counts::check);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,13 +234,25 @@ async fn attempts_lost_together_wait_for_few_round_trips() {
     while losses.counts.len() < ROUNDS_MAX && !losses.are_few() {
         let mut runs = Vec::new();
         for _ in 0..LOST {
-            runs.push(counted.fixture.hosted(new_run(&Principal::Person, None), "rack/aa").await.id);
+            runs.push(
+                counted
+                    .fixture
+                    .hosted(new_run(&Principal::Person, None), "rack/aa")
+                    .await
+                    .id,
+            );
         }
         let (count, lost) = counted.count(counted.ops.lose_expired_attempts()).await;
         lost.expect("recorded");
         losses.counts.push(count);
         for run in runs {
-            let stopped = ["run.queued", "run.starting", "run.started", "run.checkpoint", "run.stopped"];
+            let stopped = [
+                "run.queued",
+                "run.starting",
+                "run.started",
+                "run.checkpoint",
+                "run.stopped",
+            ];
             assert_eq!(counted.fixture.kinds(run), stopped);
         }
     }

@@ -3,7 +3,9 @@
 use super::chats::{ChatCaller, shown_entry};
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
-use crate::store::{self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog};
+use crate::store::{
+    self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
+};
 use crate::view::{HitKind, Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
 use adjutant_core::{Action, Denied, Principal, Time};
@@ -23,7 +25,9 @@ const SAVE_POSITION_EVERY: i64 = 5_000;
 
 fn time(field: &'static str, given: Option<&str>) -> Result<Option<Time>, Denied> {
     let wrong = || Denied::invalid(field, "use a time such as 2026-11-21T04:00:00Z");
-    given.map(|given| clock::parse_rfc3339(given).ok_or_else(wrong)).transpose()
+    given
+        .map(|given| clock::parse_rfc3339(given).ok_or_else(wrong))
+        .transpose()
 }
 
 fn source(word: &str) -> Result<Source, Denied> {
@@ -35,7 +39,10 @@ fn view(hit: Hit) -> SearchHit {
     let Hit { found, at, snippet } = hit;
     let view = SearchHit {
         at: rfc3339(at),
-        snippet: snippet.replace(['«', '»'], "'").replace(store::MARK_BEGIN, "«").replace(store::MARK_END, "»"),
+        snippet: snippet
+            .replace(['«', '»'], "'")
+            .replace(store::MARK_BEGIN, "«")
+            .replace(store::MARK_END, "»"),
         ..SearchHit::default()
     };
     let run = |id: adjutant_core::RunId, name: &str| {
@@ -47,7 +54,15 @@ fn view(hit: Hit) -> SearchHit {
             let kind = entry.kind;
             let entry = shown_entry(&entry);
             let (message_id, chat_id) = (Some(entry.message_id), Some(entry.chat_id));
-            SearchHit { kind: HitKind::Entry(kind).into(), message_id, chat_id, title, from: entry.from, name: entry.name, ..view }
+            SearchHit {
+                kind: HitKind::Entry(kind).into(),
+                message_id,
+                chat_id,
+                title,
+                from: entry.from,
+                name: entry.name,
+                ..view
+            }
         }
         Found::Request(request) => {
             let (from, name) = run(request.run, &request.run_name);
@@ -86,16 +101,26 @@ impl Ops {
     pub async fn search(&self, who: &Principal, call: Search) -> Result<SearchHits, OpError> {
         Self::check(who, Action::ListChats)?;
         if call.query.chars().count() > QUERY_CHARS_MAX {
-            return Err(Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into());
+            return Err(
+                Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into(),
+            );
         }
         if call.query.split_whitespace().count() > WORDS_MAX {
             return Err(Denied::invalid("query", format!("at most {WORDS_MAX} words")).into());
         }
-        let (since, until) = (time("since", call.since.as_deref())?, time("until", call.until.as_deref())?);
-        let within = call.within.iter().map(|word| source(word)).collect::<Result<Vec<_>, _>>()?;
+        let (since, until) = (
+            time("since", call.since.as_deref())?,
+            time("until", call.until.as_deref())?,
+        );
+        let within = call
+            .within
+            .iter()
+            .map(|word| source(word))
+            .collect::<Result<Vec<_>, _>>()?;
         let deadline = Instant::now() + DEADLINE;
         let only_chats = call.chat_id.is_some() || within == [Source::Chats];
-        let is_current = self.index_entries().await? && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
+        let is_current = self.index_entries().await?
+            && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
         let config = self.config()?;
         let (store, who) = (self.store.clone(), who.clone());
         // A search may take a while: do not block the event loop.
@@ -105,7 +130,11 @@ impl Ops {
                 if let Some(chat) = call.chat_id {
                     caller.chat(connection, chat)?;
                 }
-                let from = call.from.as_deref().map(|from| caller.author(connection, &config, from)).transpose()?;
+                let from = call
+                    .from
+                    .as_deref()
+                    .map(|from| caller.author(connection, &config, from))
+                    .transpose()?;
                 Ok((caller, from.map(|from| from.to_string())))
             })?;
             let query = Query {
@@ -119,10 +148,17 @@ impl Ops {
                 best: call.best,
                 limit: call.limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_MAX),
             };
-            let (hits, broken_off) = store.read_until(deadline, |connection| store::search(connection, &caller.viewer, &query))?;
-            Ok::<_, StoreError>(SearchHits { hits: hits.into_iter().map(view).collect(), incomplete: broken_off || !is_current })
+            let (hits, broken_off) = store.read_until(deadline, |connection| {
+                store::search(connection, &caller.viewer, &query)
+            })?;
+            Ok::<_, StoreError>(SearchHits {
+                hits: hits.into_iter().map(view).collect(),
+                incomplete: broken_off || !is_current,
+            })
         };
-        Ok(tokio::task::spawn_blocking(search).await.map_err(|error| OpError::Io(error.to_string()))??)
+        Ok(tokio::task::spawn_blocking(search)
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))??)
     }
 
     /// Indexes a batch of events after a position. Returns the new position and whether there are more.
@@ -130,7 +166,9 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub async fn index_some(&self, after: i64) -> Result<(i64, bool), OpError> {
-        let backlog = self.store.read(|connection| search_backlog(connection, after))?;
+        let backlog = self
+            .store
+            .read(|connection| search_backlog(connection, after))?;
         let (seq, more) = (backlog.seq, backlog.more);
         if !backlog.is_empty() || seq - backlog.put_down >= SAVE_POSITION_EVERY {
             self.store.write(move |tx| tx.index(&backlog)).await?;

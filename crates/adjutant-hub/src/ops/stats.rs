@@ -20,24 +20,50 @@ impl Ops {
         Self::check(who, Action::ListRuns)?;
         let by = match &call.by {
             None => None,
-            Some(word) => Some(word.known().ok_or_else(|| Denied::invalid("by", "use agent, pool, project or parent"))?),
+            Some(word) => Some(
+                word.known()
+                    .ok_or_else(|| Denied::invalid("by", "use agent, pool, project or parent"))?,
+            ),
         };
         let now = clock::now();
-        let since = call.since_s.map(|seconds| now.plus_ms(i64::try_from(seconds).unwrap_or(i64::MAX / 1_000).saturating_mul(-1_000)));
-        let (store, who, workspaces) = (self.store.clone(), who.clone(), self.home.workspaces_dir().display().to_string());
+        let since = call.since_s.map(|seconds| {
+            now.plus_ms(
+                i64::try_from(seconds)
+                    .unwrap_or(i64::MAX / 1_000)
+                    .saturating_mul(-1_000),
+            )
+        });
+        let (store, who, workspaces) = (
+            self.store.clone(),
+            who.clone(),
+            self.home.workspaces_dir().display().to_string(),
+        );
         let read = move || {
             let owner = Some(&who).filter(|who| **who != Principal::Person);
-            let query = StatsQuery { owner, since, by, workspaces: &workspaces, now };
-            store.read_until(Instant::now() + DEADLINE, |connection| run_stats(connection, &query))
+            let query = StatsQuery {
+                owner,
+                since,
+                by,
+                workspaces: &workspaces,
+                now,
+            };
+            store.read_until(Instant::now() + DEADLINE, |connection| {
+                run_stats(connection, &query)
+            })
         };
-        let RunStats { stats, kept_since } = tokio::task::spawn_blocking(read).await.map_err(|error| OpError::Io(error.to_string()))??;
+        let RunStats { stats, kept_since } = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))??;
         let (groups, others) = stats.groups();
         Ok(StatsView {
             since: since.map(rfc3339),
             kept_since: kept_since.map(rfc3339),
             by: by.map(Into::into),
             total: row(None, &stats.total),
-            groups: groups.into_iter().map(|(name, tally)| row(Some(name), tally)).collect(),
+            groups: groups
+                .into_iter()
+                .map(|(name, tally)| row(Some(name), tally))
+                .collect(),
             others: others.map(|others| Box::new(row(None, others))),
         })
     }
@@ -84,7 +110,15 @@ fn row(name: Option<&str>, tally: &Tally) -> StatsRowView {
         queue: times(queue_ms),
         waiting: times(waiting_ms),
         active: times(active_ms),
-        answers: answers.iter().filter_map(|(by, of)| times(of).map(|times| AnswersView { by: (*by).into(), times })).collect(),
+        answers: answers
+            .iter()
+            .filter_map(|(by, of)| {
+                times(of).map(|times| AnswersView {
+                    by: (*by).into(),
+                    times,
+                })
+            })
+            .collect(),
         cost_micros: cost_micros.known(),
         cost_unknown_runs: cost_micros.unknown,
         input_tokens: input_tokens.known(),
@@ -94,17 +128,36 @@ fn row(name: Option<&str>, tally: &Tally) -> StatsRowView {
 }
 
 fn times(of: &Distribution) -> Option<TimesView> {
-    Some(TimesView { count: of.count(), p50_ms: of.quantile_ms(50)?, p95_ms: of.quantile_ms(95)? })
+    Some(TimesView {
+        count: of.count(),
+        p50_ms: of.quantile_ms(50)?,
+        p95_ms: of.quantile_ms(95)?,
+    })
 }
 
 /// Returns the time and cost of the tree of a finished run. `None`: one of its runs has not finished.
-pub(super) fn tree_stats(connection: &Connection, run: &Run) -> Result<Option<TreeStatsView>, StoreError> {
+pub(super) fn tree_stats(
+    connection: &Connection,
+    run: &Run,
+) -> Result<Option<TreeStatsView>, StoreError> {
     if !run.state.is_finished() {
         return Ok(None);
     }
     let view = |stats: TreeStats| {
-        let TreeStats { runs, elapsed_ms, sequential_ms, cost_micros, cost_unknown } = stats;
-        TreeStatsView { runs, elapsed_ms, sequential_ms, cost_micros, cost_unknown_runs: cost_unknown }
+        let TreeStats {
+            runs,
+            elapsed_ms,
+            sequential_ms,
+            cost_micros,
+            cost_unknown,
+        } = stats;
+        TreeStatsView {
+            runs,
+            elapsed_ms,
+            sequential_ms,
+            cost_micros,
+            cost_unknown_runs: cost_unknown,
+        }
     };
     Ok(tree_totals(connection, run.root)?.stats().map(view))
 }

@@ -4,7 +4,10 @@
 use super::{Caller, OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, Request, StoreError, Task, request_by_id, task_by_id};
-use crate::view::{CancelTask, GetTask, StartTask, TaskStatus, TaskView, UpdateTask, Wait, WaitOutcome, WaitUntil, Waited, Word};
+use crate::view::{
+    CancelTask, GetTask, StartTask, TaskStatus, TaskView, UpdateTask, Wait, WaitOutcome, WaitUntil,
+    Waited, Word,
+};
 use adjutant_core::{Action, Denied, Principal, RequestId, RequestState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -50,7 +53,13 @@ impl StoredWait {
     }
 
     fn wait(&self, wait_ms: u64) -> Wait {
-        Wait { runs: self.runs.clone(), until: self.until, after: self.after, new_reports: false, wait_ms }
+        Wait {
+            runs: self.runs.clone(),
+            until: self.until,
+            after: self.after,
+            new_reports: false,
+            wait_ms,
+        }
     }
 
     /// Returns whether the client's person is to be asked about an open request.
@@ -62,9 +71,17 @@ impl StoredWait {
     fn late_answers(&self, connection: &Connection) -> Result<String, StoreError> {
         let mut said = String::new();
         for id in self.closed.iter().rev().take(CLOSED_SHOWN_MAX) {
-            let request = RequestId::parse(id).ok().map(|id| request_by_id(connection, id)).transpose()?.flatten();
+            let request = RequestId::parse(id)
+                .ok()
+                .map(|id| request_by_id(connection, id))
+                .transpose()?
+                .flatten();
             said.push_str(&match request {
-                Some(Request { no, state: RequestState::Answered(answer) | RequestState::Retrieved { answer, .. }, .. }) => {
+                Some(Request {
+                    no,
+                    state: RequestState::Answered(answer) | RequestState::Retrieved { answer, .. },
+                    ..
+                }) => {
                     format!("; {no} was already answered by {}", answer.by)
                 }
                 Some(request) => format!("; {} is already {}", request.no, request.state.word()),
@@ -75,8 +92,12 @@ impl StoredWait {
     }
 
     fn view(&self, task: &Task, message: String) -> Result<TaskView, StoreError> {
-        let result: Option<Waited> =
-            task.result.as_deref().map(|result| serde_json::from_slice(result.as_bytes())).transpose().map_err(|error| corrupt(&error))?;
+        let result: Option<Waited> = task
+            .result
+            .as_deref()
+            .map(|result| serde_json::from_slice(result.as_bytes()))
+            .transpose()
+            .map_err(|error| corrupt(&error))?;
         Ok(TaskView {
             task_id: task.id.clone(),
             status: Word::read(&task.status),
@@ -97,7 +118,11 @@ fn request_keys(field: &'static str, given: &[String]) -> Result<Vec<RequestKey>
     if given.len() > UPDATES_MAX {
         return Err(Denied::invalid(field, format!("at most {UPDATES_MAX}")));
     }
-    let parse = |id: &String| RequestId::parse(id).map(|id| id.to_string()).map_err(|_| Denied::invalid(field, "use ids of requests"));
+    let parse = |id: &String| {
+        RequestId::parse(id)
+            .map(|id| id.to_string())
+            .map_err(|_| Denied::invalid(field, "use ids of requests"))
+    };
     given.iter().map(parse).collect()
 }
 
@@ -108,9 +133,23 @@ impl Ops {
     /// The caller may not wait, or a run is unknown.
     pub async fn start_task(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
         Self::check(&caller.who, Action::Wait)?;
-        let declined = request_keys("declined", &call.declined)?.into_iter().collect();
-        let Wait { runs, until, after, new_reports: _, wait_ms: _ } = call.wait;
-        let mut wait = StoredWait { runs, until, after, declined, closed: Vec::new() };
+        let declined = request_keys("declined", &call.declined)?
+            .into_iter()
+            .collect();
+        let Wait {
+            runs,
+            until,
+            after,
+            new_reports: _,
+            wait_ms: _,
+        } = call.wait;
+        let mut wait = StoredWait {
+            runs,
+            until,
+            after,
+            declined,
+            closed: Vec::new(),
+        };
         // Validates the wait, and fixes the position from which ends count.
         let first = self.wait(&caller.who, &wait.wait(0)).await?;
         if wait.runs.is_empty() && wait.after.is_none() {
@@ -140,7 +179,9 @@ impl Ops {
     fn task(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
         let found = self.store.read(|connection| task_by_id(connection, id))?;
         let alive = |task: &Task| clock::steady() <= task.due_at;
-        found.filter(|task| task.principal == who.to_string() && alive(task)).ok_or_else(|| Denied::not_found("task", id).into())
+        found
+            .filter(|task| task.principal == who.to_string() && alive(task))
+            .ok_or_else(|| Denied::not_found("task", id).into())
     }
 
     /// Returns a stored wait, completing it when its condition is met.
@@ -151,24 +192,38 @@ impl Ops {
         Self::check(&caller.who, Action::Wait)?;
         let task = self.task(&caller.who, &call.task_id)?;
         let wait = StoredWait::read(&task)?;
-        let late = self.store.read(|connection| wait.late_answers(connection))?;
+        let late = self
+            .store
+            .read(|connection| wait.late_answers(connection))?;
         if task.status != TaskStatus::Working.word() {
             return Ok(wait.view(&task, format!("{}{late}", task.status))?);
         }
         let is_asked = |request: &Request| call.asks_person && wait.asks(request);
-        let (waited, mut asked) = self.wait_unless(&caller.who, &wait.wait(call.wait_ms), is_asked).await?;
+        let (waited, mut asked) = self
+            .wait_unless(&caller.who, &wait.wait(call.wait_ms), is_asked)
+            .await?;
         if waited.outcome == WaitOutcome::Timeout {
-            let working = format!("{} working, {} open{late}", waited.working.len(), waited.needs.len());
+            let working = format!(
+                "{} working, {} open{late}",
+                waited.working.len(),
+                waited.needs.len()
+            );
             if asked.is_empty() {
                 return Ok(wait.view(&task, working)?);
             }
             let message = format!("{} for the person, {working}", asked.len());
             asked.truncate(ASKED_MAX);
-            return Ok(TaskView { status: TaskStatus::InputRequired.into(), asked, ..wait.view(&task, message)? });
+            return Ok(TaskView {
+                status: TaskStatus::InputRequired.into(),
+                asked,
+                ..wait.view(&task, message)?
+            });
         }
         let result = serde_json::to_string(&waited).map_err(|error| corrupt(&error))?;
         let id = task.id.clone();
-        self.store.write(move |tx| tx.end_task(&id, TaskStatus::Completed.word(), Some(&result))).await?;
+        self.store
+            .write(move |tx| tx.end_task(&id, TaskStatus::Completed.word(), Some(&result)))
+            .await?;
         let ended = self.task(&caller.who, &task.id)?;
         Ok(wait.view(&ended, format!("{}{late}", ended.status))?)
     }
@@ -182,16 +237,24 @@ impl Ops {
         if let Some(earlier) = self.stored_reply(&caller)? {
             return Ok(earlier);
         }
-        let (declined, closed) = (request_keys("declined", &call.declined)?, request_keys("closed", &call.closed)?);
+        let (declined, closed) = (
+            request_keys("declined", &call.declined)?,
+            request_keys("closed", &call.closed)?,
+        );
         let id = self.task(&caller.who, &call.task_id)?.id;
         self.write(caller, move |tx, _| {
             let not_found = || Denied::not_found("task", &id);
-            let mut wait = StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
+            let mut wait =
+                StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
             wait.declined.extend(declined);
             wait.closed.retain(|known| !closed.contains(known));
             wait.closed.extend(closed);
             if wait.declined.len().max(wait.closed.len()) > UPDATES_MAX {
-                return Err(Denied::Limit { what: "replies about requests of one task", limit: UPDATES_MAX as u64 }.into());
+                return Err(Denied::Limit {
+                    what: "replies about requests of one task",
+                    limit: UPDATES_MAX as u64,
+                }
+                .into());
             }
             tx.change_task(&id, &wait.write()?)?;
             let changed = task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?;
@@ -213,7 +276,8 @@ impl Ops {
         let id = self.task(&caller.who, &call.task_id)?.id;
         self.write(caller, move |tx, _| {
             tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
-            let ended = task_by_id(tx.connection(), &id)?.ok_or_else(|| Denied::not_found("task", &id))?;
+            let ended =
+                task_by_id(tx.connection(), &id)?.ok_or_else(|| Denied::not_found("task", &id))?;
             let message = ended.status.clone();
             StoredWait::read(&ended)?.view(&ended, message)
         })

@@ -4,10 +4,13 @@
 use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash, token_by_name, token_by_resume, tokens,
+    Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash,
+    token_by_name, token_by_resume, tokens,
 };
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
-use adjutant_core::token::{BROWSER_PREFIX, LAUNCHED_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at};
+use adjutant_core::token::{
+    BROWSER_PREFIX, LAUNCHED_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at,
+};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -59,7 +62,10 @@ impl SignedIn {
     fn secrets() -> (String, String, PageSecrets) {
         // Without the prefix of a token, as which it cannot be used.
         let (token, resume) = (fresh_token(), URL_SAFE_NO_PAD.encode(random::<32>()));
-        let hashes = PageSecrets { hash: token_hash(&token), resume: token_hash(&resume) };
+        let hashes = PageSecrets {
+            hash: token_hash(&token),
+            resume: token_hash(&resume),
+        };
         (token, resume, hashes)
     }
 }
@@ -69,42 +75,103 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, a value is invalid, or the name is in use.
-    pub async fn create_token(&self, caller: Caller, call: CreateToken) -> Result<TokenView, OpError> {
+    pub async fn create_token(
+        &self,
+        caller: Caller,
+        call: CreateToken,
+    ) -> Result<TokenView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
-        let CreateToken { name, role, client, sha256 } = call;
-        let role = role.known().ok_or_else(|| Denied::invalid("role", "use client, read-only, person or runner"))?;
+        let CreateToken {
+            name,
+            role,
+            client,
+            sha256,
+        } = call;
+        let role = role
+            .known()
+            .ok_or_else(|| Denied::invalid("role", "use client, read-only, person or runner"))?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !(1..=limits::NAME_BYTES_MAX).contains(&name.len()) || !name.chars().all(is_name) || name.starts_with('-') {
-            return Err(Denied::invalid("name", format!("use 1 to {} of a-z, A-Z, 0-9, ., _ and -", limits::NAME_BYTES_MAX)).into());
+        if !(1..=limits::NAME_BYTES_MAX).contains(&name.len())
+            || !name.chars().all(is_name)
+            || name.starts_with('-')
+        {
+            return Err(Denied::invalid(
+                "name",
+                format!(
+                    "use 1 to {} of a-z, A-Z, 0-9, ., _ and -",
+                    limits::NAME_BYTES_MAX
+                ),
+            )
+            .into());
         }
         if role == TokenRole::Peer || name.starts_with(PEER_PREFIX) {
-            return Err(Denied::invalid("name", "tokens of peers are made with adj peer invite").into());
+            return Err(
+                Denied::invalid("name", "tokens of peers are made with adj peer invite").into(),
+            );
         }
         if name.starts_with(BROWSER_PREFIX) {
-            return Err(Denied::invalid("name", format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)")).into());
+            return Err(Denied::invalid(
+                "name",
+                format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)"),
+            )
+            .into());
         }
         if name.starts_with(LAUNCHED_PREFIX) {
-            let problem = format!("names that begin with {LAUNCHED_PREFIX} are those of runners that the hub launches ([pools.NAME] launch)");
+            let problem = format!(
+                "names that begin with {LAUNCHED_PREFIX} are those of runners that the hub launches ([pools.NAME] launch)"
+            );
             return Err(Denied::invalid("name", problem).into());
         }
         if !is_hash(&sha256) {
-            return Err(Denied::invalid("sha256", "use the SHA-256 of the token, in lower-case hexadecimal").into());
+            return Err(Denied::invalid(
+                "sha256",
+                "use the SHA-256 of the token, in lower-case hexadecimal",
+            )
+            .into());
         }
-        let client = client.map(|client| ClientName::parse(&client)).transpose()?;
-        let new = NewToken { name, hash: sha256, identity: TokenIdentity::new(role, client)? };
+        let client = client
+            .map(|client| ClientName::parse(&client))
+            .transpose()?;
+        let new = NewToken {
+            name,
+            hash: sha256,
+            identity: TokenIdentity::new(role, client)?,
+        };
         self.write(caller, move |tx, _| {
             if token_by_name(tx.connection(), &new.name)?.is_some() {
-                return Err(Denied::conflict("token", format!("{} exists; revoke it first, or choose another name", new.name)).into());
+                return Err(Denied::conflict(
+                    "token",
+                    format!(
+                        "{} exists; revoke it first, or choose another name",
+                        new.name
+                    ),
+                )
+                .into());
             }
             if token_by_hash(tx.connection(), &new.hash)?.is_some() {
-                return Err(Denied::conflict("token", "it is stored under another name".to_owned()).into());
+                return Err(Denied::conflict(
+                    "token",
+                    "it is stored under another name".to_owned(),
+                )
+                .into());
             }
-            if tokens(tx.connection())?.iter().filter(|token| token.revoked_at.is_none()).count() >= TOKENS_MAX {
-                return Err(Denied::Limit { what: "tokens", limit: TOKENS_MAX as u64 }.into());
+            if tokens(tx.connection())?
+                .iter()
+                .filter(|token| token.revoked_at.is_none())
+                .count()
+                >= TOKENS_MAX
+            {
+                return Err(Denied::Limit {
+                    what: "tokens",
+                    limit: TOKENS_MAX as u64,
+                }
+                .into());
             }
             tx.add_token(&new)?;
             let stored = token_by_name(tx.connection(), &new.name)?;
-            Ok(view(&stored.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?))
+            Ok(view(&stored.ok_or_else(|| {
+                StoreError::Corrupt("the new token is not there".to_owned())
+            })?))
         })
         .await
     }
@@ -116,21 +183,33 @@ impl Ops {
     pub async fn sign_page_in(&self, program: Option<String>) -> Result<SignedIn, OpError> {
         let (token, resume, secrets) = SignedIn::secrets();
         let name = format!("{BROWSER_PREFIX}{}", hex(&random::<4>()));
-        let new = NewToken { name, hash: secrets.hash.clone(), identity: TokenIdentity::new(TokenRole::Person, None)? };
+        let new = NewToken {
+            name,
+            hash: secrets.hash.clone(),
+            identity: TokenIdentity::new(TokenRole::Person, None)?,
+        };
         let made = self
             .store
             .write(move |tx| {
                 tx.add_token(&new)?;
-                let added = token_by_name(tx.connection(), &new.name)?.ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?;
+                let added = token_by_name(tx.connection(), &new.name)?
+                    .ok_or_else(|| StoreError::Corrupt("the new token is not there".to_owned()))?;
                 tx.renew_page(added.id, &secrets, program.as_deref())?;
-                let browsers: Vec<Token> = in_use(tx.connection())?.into_iter().filter(|token| token.name.starts_with(BROWSER_PREFIX)).collect();
+                let browsers: Vec<Token> = in_use(tx.connection())?
+                    .into_iter()
+                    .filter(|token| token.name.starts_with(BROWSER_PREFIX))
+                    .collect();
                 for oldest in browsers.iter().skip(BROWSERS_MAX) {
                     tx.revoke_token(oldest.id)?;
                 }
                 Ok(added)
             })
             .await?;
-        Ok(SignedIn { token, resume, view: view(&made) })
+        Ok(SignedIn {
+            token,
+            resume,
+            view: view(&made),
+        })
     }
 
     /// Continues a page after a reload, with new secrets. `None`: the code is unknown, was used, or has expired, or the page belongs to another
@@ -138,21 +217,38 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn resume_page(&self, code: &str, program: Option<String>) -> Result<Option<SignedIn>, OpError> {
+    pub async fn resume_page(
+        &self,
+        code: &str,
+        program: Option<String>,
+    ) -> Result<Option<SignedIn>, OpError> {
         let (token, resume, secrets) = SignedIn::secrets();
         let (code, now) = (token_hash(code), clock::now());
         let renewed = self
             .store
             .write(move |tx| {
-                let Some(page) = token_by_resume(tx.connection(), &code)? else { return Ok(None) };
-                if has_expired(&page, now) || page.program != program || (program.is_none() && page.left_at.is_none()) {
+                let Some(page) = token_by_resume(tx.connection(), &code)? else {
+                    return Ok(None);
+                };
+                if has_expired(&page, now)
+                    || page.program != program
+                    || (program.is_none() && page.left_at.is_none())
+                {
                     return Ok(None);
                 }
                 tx.renew_page(page.id, &secrets, program.as_deref())?;
-                Ok(Some(Token { created_at: now, left_at: None, ..page }))
+                Ok(Some(Token {
+                    created_at: now,
+                    left_at: None,
+                    ..page
+                }))
             })
             .await?;
-        Ok(renewed.map(|page| SignedIn { token, resume, view: view(&page) }))
+        Ok(renewed.map(|page| SignedIn {
+            token,
+            resume,
+            view: view(&page),
+        }))
     }
 
     /// Returns whether a code for a page that continues is known, without using it.
@@ -161,7 +257,10 @@ impl Ops {
     /// A failure of the store.
     pub fn is_page_known(&self, code: &str) -> Result<bool, OpError> {
         let hash = token_hash(code);
-        Ok(self.store.read(|connection| token_by_resume(connection, &hash))?.is_some_and(|page| !has_expired(&page, clock::now())))
+        Ok(self
+            .store
+            .read(|connection| token_by_resume(connection, &hash))?
+            .is_some_and(|page| !has_expired(&page, clock::now())))
     }
 
     /// Records that a page was left. Its token expires soon, so that the last calls of the page still count.
@@ -178,12 +277,20 @@ impl Ops {
     /// A failure of the store.
     pub async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
         let now = clock::now();
-        if !self.store.read(in_use)?.iter().any(|token| has_expired(token, now)) {
+        if !self
+            .store
+            .read(in_use)?
+            .iter()
+            .any(|token| has_expired(token, now))
+        {
             return Ok(());
         }
         self.store
             .write(move |tx| {
-                for expired in in_use(tx.connection())?.iter().filter(|token| has_expired(token, now)) {
+                for expired in in_use(tx.connection())?
+                    .iter()
+                    .filter(|token| has_expired(token, now))
+                {
                     tx.revoke_token(expired.id)?;
                 }
                 Ok(())
@@ -199,19 +306,33 @@ impl Ops {
     pub fn list_tokens(&self, who: &Principal, call: &ListTokens) -> Result<TokenList, OpError> {
         Self::check(who, Action::ManageHub)?;
         let all = self.store.read(tokens)?;
-        Ok(TokenList { tokens: all.iter().filter(|token| call.all || token.revoked_at.is_none()).map(view).collect() })
+        Ok(TokenList {
+            tokens: all
+                .iter()
+                .filter(|token| call.all || token.revoked_at.is_none())
+                .map(view)
+                .collect(),
+        })
     }
 
     /// Revokes a token. Its connections are closed before the reply is complete or soon after.
     ///
     /// # Errors
     /// The caller is not the person, or there is no such token.
-    pub async fn revoke_token(&self, caller: Caller, call: RevokeToken) -> Result<TokenView, OpError> {
+    pub async fn revoke_token(
+        &self,
+        caller: Caller,
+        call: RevokeToken,
+    ) -> Result<TokenView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         self.write(caller, move |tx, _| {
-            let token = token_by_name(tx.connection(), &call.name)?.ok_or_else(|| Denied::not_found("token", &call.name))?;
+            let token = token_by_name(tx.connection(), &call.name)?
+                .ok_or_else(|| Denied::not_found("token", &call.name))?;
             tx.revoke_token(token.id)?;
-            Ok(view(&Token { revoked_at: Some(tx.now()), ..token }))
+            Ok(view(&Token {
+                revoked_at: Some(tx.now()),
+                ..token
+            }))
         })
         .await
     }
@@ -223,7 +344,12 @@ impl Ops {
     pub async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
         // The lookup by hash takes no time that depends on how much of a guess is right.
         let hash = token_hash(token);
-        let Some(stored) = self.store.read(|connection| token_by_hash(connection, &hash))? else { return Ok(None) };
+        let Some(stored) = self
+            .store
+            .read(|connection| token_by_hash(connection, &hash))?
+        else {
+            return Ok(None);
+        };
         if has_expired(&stored, clock::now()) {
             return Ok(None);
         }
@@ -248,7 +374,11 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
-        Ok(self.store.read(tokens)?.iter().any(|token| token.id == id && token.revoked_at.is_none()))
+        Ok(self
+            .store
+            .read(tokens)?
+            .iter()
+            .any(|token| token.id == id && token.revoked_at.is_none()))
     }
 
     /// Subscribes to revocations.
@@ -261,7 +391,10 @@ impl Ops {
 /// Returns whether this is a hash in lower-case hexadecimal.
 #[must_use]
 pub fn is_hash(text: &str) -> bool {
-    text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    text.len() == HASH_BYTES
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 fn has_expired(token: &Token, now: Time) -> bool {
@@ -270,7 +403,10 @@ fn has_expired(token: &Token, now: Time) -> bool {
 
 /// Returns the tokens that are not revoked, newest first.
 fn in_use(connection: &Connection) -> Result<Vec<Token>, StoreError> {
-    Ok(tokens(connection)?.into_iter().filter(|token| token.revoked_at.is_none()).collect())
+    Ok(tokens(connection)?
+        .into_iter()
+        .filter(|token| token.revoked_at.is_none())
+        .collect())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -278,7 +414,16 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn view(token: &Token) -> TokenView {
-    let Token { id: _, name, identity, created_at, used_at, revoked_at, program: _, left_at } = token;
+    let Token {
+        id: _,
+        name,
+        identity,
+        created_at,
+        used_at,
+        revoked_at,
+        program: _,
+        left_at,
+    } = token;
     TokenView {
         name: name.clone(),
         role: identity.role().into(),
@@ -297,7 +442,13 @@ mod tests {
     #[test]
     fn token_has_256_random_bits() {
         let (one, other) = (fresh_token(), fresh_token());
-        assert!(one != other && one.len() == TOKEN_PREFIX.len() + 43, "{one}");
-        assert_eq!(token_hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert!(
+            one != other && one.len() == TOKEN_PREFIX.len() + 43,
+            "{one}"
+        );
+        assert_eq!(
+            token_hash("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 }

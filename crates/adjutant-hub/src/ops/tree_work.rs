@@ -4,7 +4,9 @@
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
 use crate::git::{GitError, Scratch, TakenSnapshot};
-use crate::store::{DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of};
+use crate::store::{
+    DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of,
+};
 use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{RunId, RunState};
 use std::collections::HashMap;
@@ -65,8 +67,16 @@ impl TreeSchedule {
         let now = Instant::now();
         self.0.retain(|_, watch| watch.again + WATCHED_KEPT > now);
         let times = self.0.get(&run).map_or(0, |watch| watch.times);
-        let after = WATCH_AGAIN.saturating_mul(1 << times.min(10)).min(WATCH_AGAIN_MAX);
-        self.0.insert(run, Watch { times: times.saturating_add(1), again: now + after.max(took * WATCH_SHARE) });
+        let after = WATCH_AGAIN
+            .saturating_mul(1 << times.min(10))
+            .min(WATCH_AGAIN_MAX);
+        self.0.insert(
+            run,
+            Watch {
+                times: times.saturating_add(1),
+                again: now + after.max(took * WATCH_SHARE),
+            },
+        );
     }
 }
 
@@ -83,10 +93,20 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store. A failure of git is recorded with the run.
-    pub async fn do_tree_work(&self, between_turns: &mut TurnScratches, watched: &mut TreeSchedule) -> Result<TreeWorkLeft, OpError> {
+    pub async fn do_tree_work(
+        &self,
+        between_turns: &mut TurnScratches,
+        watched: &mut TreeSchedule,
+    ) -> Result<TreeWorkLeft, OpError> {
         let all = self.store.read(due_tree_work)?;
-        let Some(due) = all.iter().copied().find(|due| watched.allowed_at(due).is_none()) else {
-            return Ok(TreeWorkLeft::Nothing(all.iter().filter_map(|due| watched.allowed_at(due)).min()));
+        let Some(due) = all
+            .iter()
+            .copied()
+            .find(|due| watched.allowed_at(due).is_none())
+        else {
+            return Ok(TreeWorkLeft::Nothing(
+                all.iter().filter_map(|due| watched.allowed_at(due)).min(),
+            ));
         };
         match due.what {
             TreeWork::Keep => self.snapshot_after_turn(due, between_turns).await?,
@@ -97,27 +117,51 @@ impl Ops {
     }
 
     /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged into the same repository.
-    async fn watch_tree(&self, due: DueTreeWork, watched: &mut TreeSchedule) -> Result<(), OpError> {
+    async fn watch_tree(
+        &self,
+        due: DueTreeWork,
+        watched: &mut TreeSchedule,
+    ) -> Result<(), OpError> {
         let began = Instant::now();
-        let (run, siblings) =
-            self.store.read(|connection| Ok::<_, StoreError>((run_by_id(connection, due.run)?, siblings_of(connection, due.run, SIBLINGS_MAX)?)))?;
+        let (run, siblings) = self.store.read(|connection| {
+            Ok::<_, StoreError>((
+                run_by_id(connection, due.run)?,
+                siblings_of(connection, due.run, SIBLINGS_MAX)?,
+            ))
+        })?;
         let mut is_new = false;
         // The end of its own attempt has a snapshot; a run that followed it keeps the tree under a name of its own.
         let is_worked_in = |run: &Run| run.state == RunState::Running || !run.state.is_live();
         if let Some(run) = run.filter(|run| is_worked_in(run) && siblings.len() > 1) {
             let looked = async {
                 let scratch = self.scratch_of(&run).await?;
-                if scratch.has_tree() { Ok::<_, OpError>(self.take_snapshot(&scratch, &run, SnapshotCause::Watch).await?.is_new) } else { Ok(false) }
+                if scratch.has_tree() {
+                    Ok::<_, OpError>(
+                        self.take_snapshot(&scratch, &run, SnapshotCause::Watch)
+                            .await?
+                            .is_new,
+                    )
+                } else {
+                    Ok(false)
+                }
             };
             match tokio::time::timeout(KEEP_MAX, looked).await {
                 Ok(Ok(found)) => is_new = found,
-                Ok(Err(error)) => tracing::warn!(%error, run = %due.run, "a snapshot of a working run failed"),
-                Err(_) => tracing::warn!(run = %due.run, "a snapshot of a working run failed: git took too long"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, run = %due.run, "a snapshot of a working run failed")
+                }
+                Err(_) => {
+                    tracing::warn!(run = %due.run, "a snapshot of a working run failed: git took too long")
+                }
             }
         }
         watched.note(due.run, began.elapsed());
         // Siblings that have worked alone so far, or under the previous hub.
-        let others: Vec<RunId> = siblings.iter().map(|sibling| sibling.run).filter(|run| is_new && !watched.0.contains_key(run)).collect();
+        let others: Vec<RunId> = siblings
+            .iter()
+            .map(|sibling| sibling.run)
+            .filter(|run| is_new && !watched.0.contains_key(run))
+            .collect();
         Ok(self
             .store
             .write(move |tx| {
@@ -136,18 +180,35 @@ impl Ops {
     }
 
     /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
-    pub(super) async fn compare_later(&self, run: &Run, taken: &TakenSnapshot) -> Result<(), OpError> {
+    pub(super) async fn compare_later(
+        &self,
+        run: &Run,
+        taken: &TakenSnapshot,
+    ) -> Result<(), OpError> {
         let id = run.id;
-        if !taken.is_new || self.store.read(|connection| workspace_of(connection, id))?.is_none() {
+        if !taken.is_new
+            || self
+                .store
+                .read(|connection| workspace_of(connection, id))?
+                .is_none()
+        {
             return Ok(());
         }
-        Ok(self.store.write(move |tx| tx.add_tree_work(id, TreeWork::Compare)).await?)
+        Ok(self
+            .store
+            .write(move |tx| tx.add_tree_work(id, TreeWork::Compare))
+            .await?)
     }
 
     /// Removes the git directories of runs that are no longer live.
     fn drop_ended(&self, between_turns: &mut TurnScratches) -> Result<(), OpError> {
-        let is_live =
-            |run: RunId| Ok::<_, StoreError>(self.store.read(|connection| run_by_id(connection, run))?.is_some_and(|run| run.state.is_live()));
+        let is_live = |run: RunId| {
+            Ok::<_, StoreError>(
+                self.store
+                    .read(|connection| run_by_id(connection, run))?
+                    .is_some_and(|run| run.state.is_live()),
+            )
+        };
         let mut live = Vec::new();
         for (run, scratch) in between_turns.0.drain(..) {
             if is_live(run)? {
@@ -159,13 +220,21 @@ impl Ops {
     }
 
     /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one snapshot.
-    async fn snapshot_after_turn(&self, due: DueTreeWork, between_turns: &mut TurnScratches) -> Result<(), OpError> {
-        let run = self.store.read(|connection| run_by_id(connection, due.run))?;
+    async fn snapshot_after_turn(
+        &self,
+        due: DueTreeWork,
+        between_turns: &mut TurnScratches,
+    ) -> Result<(), OpError> {
+        let run = self
+            .store
+            .read(|connection| run_by_id(connection, due.run))?;
         let known = between_turns.remove(due.run);
         self.drop_ended(between_turns)?;
         // The end of an attempt has its own snapshot.
         let is_here = |run: &Run| {
-            let row = self.store.read(|connection| attempt_row(connection, run.id, run.attempt))?;
+            let row = self
+                .store
+                .read(|connection| attempt_row(connection, run.id, run.attempt))?;
             Ok::<_, StoreError>(row.is_none_or(|row| row.host.is_none()))
         };
         // The tree of a run on a runner is there.
@@ -175,7 +244,9 @@ impl Ops {
         };
         let kept = async {
             let scratch = self.scratch_after(&run, known).await?;
-            let taken = self.take_snapshot(&scratch, &run, SnapshotCause::Turn).await?;
+            let taken = self
+                .take_snapshot(&scratch, &run, SnapshotCause::Turn)
+                .await?;
             Ok::<_, OpError>((scratch, taken))
         };
         let (is_new, problem) = match tokio::time::timeout(KEEP_MAX, kept).await {
@@ -195,7 +266,11 @@ impl Ops {
                     tx.set_snapshot_problem(&run, &problem, "hub")?;
                 }
                 let is_isolated = workspace_of(tx.connection(), due.run)?.is_some();
-                if is_new && is_isolated { tx.add_tree_work(due.run, TreeWork::Compare) } else { Ok(()) }
+                if is_new && is_isolated {
+                    tx.add_tree_work(due.run, TreeWork::Compare)
+                } else {
+                    Ok(())
+                }
             })
             .await?)
     }

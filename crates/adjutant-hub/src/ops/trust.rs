@@ -29,9 +29,18 @@ pub(super) struct Found {
 
 impl Found {
     fn names(&self) -> String {
-        let some: Vec<String> = self.files.iter().take(NAMED_MAX).map(|file| file.display().to_string()).collect();
+        let some: Vec<String> = self
+            .files
+            .iter()
+            .take(NAMED_MAX)
+            .map(|file| file.display().to_string())
+            .collect();
         let more = self.files.len().saturating_sub(NAMED_MAX);
-        if more == 0 { some.join(", ") } else { format!("{} and {more} more", some.join(", ")) }
+        if more == 0 {
+            some.join(", ")
+        } else {
+            format!("{} and {more} more", some.join(", "))
+        }
     }
 }
 
@@ -39,7 +48,10 @@ impl Found {
 /// none.
 fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     let levels: Vec<&Path> = cwd.ancestors().take(ABOVE_MAX).collect();
-    let above = levels.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
+    let above = levels
+        .iter()
+        .position(|dir| dir.join(".git").exists())
+        .unwrap_or(0);
     let mut files = Vec::new();
     for dir in &levels[..=above] {
         for name in names {
@@ -54,8 +66,17 @@ fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name);
         let mut content = Vec::new();
-        files::open_named(file).map_err(failed)?.take(left + 1).read_to_end(&mut content).map_err(failed)?;
-        left = left.checked_sub(content.len() as u64).ok_or_else(|| format!("{} and others have more than {BYTES_MAX} bytes", file.display()))?;
+        files::open_named(file)
+            .map_err(failed)?
+            .take(left + 1)
+            .read_to_end(&mut content)
+            .map_err(failed)?;
+        left = left.checked_sub(content.len() as u64).ok_or_else(|| {
+            format!(
+                "{} and others have more than {BYTES_MAX} bytes",
+                file.display()
+            )
+        })?;
         hash.update((content.len() as u64).to_be_bytes());
         hash.update(content);
     }
@@ -71,22 +92,38 @@ fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
 fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let meta = match std::fs::metadata(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(());
+        }
         found => found.map_err(failed)?,
     };
     if meta.is_file() {
         if files.len() == FILES_MAX {
-            return Err(format!("{} exceeds the limit of {FILES_MAX} files", path.display()));
+            return Err(format!(
+                "{} exceeds the limit of {FILES_MAX} files",
+                path.display()
+            ));
         }
         files.push(path.to_owned());
     } else if meta.is_dir() {
         let entries = std::fs::read_dir(path).map_err(failed)?;
-        let mut below = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>().map_err(failed)?;
+        let mut below = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<io::Result<Vec<PathBuf>>>()
+            .map_err(failed)?;
         below.sort();
         for entry in below {
             let is_link_to_directory = entry.is_symlink() && entry.is_dir();
             if is_link_to_directory {
-                return Err(format!("{} is a link to a directory, which can change unnoticed", entry.display()));
+                return Err(format!(
+                    "{} is a link to a directory, which can change unnoticed",
+                    entry.display()
+                ));
             }
             add_files(&entry, files)?;
         }
@@ -105,10 +142,22 @@ pub(super) struct TrustDecision {
 
 impl Ops {
     /// Collects a directory's configuration for an agent, on a blocking thread.
-    pub(super) async fn collect_configuration(&self, cwd: &str, preset: &Preset) -> Result<Option<Found>, OpError> {
+    pub(super) async fn collect_configuration(
+        &self,
+        cwd: &str,
+        preset: &Preset,
+    ) -> Result<Option<Found>, OpError> {
         let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
-        let collected = tokio::task::spawn_blocking(move || collect(&cwd, &names)).await.map_err(|error| OpError::Io(error.to_string()))?;
-        collected.map_err(|problem| Denied::invalid("trust_repo", format!("{problem}: cannot determine what would be trusted")).into())
+        let collected = tokio::task::spawn_blocking(move || collect(&cwd, &names))
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))?;
+        collected.map_err(|problem| {
+            Denied::invalid(
+                "trust_repo",
+                format!("{problem}: cannot determine what would be trusted"),
+            )
+            .into()
+        })
     }
 
     /// Checks that a directory's agent configuration is trusted.
@@ -116,7 +165,10 @@ impl Ops {
     /// # Errors
     /// It is not trusted in its current state.
     pub(super) fn check_trusted(&self, cwd: &str, found: &Found) -> Result<(), OpError> {
-        if self.store.read(|connection| is_trusted(connection, cwd, &found.hash))? {
+        if self
+            .store
+            .read(|connection| is_trusted(connection, cwd, &found.hash))?
+        {
             return Ok(());
         }
         let problem = format!(
@@ -127,21 +179,44 @@ impl Ops {
     }
 
     /// Decides whether an attempt uses the agent configuration of its directory.
-    pub(super) async fn decide_trust(&self, cwd: &str, preset: &Preset, wants: bool) -> TrustDecision {
+    pub(super) async fn decide_trust(
+        &self,
+        cwd: &str,
+        preset: &Preset,
+        wants: bool,
+    ) -> TrustDecision {
         let found = match self.collect_configuration(cwd, preset).await {
             Ok(found) => found,
-            Err(error) => return TrustDecision { trust: false, note: wants.then(|| error.to_string()) },
+            Err(error) => {
+                return TrustDecision {
+                    trust: false,
+                    note: wants.then(|| error.to_string()),
+                };
+            }
         };
-        let Some(found) = found else { return TrustDecision { trust: wants, note: None } };
+        let Some(found) = found else {
+            return TrustDecision {
+                trust: wants,
+                note: None,
+            };
+        };
         let is_trusted = wants && self.check_trusted(cwd, &found).is_ok();
         let names = found.names();
         let note = match (is_trusted, wants, preset.about.kept_out) {
             (true, _, _) => Some(format!("uses {names}, trusted with sha256 {}", found.hash)),
-            (false, true, true) => Some(format!("ignores {names}: changed since it was trusted; adj run --trust-repo trusts the current state")),
+            (false, true, true) => Some(format!(
+                "ignores {names}: changed since it was trusted; adj run --trust-repo trusts the current state"
+            )),
             (false, false, true) => None,
-            (false, _, false) => Some(format!("{} uses {names}, which is not trusted; this CLI cannot ignore it", preset.title)),
+            (false, _, false) => Some(format!(
+                "{} uses {names}, which is not trusted; this CLI cannot ignore it",
+                preset.title
+            )),
         };
-        TrustDecision { trust: is_trusted, note }
+        TrustDecision {
+            trust: is_trusted,
+            note,
+        }
     }
 }
 
@@ -164,7 +239,11 @@ mod tests {
         let names = [".mcp.json".to_owned(), ".claude/".to_owned()];
         let now = || collect(&cwd, &names).expect("it can be read");
         write(".mcp.json", "of nobody's repository");
-        assert_eq!(now(), None, "without a repository only the directory itself counts");
+        assert_eq!(
+            now(),
+            None,
+            "without a repository only the directory itself counts"
+        );
         write("repo/.git/HEAD", "");
         assert_eq!(now(), None);
         write("repo/.mcp.json", "{}");
@@ -175,7 +254,10 @@ mod tests {
         assert_ne!(first.hash, second.hash, "the content counts");
         write("repo/a/b/.claude/hooks/x.sh", "echo");
         let third = now().expect("found");
-        assert_eq!(third.files, [cwd.join(".claude/hooks/x.sh"), repo.join(".mcp.json")]);
+        assert_eq!(
+            third.files,
+            [cwd.join(".claude/hooks/x.sh"), repo.join(".mcp.json")]
+        );
         write("repo/.mcp.json", "{}");
         std::fs::remove_dir_all(cwd.join(".claude")).expect("removed");
         assert_eq!(now(), Some(first), "and nothing else does");
@@ -188,14 +270,22 @@ mod tests {
         let dir = root.path().join(".claude");
         std::fs::create_dir(&dir).expect("made");
         std::os::unix::fs::symlink("/etc", dir.join("etc")).expect("made");
-        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("a link to a directory")));
+        assert!(
+            collect(root.path(), &names)
+                .is_err_and(|problem| problem.contains("a link to a directory"))
+        );
         std::fs::remove_file(dir.join("etc")).expect("removed");
-        File::create(dir.join("large")).and_then(|file| file.set_len(BYTES_MAX + 1)).expect("made");
+        File::create(dir.join("large"))
+            .and_then(|file| file.set_len(BYTES_MAX + 1))
+            .expect("made");
         assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("more than")));
         std::fs::remove_file(dir.join("large")).expect("removed");
         for n in 0..=FILES_MAX {
             File::create(dir.join(n.to_string())).expect("made");
         }
-        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("exceeds the limit")));
+        assert!(
+            collect(root.path(), &names)
+                .is_err_and(|problem| problem.contains("exceeds the limit"))
+        );
     }
 }

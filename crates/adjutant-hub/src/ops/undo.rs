@@ -5,7 +5,9 @@ use super::review::own_work;
 use super::{Caller, OpError, Ops, lookup};
 use crate::failpoint;
 use crate::git;
-use crate::store::{StoreError, Undo, interrupted_undo, runs_beside, working_around, workspace_around};
+use crate::store::{
+    StoreError, Undo, interrupted_undo, runs_beside, working_around, workspace_around,
+};
 use crate::user_files::{Cause, LeftAlone};
 use crate::view::{UndoRun, UndoView};
 use adjutant_core::snapshot::SnapshotCause;
@@ -24,14 +26,26 @@ impl Ops {
     }
 
     /// Settles what an undo has left in the tree when its hub was killed.
-    pub(super) async fn settle_undo(&self, scratch: &git::Scratch, undo: &Undo) -> Result<(), OpError> {
+    pub(super) async fn settle_undo(
+        &self,
+        scratch: &git::Scratch,
+        undo: &Undo,
+    ) -> Result<(), OpError> {
         let all = git::snapshots(scratch.repo(), undo.run).await?;
         let find = |n: u32| all.iter().find(|snapshot| snapshot.n == n);
-        let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else { return Ok(()) };
+        let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else {
+            return Ok(());
+        };
         let listed = scratch.list(&before.commit, &to.commit).await?;
         let state = |snapshot: &git::Snapshot| (snapshot.commit.clone(), snapshot.bytes.clone());
         let ((before, before_bytes), (to, to_bytes)) = (state(before), state(to));
-        git::settle_strays(scratch, &listed, (&before, before_bytes.as_deref()), (&to, to_bytes.as_deref())).await?;
+        git::settle_strays(
+            scratch,
+            &listed,
+            (&before, before_bytes.as_deref()),
+            (&to, to_bytes.as_deref()),
+        )
+        .await?;
         Ok(())
     }
 
@@ -55,14 +69,23 @@ impl Ops {
             Ok::<_, StoreError>((run, others, workspace, beside))
         })?;
         if run.state.is_live() || run.state == RunState::Queued {
-            return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
+            return Err(Denied::WrongState {
+                run: run.name.clone(),
+                state: run.state.word(),
+                wanted: "undone; pause or cancel it first",
+            }
+            .into());
         }
         if !call.force {
             refuse_others(&others)?;
         }
         let scratch = self.scratch_of(&run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let is_start = |first: &&git::Snapshot| first.cause.is_none_or(|cause| cause == SnapshotCause::Start);
+        let is_start = |first: &&git::Snapshot| {
+            first
+                .cause
+                .is_none_or(|cause| cause == SnapshotCause::Start)
+        };
         if call.to.is_none()
             && !call.force
             && let Some(first) = all.first().filter(|first| !is_start(first))
@@ -74,12 +97,17 @@ impl Ops {
             return Err(Denied::invalid("snapshot", problem).into());
         }
         let to = find_snapshot(&run, &all, call.to, all.first())?.clone();
-        if let Some(interrupted) = self.store.read(|connection| interrupted_undo(connection, run.id))? {
+        if let Some(interrupted) = self
+            .store
+            .read(|connection| interrupted_undo(connection, run.id))?
+        {
             self.settle_undo(&scratch, &interrupted).await?;
         }
         // Before the snapshot, so that a save during or after it is noticed.
         let start = git::UndoStart::read(&scratch, &to, &own_work(&all)).await?;
-        let before = self.take_snapshot(&scratch, &run, SnapshotCause::Undo).await?;
+        let before = self
+            .take_snapshot(&scratch, &run, SnapshotCause::Undo)
+            .await?;
         failpoint::save("snapshot");
         let (mut of_others, mut of_each) = (BTreeSet::new(), Vec::new());
         for other in beside.iter().filter(|other| other.parent != Some(run.id)) {
@@ -88,32 +116,66 @@ impl Ops {
             of_others.extend(changed.iter().cloned());
             of_each.push((other.name.clone(), changed));
         }
-        let git::PreparedUndo { restore, changed_since, changed_beside, not_removed, outside, mut left_alone } =
-            git::prepare_undo(&scratch, start, &before, &to, &own_work(&all), &of_others).await?;
+        let git::PreparedUndo {
+            restore,
+            changed_since,
+            changed_beside,
+            not_removed,
+            outside,
+            mut left_alone,
+        } = git::prepare_undo(&scratch, start, &before, &to, &own_work(&all), &of_others).await?;
         if !changed_since.is_empty() && !call.force {
-            return Err(git::GitError::from(git::Refusal::ChangedSince(name_files(changed_since))).into());
+            return Err(
+                git::GitError::from(git::Refusal::ChangedSince(name_files(changed_since))).into(),
+            );
         }
         if !changed_beside.is_empty() && !call.force {
-            let is_of = |changed: &BTreeSet<Vec<u8>>| changed_beside.iter().any(|file| changed.contains(file.as_bytes()));
-            let runs: Vec<String> = of_each.into_iter().filter(|(_, changed)| is_of(changed)).map(|(name, _)| name).collect();
+            let is_of = |changed: &BTreeSet<Vec<u8>>| {
+                changed_beside
+                    .iter()
+                    .any(|file| changed.contains(file.as_bytes()))
+            };
+            let runs: Vec<String> = of_each
+                .into_iter()
+                .filter(|(_, changed)| is_of(changed))
+                .map(|(name, _)| name)
+                .collect();
             let (runs, files) = (name_files(runs), name_files(changed_beside));
             return Err(git::GitError::from(git::Refusal::ChangedBeside { runs, files }).into());
         }
-        let head_before = match all.first().filter(|first| first.n == to.n && workspace.is_none()) {
+        let head_before = match all
+            .first()
+            .filter(|first| first.n == to.n && workspace.is_none())
+        {
             Some(first) => git::head_before(&scratch, first).await?,
             None => None,
         };
         let head = scratch.repo().head().await?;
-        let text = format!("restores snapshot {}, files: {}; before: snapshot {}", to.n, restore.count(), before.snapshot.n);
+        let text = format!(
+            "restores snapshot {}, files: {}; before: snapshot {}",
+            to.n,
+            restore.count(),
+            before.snapshot.n
+        );
         let id = run.id;
-        let undo = Undo { run: id, to: to.n, before: before.snapshot.n, is_forced: call.force };
+        let undo = Undo {
+            run: id,
+            to: to.n,
+            before: before.snapshot.n,
+            is_forced: call.force,
+        };
         // Before the check for live runs, so that a run is either found there or starts after the last file.
         let restoring = Arc::clone(&self.restoring).write_owned().await;
         self.write(caller.of_step("start"), move |tx, who| {
             let run = tx.run(id)?;
             // It may have been resumed since, and others started.
             if run.state.is_live() || run.state == RunState::Queued {
-                return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "undone; pause or cancel it first" }.into());
+                return Err(Denied::WrongState {
+                    run: run.name.clone(),
+                    state: run.state.word(),
+                    wanted: "undone; pause or cancel it first",
+                }
+                .into());
             }
             if !undo.is_forced {
                 refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
@@ -127,10 +189,13 @@ impl Ops {
             before: view(id, &before.snapshot),
             to: view(id, &to),
             not_removed,
-            head_before: head_before.filter(|before| head.as_ref().is_some_and(|head| head != before)),
+            head_before: head_before
+                .filter(|before| head.as_ref().is_some_and(|head| head != before)),
             outside,
             tree: scratch.tree().display().to_string(),
-            is_merged: workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
+            is_merged: workspace
+                .as_ref()
+                .is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
             repository: workspace.map(|workspace| workspace.repository),
             ..UndoView::default()
         };
@@ -144,7 +209,10 @@ impl Ops {
             let restored = match restored {
                 Ok(restored) => restored,
                 Err(error) => {
-                    runtime.block_on(ops.store.write(move |tx| tx.note_interrupted_undos(Some(id))))?;
+                    runtime.block_on(
+                        ops.store
+                            .write(move |tx| tx.note_interrupted_undos(Some(id))),
+                    )?;
                     return Err(error.into());
                 }
             };
@@ -161,7 +229,9 @@ impl Ops {
             });
             runtime.block_on(stored)
         };
-        tokio::task::spawn_blocking(apply).await.map_err(|error| OpError::Io(error.to_string()))?
+        tokio::task::spawn_blocking(apply)
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))?
     }
 }
 
@@ -169,7 +239,12 @@ impl Ops {
 fn with_left_alone(mut view: UndoView, files: Vec<(String, LeftAlone)>) -> UndoView {
     for (file, LeftAlone { cause, kept_as }) in files {
         if let Some(name) = kept_as {
-            view.kept_beside.push(Path::new(&file).with_file_name(name).to_string_lossy().into_owned());
+            view.kept_beside.push(
+                Path::new(&file)
+                    .with_file_name(name)
+                    .to_string_lossy()
+                    .into_owned(),
+            );
         }
         match cause {
             Cause::Changed => view.changed_meanwhile.push(file),
@@ -184,14 +259,28 @@ fn refuse_others(names: &[String]) -> Result<(), Denied> {
     if names.is_empty() {
         return Ok(());
     }
-    let names = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    Err(Denied::conflict("run", format!("{names} works in or around the same directory: wait for it, or pause it; --force does not wait")))
+    let names = names
+        .iter()
+        .take(NAMED_MAX)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    Err(Denied::conflict(
+        "run",
+        format!(
+            "{names} works in or around the same directory: wait for it, or pause it; --force does not wait"
+        ),
+    ))
 }
 
 /// Names the files that others have changed.
 fn name_files(mut files: Vec<String>) -> String {
     let more = files.len().saturating_sub(2 * NAMED_MAX);
     files.truncate(2 * NAMED_MAX);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
     format!("{}{more}", files.join(", "))
 }

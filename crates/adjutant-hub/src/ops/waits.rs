@@ -4,12 +4,17 @@ use super::stats::tree_stats;
 use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock;
 use crate::store::{
-    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below, position_in_events, requests_of, requests_page,
-    run_by_id, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
+    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below,
+    position_in_events, requests_of, requests_page, run_by_id, stopped_below, stopped_runs,
+    underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{EventPage, ReadEvents, RequestView, RunView, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{
+    EventPage, ReadEvents, RequestView, RunView, Wait, WaitOutcome, WaitUntil, Waited,
+};
 use adjutant_core::attention::RunPhase;
-use adjutant_core::{Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason, Time};
+use adjutant_core::{
+    Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason, Time,
+};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -45,29 +50,54 @@ impl WaitSnapshot {
     /// the wait has chosen before, so that a changed wall clock postpones it once at most.
     fn report_counts_at(&self, until: WaitUntil, known: Option<Instant>) -> Option<Instant> {
         let reported_at = self.reported_at.filter(|_| until == WaitUntil::Attention)?;
-        let left_ms = REPORT_SETTLES_MS.saturating_sub(clock::now().ms_since(reported_at)).clamp(0, REPORT_SETTLES_MS);
-        Some(known.unwrap_or_else(|| Instant::now() + Duration::from_millis(left_ms.unsigned_abs())))
+        let left_ms = REPORT_SETTLES_MS
+            .saturating_sub(clock::now().ms_since(reported_at))
+            .clamp(0, REPORT_SETTLES_MS);
+        Some(
+            known.unwrap_or_else(|| Instant::now() + Duration::from_millis(left_ms.unsigned_abs())),
+        )
     }
 
     /// Returns how the wait ends, if it does. `counts_reports`: reports end it. `is_asked`: a person is being asked about this request, so
     /// that it ends no wait.
-    fn outcome(&self, until: WaitUntil, named: bool, counts_reports: bool, is_asked: impl Fn(&Request) -> bool) -> Option<WaitOutcome> {
-        let (asked, needs): (Vec<&Request>, Vec<&Request>) = self.needs.iter().partition(|request| is_asked(request));
+    fn outcome(
+        &self,
+        until: WaitUntil,
+        named: bool,
+        counts_reports: bool,
+        is_asked: impl Fn(&Request) -> bool,
+    ) -> Option<WaitOutcome> {
+        let (asked, needs): (Vec<&Request>, Vec<&Request>) =
+            self.needs.iter().partition(|request| is_asked(request));
         // Stuck: no run can continue until a person or a client acts. A run that waits for a stopped child is stuck
         // too.
         let needs_below = needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
-        let asks = |run: &Run| asked.iter().filter(|request| request.run == run.id && request.blocking).count();
-        let waits_for_others = |run: &Run| usize::try_from(run.blocking_pending).unwrap_or(0) > asks(run);
-        let is_stuck = |run: &Run| (waits_for_others(run) || run.holding > 0 && needs_below) && !is_stopping(run);
+        let asks = |run: &Run| {
+            asked
+                .iter()
+                .filter(|request| request.run == run.id && request.blocking)
+                .count()
+        };
+        let waits_for_others =
+            |run: &Run| usize::try_from(run.blocking_pending).unwrap_or(0) > asks(run);
+        let is_stuck = |run: &Run| {
+            (waits_for_others(run) || run.holding > 0 && needs_below) && !is_stopping(run)
+        };
         let stuck = !self.working.is_empty() && self.working.iter().all(is_stuck);
         let nothing_left = self.working.is_empty();
         let stands_still = nothing_left && !self.stopped.is_empty();
         let has_event = self.has_stop || !self.ended.is_empty();
         let has_notice = self.is_noticed || counts_reports && self.reported_at.is_some();
         match until {
-            WaitUntil::Attention if !needs.is_empty() || has_notice || has_event || stands_still => Some(WaitOutcome::Event),
+            WaitUntil::Attention
+                if !needs.is_empty() || has_notice || has_event || stands_still =>
+            {
+                Some(WaitOutcome::Event)
+            }
             WaitUntil::Any if has_event || stands_still || stuck => Some(WaitOutcome::Event),
-            WaitUntil::All if (nothing_left && (named || has_event || stands_still)) || stuck => Some(WaitOutcome::Event),
+            WaitUntil::All if (nothing_left && (named || has_event || stands_still)) || stuck => {
+                Some(WaitOutcome::Event)
+            }
             _ if nothing_left && self.needs.is_empty() => Some(WaitOutcome::Idle),
             _ => None,
         }
@@ -106,9 +136,16 @@ impl Ops {
         }
         let deadline = super::end_of_wait(call.wait_ms);
         // An id gives its topic directly; anything else is looked up first.
-        let ids: Option<Vec<RunId>> = call.runs.iter().map(|given| RunId::parse(given).ok()).collect();
+        let ids: Option<Vec<RunId>> = call
+            .runs
+            .iter()
+            .map(|given| RunId::parse(given).ok())
+            .collect();
         let resolve = |connection: &Connection| {
-            call.runs.iter().map(|given| lookup::run(connection, who, Action::See, given)).collect::<Result<Vec<_>, StoreError>>()
+            call.runs
+                .iter()
+                .map(|given| lookup::run(connection, who, Action::See, given))
+                .collect::<Result<Vec<_>, StoreError>>()
         };
         let ids = match ids {
             Some(ids) => ids,
@@ -132,7 +169,10 @@ impl Ops {
                         // A caller without access learns nothing from the wait.
                         runs = resolve(connection)?;
                         let began = last_seq(connection)?;
-                        let given = call.after.map(|after| position_in_events(connection, self.store.eras(), after)).transpose()?;
+                        let given = call
+                            .after
+                            .map(|after| position_in_events(connection, self.store.eras(), after))
+                            .transpose()?;
                         &*span.insert(WaitScope {
                             ids: ids.clone(),
                             given: given.map(|given| EventSeq(given.after)),
@@ -142,14 +182,31 @@ impl Ops {
                         })
                     }
                 };
-                let snapshot = if span.ids.is_empty() { snapshot_all(connection, who, span)? } else { snapshot_named(connection, who, span, runs)? };
+                let snapshot = if span.ids.is_empty() {
+                    snapshot_all(connection, who, span)?
+                } else {
+                    snapshot_named(connection, who, span, runs)?
+                };
                 report_counts_at = snapshot.report_counts_at(call.until, report_counts_at);
-                let counts_reports = is_over || report_counts_at.is_some_and(|at| Instant::now() >= at);
-                match snapshot.outcome(call.until, !span.ids.is_empty(), counts_reports, &is_asked) {
+                let counts_reports =
+                    is_over || report_counts_at.is_some_and(|at| Instant::now() >= at);
+                match snapshot.outcome(call.until, !span.ids.is_empty(), counts_reports, &is_asked)
+                {
                     None if !is_over && !snapshot.needs.iter().any(&is_asked) => Ok(None),
                     outcome => {
-                        let asked: Vec<Request> = snapshot.needs.iter().filter(|request| is_asked(request)).cloned().collect();
-                        let waited = self.waited(connection, who, span, &snapshot, outcome.unwrap_or(WaitOutcome::Timeout))?;
+                        let asked: Vec<Request> = snapshot
+                            .needs
+                            .iter()
+                            .filter(|request| is_asked(request))
+                            .cloned()
+                            .collect();
+                        let waited = self.waited(
+                            connection,
+                            who,
+                            span,
+                            &snapshot,
+                            outcome.unwrap_or(WaitOutcome::Timeout),
+                        )?;
                         Ok(Some((waited, render::requests(&asked))))
                     }
                 }
@@ -158,7 +215,10 @@ impl Ops {
                 return Ok(waited);
             }
             let look_again = report_counts_at.map_or(deadline, |at| deadline.min(at));
-            if tokio::time::timeout_at(look_again, subscription.wait()).await.is_err() {
+            if tokio::time::timeout_at(look_again, subscription.wait())
+                .await
+                .is_err()
+            {
                 continue;
             }
         }
@@ -179,17 +239,29 @@ impl Ops {
             _ => (0, None),
         };
         let mut needs = render::requests(&snapshot.needs);
-        render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut needs)?;
+        render::add_room(
+            connection,
+            &self.config_or_builtin(),
+            self.store.queued_runs(),
+            &mut needs,
+        )?;
         let working = |run: &Run| {
             let mut view = render::brief(&self.home, run);
             super::conflicts::add_conflicts(connection, run, &mut view)?;
             super::ledger::add_overlaps(connection, run, &mut view)?;
             Ok::<_, StoreError>(view)
         };
-        let full = |runs: &[Run]| runs.iter().map(|run| render::run(connection, &self.home, run)).collect::<Result<Vec<_>, _>>();
+        let full = |runs: &[Run]| {
+            runs.iter()
+                .map(|run| render::run(connection, &self.home, run))
+                .collect::<Result<Vec<_>, _>>()
+        };
         let ended = |run: &Run| {
             let tree = tree_stats(connection, run)?;
-            Ok::<_, StoreError>(RunView { tree, ..render::run(connection, &self.home, run)? })
+            Ok::<_, StoreError>(RunView {
+                tree,
+                ..render::run(connection, &self.home, run)?
+            })
         };
         Ok(Waited {
             outcome: outcome.into(),
@@ -198,8 +270,16 @@ impl Ops {
             stopped_more: snapshot.stopped_more,
             ended: snapshot.ended.iter().map(ended).collect::<Result<_, _>>()?,
             ended_more,
-            failed: failed.map(|run| render::run(connection, &self.home, &run)).transpose()?.map(Box::new),
-            working: snapshot.working.iter().take(SHOWN_MAX as usize).map(working).collect::<Result<_, _>>()?,
+            failed: failed
+                .map(|run| render::run(connection, &self.home, &run))
+                .transpose()?
+                .map(Box::new),
+            working: snapshot
+                .working
+                .iter()
+                .take(SHOWN_MAX as usize)
+                .map(working)
+                .collect::<Result<_, _>>()?,
             cursor: snapshot.cursor.0,
             reset: span.is_reset,
         })
@@ -218,7 +298,10 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn has_event_position(&self, position: i64) -> Result<bool, OpError> {
-        Ok(!self.store.read(|connection| position_in_events(connection, self.store.eras(), position))?.is_reset)
+        Ok(!self
+            .store
+            .read(|connection| position_in_events(connection, self.store.eras(), position))?
+            .is_reset)
     }
 
     /// Reads events after a position, optionally waiting for new ones.
@@ -230,7 +313,11 @@ impl Ops {
         Self::check(who, Action::Events)?;
         let limit = call.limit.unwrap_or(EVENTS_DEFAULT).clamp(1, EVENTS_MAX);
         let run = match &call.run {
-            Some(run) => Some(self.store.read(|connection| lookup::run(connection, who, Action::See, run))?.id),
+            Some(run) => Some(
+                self.store
+                    .read(|connection| lookup::run(connection, who, Action::See, run))?
+                    .id,
+            ),
             None => None,
         };
         let topic = match (run, who) {
@@ -240,15 +327,32 @@ impl Ops {
         };
         let subscription = self.store.wake_ups().subscribe(vec![topic]);
         let deadline = super::end_of_wait(call.wait_ms);
-        let position = self.store.read(|connection| position_in_events(connection, self.store.eras(), call.after))?;
+        let position = self
+            .store
+            .read(|connection| position_in_events(connection, self.store.eras(), call.after))?;
         loop {
-            let (events, last) =
-                self.store.read(|connection| Ok((events_after(connection, who, run, EventSeq(position.after), limit)?, last_seq(connection)?)))?;
+            let (events, last) = self.store.read(|connection| {
+                Ok((
+                    events_after(connection, who, run, EventSeq(position.after), limit)?,
+                    last_seq(connection)?,
+                ))
+            })?;
             if !events.is_empty() || position.is_reset || Instant::now() >= deadline {
-                let cursor = if events.len() < limit as usize { last.0 } else { events.last().map_or(position.after, |event| event.seq.0) };
-                return Ok(EventPage { events: events.iter().map(render::event).collect(), cursor, reset: position.is_reset });
+                let cursor = if events.len() < limit as usize {
+                    last.0
+                } else {
+                    events.last().map_or(position.after, |event| event.seq.0)
+                };
+                return Ok(EventPage {
+                    events: events.iter().map(render::event).collect(),
+                    cursor,
+                    reset: position.is_reset,
+                });
             }
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_err()
+            {
                 continue;
             }
         }
@@ -280,46 +384,95 @@ impl WaitScope {
     /// Returns whether a run in progress became silent, retried, exceeded its estimate, was denied to write or hit a rate limit
     /// after the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
-        let is_limited = matches!(run.state, RunState::Stopped { reason, .. } if reason.waits_for_model()) && run.end_seq > Some(self.after);
+        let is_limited = matches!(run.state, RunState::Stopped { reason, .. } if reason.waits_for_model())
+            && run.end_seq > Some(self.after);
         is_limited || run.noticed_seq() > Some(self.after)
     }
 
     /// Returns whether a stop is new to the caller.
     fn has_stopped(&self, run: &Run, who: Option<&Principal>) -> bool {
         let is_unknown = who.is_some_and(|who| run.owner == *who) && !run.is_owner_notified;
-        let since = if self.ids.is_empty() { Some(self.after) } else { self.given };
+        let since = if self.ids.is_empty() {
+            Some(self.after)
+        } else {
+            self.given
+        };
         is_unknown || since.is_none_or(|since| run.end_seq > Some(since))
     }
 }
 
 /// Takes a snapshot of all runs that the caller may see.
-fn snapshot_all(connection: &Connection, who: &Principal, span: &WaitScope) -> Result<WaitSnapshot, StoreError> {
+fn snapshot_all(
+    connection: &Connection,
+    who: &Principal,
+    span: &WaitScope,
+) -> Result<WaitSnapshot, StoreError> {
     let cursor = last_seq(connection)?;
     let ended = unknown_ends(connection, who, span.after, SHOWN_MAX)?;
     let working = underway_runs(connection, who, 2 * SHOWN_MAX)?;
     let stopped = stopped_runs(connection, who, SHOWN_MAX)?;
     let is_noticed = working.iter().any(|run| span.is_noticed(run));
-    let reported_at = working.iter().filter_map(|run| span.new_report(run, who)).min();
-    let has_stop = stopped.runs.iter().any(|run| span.has_stopped(run, Some(who)));
-    let (needs, _) = requests_page(connection, RequestsOf::Answerer(who), false, RequestNo(0), SHOWN_MAX)?;
-    Ok(WaitSnapshot { needs, stopped: stopped.runs, stopped_more: stopped.more, ended, working, is_noticed, reported_at, has_stop, cursor })
+    let reported_at = working
+        .iter()
+        .filter_map(|run| span.new_report(run, who))
+        .min();
+    let has_stop = stopped
+        .runs
+        .iter()
+        .any(|run| span.has_stopped(run, Some(who)));
+    let (needs, _) = requests_page(
+        connection,
+        RequestsOf::Answerer(who),
+        false,
+        RequestNo(0),
+        SHOWN_MAX,
+    )?;
+    Ok(WaitSnapshot {
+        needs,
+        stopped: stopped.runs,
+        stopped_more: stopped.more,
+        ended,
+        working,
+        is_noticed,
+        reported_at,
+        has_stop,
+        cursor,
+    })
 }
 
 /// Takes a snapshot of the named runs. `runs`: these, if they were read in the same transaction.
-fn snapshot_named(connection: &Connection, who: &Principal, span: &WaitScope, mut runs: Vec<Run>) -> Result<WaitSnapshot, StoreError> {
-    let mut snapshot = WaitSnapshot { cursor: last_seq(connection)?, ..WaitSnapshot::default() };
+fn snapshot_named(
+    connection: &Connection,
+    who: &Principal,
+    span: &WaitScope,
+    mut runs: Vec<Run>,
+) -> Result<WaitSnapshot, StoreError> {
+    let mut snapshot = WaitSnapshot {
+        cursor: last_seq(connection)?,
+        ..WaitSnapshot::default()
+    };
     if runs.is_empty() {
         // A run that was cleaned meanwhile has ended and was handled.
-        runs = span.ids.iter().filter_map(|id| run_by_id(connection, *id).transpose()).collect::<Result<_, _>>()?;
+        runs = span
+            .ids
+            .iter()
+            .filter_map(|id| run_by_id(connection, *id).transpose())
+            .collect::<Result<_, _>>()?;
     }
     for run in runs {
         if run.pending > 0 && !is_stopping(&run) && snapshot.needs.len() < SHOWN_MAX as usize {
-            snapshot.needs.extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
+            snapshot
+                .needs
+                .extend(requests_of(connection, run.id, false, SHOWN_MAX)?);
         }
         // Requests of its descendants count for the run.
-        snapshot.needs.extend(open_below(connection, run.id, SHOWN_MAX)?);
+        snapshot
+            .needs
+            .extend(open_below(connection, run.id, SHOWN_MAX)?);
         if !run.state.is_finished() {
-            snapshot.stopped.extend(stopped_below(connection, run.id, SHOWN_MAX)?);
+            snapshot
+                .stopped
+                .extend(stopped_below(connection, run.id, SHOWN_MAX)?);
         }
         match run.phase() {
             RunPhase::Underway => snapshot.working.push(run),
@@ -337,8 +490,15 @@ fn snapshot_named(connection: &Connection, who: &Principal, span: &WaitScope, mu
     snapshot.stopped.sort_by_key(|run| run.end_seq);
     snapshot.stopped.dedup_by_key(|run| run.id);
     snapshot.is_noticed = snapshot.working.iter().any(|run| span.is_noticed(run));
-    snapshot.reported_at = snapshot.working.iter().filter_map(|run| span.new_report(run, who)).min();
-    snapshot.has_stop = snapshot.stopped.iter().any(|run| span.has_stopped(run, None));
+    snapshot.reported_at = snapshot
+        .working
+        .iter()
+        .filter_map(|run| span.new_report(run, who))
+        .min();
+    snapshot.has_stop = snapshot
+        .stopped
+        .iter()
+        .any(|run| span.has_stopped(run, None));
     snapshot.ended.sort_by_key(|run| run.end_seq);
     Ok(snapshot)
 }

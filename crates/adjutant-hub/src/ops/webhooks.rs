@@ -5,7 +5,8 @@ use super::{Caller, OpError, Ops, render};
 use crate::clock::{self, rfc3339};
 use crate::config::{Target, Webhook};
 use crate::store::{
-    Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries, next_delivery, outbox, request_by_id, run_by_id,
+    Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries,
+    next_delivery, outbox, request_by_id, run_by_id,
 };
 use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
 use crate::webhook::{Message, Outgoing};
@@ -19,7 +20,10 @@ impl Ops {
     /// The configuration cannot be used (nothing changes then), or the store fails.
     pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
         let hooks = self.config()?.webhooks.clone();
-        let wanted: Vec<(String, Vec<String>)> = hooks.iter().map(|hook| (hook.key.clone(), hook.events.clone())).collect();
+        let wanted: Vec<(String, Vec<String>)> = hooks
+            .iter()
+            .map(|hook| (hook.key.clone(), hook.events.clone()))
+            .collect();
         // Nothing is written when there are and were no webhooks.
         if !wanted.is_empty() || !self.store.read(outbox)?.is_empty() {
             self.store.write(move |tx| tx.set_webhooks(&wanted)).await?;
@@ -32,9 +36,13 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
-        let next = self.store.read(|connection| next_delivery(connection, &hook.key))?;
+        let next = self
+            .store
+            .read(|connection| next_delivery(connection, &hook.key))?;
         let quiet_ms = match &hook.target {
-            Target::Notices(notices) => notices.quiet.and_then(|quiet| quiet.lasts_ms(clock::ms_of_day(notices.zone.as_deref()))),
+            Target::Notices(notices) => notices
+                .quiet
+                .and_then(|quiet| quiet.lasts_ms(clock::ms_of_day(notices.zone.as_deref()))),
             Target::Signed { .. } => None,
         };
         let end_of_quiet = quiet_ms.map(|ms| clock::steady().plus_ms(ms));
@@ -48,19 +56,42 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn outgoing(&self, hook: &Webhook, delivery: &Delivery) -> Result<Option<Outgoing>, OpError> {
+    pub fn outgoing(
+        &self,
+        hook: &Webhook,
+        delivery: &Delivery,
+    ) -> Result<Option<Outgoing>, OpError> {
         match &hook.target {
-            Target::Notices(notices) => Ok(self.notice(delivery, &hook.key, notices)?.map(Outgoing::Notice)),
+            Target::Notices(notices) => Ok(self
+                .notice(delivery, &hook.key, notices)?
+                .map(Outgoing::Notice)),
             Target::Signed { .. } => {
-                let payload = self.store.read(|connection| self.payload(connection, delivery))?;
+                let payload = self
+                    .store
+                    .read(|connection| self.payload(connection, delivery))?;
                 let timestamp_s = clock::now().0.div_euclid(1000);
-                Ok(Some(Outgoing::Event(Message { id: delivery.id.clone(), timestamp_s, body: payload.to_string().into_bytes() })))
+                Ok(Some(Outgoing::Event(Message {
+                    id: delivery.id.clone(),
+                    timestamp_s,
+                    body: payload.to_string().into_bytes(),
+                })))
             }
         }
     }
 
     fn payload(&self, connection: &Connection, delivery: &Delivery) -> Result<Value, StoreError> {
-        let Delivery { no: _, id: _, kind, at, run, request, entry, by, text, next_at: _ } = delivery;
+        let Delivery {
+            no: _,
+            id: _,
+            kind,
+            at,
+            run,
+            request,
+            entry,
+            by,
+            text,
+            next_at: _,
+        } = delivery;
         let mut data = json!({"by": by, "text": text});
         if let Some(id) = run {
             data["run_id"] = json!(id.to_string());
@@ -68,10 +99,18 @@ impl Ops {
                 data["run"] = json!(render::run(connection, &self.home, &run)?);
             }
         }
-        if let Some(request) = request.map(|id| request_by_id(connection, id)).transpose()?.flatten() {
+        if let Some(request) = request
+            .map(|id| request_by_id(connection, id))
+            .transpose()?
+            .flatten()
+        {
             data["request"] = json!(render::request(&request));
         }
-        if let Some(entry) = entry.map(|id| entry_by_id(connection, id)).transpose()?.flatten() {
+        if let Some(entry) = entry
+            .map(|id| entry_by_id(connection, id))
+            .transpose()?
+            .flatten()
+        {
             data["text"] = json!(entry.text.lines().next().unwrap_or_default());
             data["message"] = json!(shown_entry(&entry));
             data["chat_title"] = json!(chat_by_id(connection, entry.chat)?.map(|chat| chat.title));
@@ -83,7 +122,12 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn note_delivery(&self, hook: &Webhook, delivery: &Delivery, delivered: Result<(), String>) -> Result<(), OpError> {
+    pub async fn note_delivery(
+        &self,
+        hook: &Webhook,
+        delivery: &Delivery,
+        delivered: Result<(), String>,
+    ) -> Result<(), OpError> {
         let (no, url) = (delivery.no, hook.key.clone());
         let note = self.store.write(move |tx| match &delivered {
             Ok(()) => tx.delivered(no),
@@ -109,16 +153,27 @@ impl Ops {
     /// Another caller, or a failure of the store.
     pub fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
         Self::check(who, Action::ManageHub)?;
-        Ok(WebhookList { webhooks: self.webhooks()? })
+        Ok(WebhookList {
+            webhooks: self.webhooks()?,
+        })
     }
 
     /// Retries failed deliveries.
     ///
     /// # Errors
     /// The caller is not the person, or the address matches no webhook or more than one.
-    pub async fn retry_webhooks(&self, caller: Caller, call: RetryWebhooks) -> Result<WebhooksRetried, OpError> {
+    pub async fn retry_webhooks(
+        &self,
+        caller: Caller,
+        call: RetryWebhooks,
+    ) -> Result<WebhooksRetried, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
-        let urls: Vec<String> = self.config()?.webhooks.iter().map(|hook| hook.key.clone()).collect();
+        let urls: Vec<String> = self
+            .config()?
+            .webhooks
+            .iter()
+            .map(|hook| hook.key.clone())
+            .collect();
         let urls = match &call.url {
             None => urls,
             Some(given) => vec![one_of(urls, given)?],
@@ -142,26 +197,49 @@ impl Ops {
         let states = self.store.read(outbox)?;
         let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {
-            let place = url.parse::<http::Uri>().ok().and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
+            let place = url
+                .parse::<http::Uri>()
+                .ok()
+                .and_then(|url| Some(format!("{}://{}", url.scheme_str()?, url.authority()?)));
             // A key that is not an address contains no secret.
-            let view = WebhookView { place: place.unwrap_or_else(|| url.to_owned()), events, ..WebhookView::default() };
+            let view = WebhookView {
+                place: place.unwrap_or_else(|| url.to_owned()),
+                events,
+                ..WebhookView::default()
+            };
             match states.iter().find(|state| state.url == url) {
                 None => view,
-                Some(OutboxState { url: _, waiting, parked, dropped, next_at, problem }) => WebhookView {
+                Some(OutboxState {
+                    url: _,
+                    waiting,
+                    parked,
+                    dropped,
+                    next_at,
+                    problem,
+                }) => WebhookView {
                     waiting: *waiting,
                     parked: *parked,
                     dropped: *dropped,
-                    next_try_at: next_at.filter(|at| *at > now).map(|at| rfc3339(clock::expected_wall_time(at))),
+                    next_try_at: next_at
+                        .filter(|at| *at > now)
+                        .map(|at| rfc3339(clock::expected_wall_time(at))),
                     problem: problem.clone(),
                     ..view
                 },
             }
         };
         Ok(match self.config() {
-            Ok(config) => config.webhooks.iter().map(|hook| view(&hook.key, hook.events.clone())).collect(),
+            Ok(config) => config
+                .webhooks
+                .iter()
+                .map(|hook| view(&hook.key, hook.events.clone()))
+                .collect(),
             Err(error) => {
                 tracing::warn!(%error, "webhooks are listed without their events");
-                states.iter().map(|state| view(&state.url, Vec::new())).collect()
+                states
+                    .iter()
+                    .map(|state| view(&state.url, Vec::new()))
+                    .collect()
             }
         })
     }
@@ -172,11 +250,22 @@ fn one_of(urls: Vec<String>, given: &str) -> Result<String, Denied> {
     if let Some(url) = urls.iter().find(|url| *url == given) {
         return Ok(url.clone());
     }
-    let mut begin_so = urls.into_iter().filter(|url| !given.is_empty() && url.starts_with(given));
+    let mut begin_so = urls
+        .into_iter()
+        .filter(|url| !given.is_empty() && url.starts_with(given));
     match (begin_so.next(), begin_so.count()) {
         (Some(url), 0) => Ok(url),
-        (None, _) => Err(Denied::invalid("url", "no configured webhook address begins like this; see adj webhooks")),
-        (Some(_), others) => Err(Denied::invalid("url", format!("{} webhook addresses begin like this: give more of it", others + 1))),
+        (None, _) => Err(Denied::invalid(
+            "url",
+            "no configured webhook address begins like this; see adj webhooks",
+        )),
+        (Some(_), others) => Err(Denied::invalid(
+            "url",
+            format!(
+                "{} webhook addresses begin like this: give more of it",
+                others + 1
+            ),
+        )),
     }
 }
 
@@ -186,9 +275,23 @@ mod tests {
 
     #[test]
     fn webhook_is_resolved_by_a_unique_part_of_its_address() {
-        let urls = || ["https://a.example/x", "https://a.example/xy", "https://b.example/"].map(str::to_owned).to_vec();
-        assert_eq!(one_of(urls(), "https://b.ex"), Ok("https://b.example/".to_owned()));
-        assert_eq!(one_of(urls(), "https://a.example/x"), Ok("https://a.example/x".to_owned()));
+        let urls = || {
+            [
+                "https://a.example/x",
+                "https://a.example/xy",
+                "https://b.example/",
+            ]
+            .map(str::to_owned)
+            .to_vec()
+        };
+        assert_eq!(
+            one_of(urls(), "https://b.ex"),
+            Ok("https://b.example/".to_owned())
+        );
+        assert_eq!(
+            one_of(urls(), "https://a.example/x"),
+            Ok("https://a.example/x".to_owned())
+        );
         for none in ["", "https://c", "https://a.example", "b.example"] {
             assert!(one_of(urls(), none).is_err(), "{none}");
         }

@@ -5,7 +5,9 @@ use crate::config::{self, Home};
 use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
 use crate::link::{TreeStart, WorkspaceOrder};
-use crate::store::{Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of};
+use crate::store::{
+    Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of,
+};
 use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -27,13 +29,33 @@ impl Ops {
     ///
     /// # Errors
     /// Git is missing, the directory is not in a repository with a commit, or it is in another run's workspace.
-    pub(super) async fn plan_workspace(&self, cwd: &str, isolation: Isolation, with_changes: bool) -> Result<Option<NewWorkspace>, OpError> {
+    pub(super) async fn plan_workspace(
+        &self,
+        cwd: &str,
+        isolation: Isolation,
+        with_changes: bool,
+    ) -> Result<Option<NewWorkspace>, OpError> {
         if isolation == Isolation::None {
-            let unusable = || Denied::invalid("with_changes", "a run without isolation has your changes: use isolation clone or worktree");
-            return if with_changes { Err(unusable().into()) } else { Ok(None) };
+            let unusable = || {
+                Denied::invalid(
+                    "with_changes",
+                    "a run without isolation has your changes: use isolation clone or worktree",
+                )
+            };
+            return if with_changes {
+                Err(unusable().into())
+            } else {
+                Ok(None)
+            };
         }
-        if let Some(other) = self.store.read(|connection| workspace_around(connection, cwd))? {
-            let problem = format!("{cwd} is in the workspace of another run: name a directory in {}", other.repository);
+        if let Some(other) = self
+            .store
+            .read(|connection| workspace_around(connection, cwd))?
+        {
+            let problem = format!(
+                "{cwd} is in the workspace of another run: name a directory in {}",
+                other.repository
+            );
             return Err(Denied::invalid("cwd", problem).into());
         }
         let cwd = Path::new(cwd);
@@ -41,45 +63,94 @@ impl Ops {
         let (repo, base) = git::find_base(&Git::find(&config::git_env(None), cwd)?, cwd).await?;
         let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
         // The work trees of a repository have its settings.
-        let of_repository = repo.common.parent().filter(|_| repo.common.ends_with(".git")).unwrap_or(&repo.top);
-        let spec = config.workspaces.spec_of(&[&repo.top, of_repository]).clone();
+        let of_repository = repo
+            .common
+            .parent()
+            .filter(|_| repo.common.ends_with(".git"))
+            .unwrap_or(&repo.top);
+        let spec = config
+            .workspaces
+            .spec_of(&[&repo.top, of_repository])
+            .clone();
         let changes = if with_changes {
-            let dir = self.home.runs_dir().join(format!("git-{}", crate::client::random_hex::<8>()));
+            let dir = self
+                .home
+                .runs_dir()
+                .join(format!("git-{}", crate::client::random_hex::<8>()));
             // Files that are copied can be secrets: they are not kept in a commit.
-            let scratch = Scratch::new(repo, &self.home.dir, &dir).await?.without(&spec.copy);
-            let captured = tokio::time::timeout(CAPTURE_MAX, git::capture_changes(&scratch, &base.commit)).await;
-            let slow = || git::GitError::unusable(scratch.tree(), "its uncommitted changes take too long to read: ignore or commit large ones");
+            let scratch = Scratch::new(repo, &self.home.dir, &dir)
+                .await?
+                .without(&spec.copy);
+            let captured =
+                tokio::time::timeout(CAPTURE_MAX, git::capture_changes(&scratch, &base.commit))
+                    .await;
+            let slow = || {
+                git::GitError::unusable(
+                    scratch.tree(),
+                    "its uncommitted changes take too long to read: ignore or commit large ones",
+                )
+            };
             captured.map_err(|_| slow())??
         } else {
             None
         };
         let all = self.home.workspaces_dir();
-        Ok(Some(NewWorkspace { isolation, repository, base: base.commit, branch: base.branch, changes, all, spec, below }))
+        Ok(Some(NewWorkspace {
+            isolation,
+            repository,
+            base: base.commit,
+            branch: base.branch,
+            changes,
+            all,
+            spec,
+            below,
+        }))
     }
 
     /// Removes the directory of a workspace, and its registration if it is a work tree.
     pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<(), OpError> {
         let repository = Path::new(&workspace.repository);
         let repo = match workspace.isolation {
-            Isolation::Worktree if repository.exists() => Some(git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?),
+            Isolation::Worktree if repository.exists() => Some(
+                git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository)
+                    .await?,
+            ),
             // The registration was removed with the repository.
             Isolation::Worktree => None,
             Isolation::Clone | Isolation::None => None,
         };
-        Ok(git::remove_workspace(repo.as_ref(), workspace.isolation, &self.home.dir, Path::new(&workspace.path)).await?)
+        Ok(git::remove_workspace(
+            repo.as_ref(),
+            workspace.isolation,
+            &self.home.dir,
+            Path::new(&workspace.path),
+        )
+        .await?)
     }
 
     /// Chooses the commit that the workspace of a run is created from, when the first attempt starts that can create it: the tip of the
     /// branch that was checked out at the dispatch. What was promised at the dispatch stays: a commit without a branch, and one with the
     /// user's uncommitted changes. The store has the choice before anything uses it.
-    pub(super) async fn settle_base(&self, run: RunId, order: &mut WorkspaceOrder) -> Result<(), OpError> {
-        let found = self.store.read(|connection| workspace_of(connection, run))?;
-        let Some(workspace) = found.filter(|of| matches!(of.state, WorkspaceState::Planned | WorkspaceState::Starting)) else { return Ok(()) };
+    pub(super) async fn settle_base(
+        &self,
+        run: RunId,
+        order: &mut WorkspaceOrder,
+    ) -> Result<(), OpError> {
+        let found = self
+            .store
+            .read(|connection| workspace_of(connection, run))?;
+        let Some(workspace) = found
+            .filter(|of| matches!(of.state, WorkspaceState::Planned | WorkspaceState::Starting))
+        else {
+            return Ok(());
+        };
         let repository = Path::new(&workspace.repository);
         let mut repo = None;
         let mut base = workspace.base.clone();
         let chosen = async {
-            let found = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
+            let found =
+                git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository)
+                    .await?;
             if workspace.state == WorkspaceState::Planned && workspace.changes.is_none() {
                 let tip = match &workspace.branch {
                     Some(branch) => found.commit_of(&format!("refs/heads/{branch}")).await?,
@@ -93,13 +164,21 @@ impl Ops {
         match tokio::time::timeout(BASE_MAX, chosen).await {
             Ok(Ok(())) => {}
             // The supervisor reports what is wrong with the repository.
-            Ok(Err(error)) => tracing::warn!(%error, %run, "a run starts from the commit of its dispatch"),
-            Err(_) => tracing::warn!(%run, "a run starts from the commit of its dispatch: git took too long"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, %run, "a run starts from the commit of its dispatch")
+            }
+            Err(_) => {
+                tracing::warn!(%run, "a run starts from the commit of its dispatch: git took too long")
+            }
         }
         let choice = base.clone();
-        self.store.write(move |tx| tx.set_base(run, &choice)).await?;
+        self.store
+            .write(move |tx| tx.set_base(run, &choice))
+            .await?;
         failpoint!("base.after_choice");
-        if let Some(repo) = repo.filter(|_| base != order.base || workspace.state == WorkspaceState::Starting) {
+        if let Some(repo) =
+            repo.filter(|_| base != order.base || workspace.state == WorkspaceState::Starting)
+        {
             // The supervisor reports what is wrong with the repository, and other runs can start.
             if let Err(error) = git::move_base(&repo, run, &base).await {
                 tracing::warn!(%error, %run, "the ref of the commit from which a run starts cannot be moved yet");
@@ -113,11 +192,22 @@ impl Ops {
     /// failed, which is logged.
     pub(super) async fn behind_of(&self, run: RunId) -> Option<u64> {
         let counted = async {
-            let Some(workspace) = self.store.read(|connection| workspace_of(connection, run))? else { return Ok(None) };
-            let Some(branch) = &workspace.branch else { return Ok(None) };
+            let Some(workspace) = self
+                .store
+                .read(|connection| workspace_of(connection, run))?
+            else {
+                return Ok(None);
+            };
+            let Some(branch) = &workspace.branch else {
+                return Ok(None);
+            };
             let repository = Path::new(&workspace.repository);
-            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
-            Ok::<_, OpError>(repo.commits_since(&workspace.base, &format!("refs/heads/{branch}")).await?)
+            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository)
+                .await?;
+            Ok::<_, OpError>(
+                repo.commits_since(&workspace.base, &format!("refs/heads/{branch}"))
+                    .await?,
+            )
         };
         match tokio::time::timeout(BEHIND_MAX, counted).await {
             Ok(Ok(behind)) => behind,
@@ -133,7 +223,8 @@ impl Ops {
     pub(super) async fn pin_base(&self, run: RunId, new: &NewWorkspace) {
         let repository = Path::new(&new.repository);
         let pinned = async {
-            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository).await?;
+            let repo = git::Repo::find(&Git::find(&config::git_env(None), repository)?, repository)
+                .await?;
             git::pin_base(&repo, run, &new.base, new.changes.as_deref()).await
         };
         if let Err(error) = pinned.await {
@@ -153,16 +244,43 @@ pub(super) struct MergeBase {
 /// Returns the base of the changes of an isolated run. Uncommitted changes that it started with are not its own.
 pub(super) fn workspace_base(workspace: &Workspace) -> MergeBase {
     match &workspace.changes {
-        Some(changes) => MergeBase { commit: changes.clone(), is_public: false },
-        None => MergeBase { commit: workspace.base.clone(), is_public: true },
+        Some(changes) => MergeBase {
+            commit: changes.clone(),
+            is_public: false,
+        },
+        None => MergeBase {
+            commit: workspace.base.clone(),
+            is_public: true,
+        },
     }
 }
 
 /// Returns the order to make a workspace, for the attempts of the runs that work in it.
-pub(super) fn order_of(connection: &Connection, home: &Home, found: Workspace) -> Result<WorkspaceOrder, StoreError> {
+pub(super) fn order_of(
+    connection: &Connection,
+    home: &Home,
+    found: Workspace,
+) -> Result<WorkspaceOrder, StoreError> {
     let caches = cache_dirs(home, &found).into_values().collect();
-    let Workspace { run, isolation, repository, base, branch, changes, path, state: _, spec, preparation: _ } = found;
-    let WorkspaceSpec { setup, setup_timeout_ms, copy, caches: _, ports: _ } = spec;
+    let Workspace {
+        run,
+        isolation,
+        repository,
+        base,
+        branch,
+        changes,
+        path,
+        state: _,
+        spec,
+        preparation: _,
+    } = found;
+    let WorkspaceSpec {
+        setup,
+        setup_timeout_ms,
+        copy,
+        caches: _,
+        ports: _,
+    } = spec;
     let run_name = run_by_id(connection, run)?.map_or_else(String::new, |run| run.name);
     Ok(WorkspaceOrder {
         isolation: isolation.word().to_owned(),
@@ -184,21 +302,34 @@ pub(super) fn order_of(connection: &Connection, home: &Home, found: Workspace) -
 /// Returns the directory that has the shared caches of a repository.
 pub(super) fn cache_root(home: &Home, repository: &str) -> PathBuf {
     let digest = Sha256::digest(repository.as_bytes());
-    let id: String = digest.iter().take(CACHE_ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    let name = Path::new(repository).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let id: String = digest
+        .iter()
+        .take(CACHE_ID_BYTES)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let name = Path::new(repository)
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     home.caches_dir().join(format!("{name}-{id}"))
 }
 
 /// Returns whether a name below the directory of caches has the form of [`cache_root`].
 pub(super) fn is_cache_root(name: &str) -> bool {
-    name.rsplit_once('-').is_some_and(|(_, id)| id.len() == 2 * CACHE_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    name.rsplit_once('-').is_some_and(|(_, id)| {
+        id.len() == 2 * CACHE_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// Returns the directories that a workspace shares with others of its repository, by the variables that name them.
 pub(super) fn cache_dirs(home: &Home, workspace: &Workspace) -> BTreeMap<String, PathBuf> {
     let of_repository = cache_root(home, &workspace.repository);
     // An absolute directory replaces that of the repository.
-    workspace.spec.caches.iter().map(|(variable, dir)| (variable.clone(), of_repository.join(dir))).collect()
+    workspace
+        .spec
+        .caches
+        .iter()
+        .map(|(variable, dir)| (variable.clone(), of_repository.join(dir)))
+        .collect()
 }
 
 /// Returns the directory whose agent configuration applies to a run: its working directory or, until its workspace
@@ -206,9 +337,15 @@ pub(super) fn cache_dirs(home: &Home, workspace: &Workspace) -> BTreeMap<String,
 pub(super) fn source_of(cwd: &str, workspace: Option<&WorkspaceOrder>) -> String {
     match workspace {
         Some(workspace) if !Path::new(cwd).exists() => {
-            let below = Path::new(cwd).strip_prefix(&workspace.path).unwrap_or("".as_ref());
+            let below = Path::new(cwd)
+                .strip_prefix(&workspace.path)
+                .unwrap_or("".as_ref());
             // Joining an empty path would append a slash, and trust is given by the name.
-            let source = if below.as_os_str().is_empty() { workspace.repository.clone() } else { workspace.repository.join(below) };
+            let source = if below.as_os_str().is_empty() {
+                workspace.repository.clone()
+            } else {
+                workspace.repository.join(below)
+            };
             source.display().to_string()
         }
         _ => cwd.to_owned(),

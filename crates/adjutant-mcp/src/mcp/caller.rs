@@ -6,7 +6,8 @@ use super::session::{ConnectionNumber, InSession, Session};
 use crate::view::codes;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientResult, ElicitRequest, ElicitRequestParams, InputResponses, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerRequest,
+    ClientResult, ElicitRequest, ElicitRequestParams, InputResponses, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::{Value, json};
@@ -64,11 +65,18 @@ pub struct Caller {
 impl Caller {
     /// Determines the caller of a request.
     #[must_use]
-    pub fn new(session: &Session, context: &RequestContext<RoleServer>, alias: Option<String>, repeated: RepeatedInput) -> Self {
+    pub fn new(
+        session: &Session,
+        context: &RequestContext<RoleServer>,
+        alias: Option<String>,
+        repeated: RepeatedInput,
+    ) -> Self {
         let progress = context.meta.get_progress_token();
         let client = context.client_info().map(|client| client.name);
         Self {
-            cap: session.cap().for_call(client.as_deref(), progress.is_some()),
+            cap: session
+                .cap()
+                .for_call(client.as_deref(), progress.is_some()),
             since: Instant::now(),
             accepts_tasks: accepts_tasks(context),
             peer: context.peer.clone(),
@@ -78,7 +86,10 @@ impl Caller {
             input_ended: session.input_ended().clone(),
             elicitation: elicitation(context),
             input: repeated.input,
-            state: repeated.state.and_then(|state| serde_json::from_str(&state).ok()).unwrap_or_default(),
+            state: repeated
+                .state
+                .and_then(|state| serde_json::from_str(&state).ok())
+                .unwrap_or_default(),
             alias,
         }
     }
@@ -100,7 +111,11 @@ impl Caller {
     /// no reply within `time`, and the client receives a cancellation.
     pub async fn elicit(&self, form: ElicitRequestParams, time: Duration) -> Option<Value> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
-        let asked = match self.peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await {
+        let asked = match self
+            .peer
+            .send_cancellable_request(request, PeerRequestOptions::with_timeout(time))
+            .await
+        {
             Ok(asked) => asked.await_response().await,
             Err(error) => Err(error),
         };
@@ -126,7 +141,11 @@ impl Caller {
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.
-    pub async fn wait_with_progress<T>(&self, doing: &str, wait: impl Future<Output = T>) -> Result<T, Refusal> {
+    pub async fn wait_with_progress<T>(
+        &self,
+        doing: &str,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, Refusal> {
         let mut wait = pin!(wait);
         let mut beat = tokio::time::interval(HEARTBEAT);
         let mut beats = 0_u32;
@@ -151,9 +170,12 @@ impl Caller {
     }
 
     async fn send_progress(&self, beats: u32, doing: &str) {
-        let Some(token) = self.progress.clone() else { return };
+        let Some(token) = self.progress.clone() else {
+            return;
+        };
         let seconds = u64::from(beats - 1) * HEARTBEAT.as_secs();
-        let note = ProgressNotificationParam::new(token, f64::from(beats)).with_message(format!("{doing}, {seconds} s"));
+        let note = ProgressNotificationParam::new(token, f64::from(beats))
+            .with_message(format!("{doing}, {seconds} s"));
         if let Err(error) = self.peer.notify_progress(note).await {
             tracing::debug!(%error, "progress could not be sent");
         }
@@ -163,14 +185,22 @@ impl Caller {
 /// Returns the connection of a request over HTTP.
 #[must_use]
 pub fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumber> {
-    context.extensions.get::<http::request::Parts>()?.extensions.get().copied()
+    context
+        .extensions
+        .get::<http::request::Parts>()?
+        .extensions
+        .get()
+        .copied()
 }
 
 /// Returns whether a request can be answered with a Task: the client declared the extension, and speaks the
 /// protocol version that has it. Some older clients declare it but cannot parse a Task.
 #[must_use]
 pub fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
-    is_modern(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+    is_modern(context)
+        && context
+            .client_capabilities()
+            .is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
 /// Returns whether the server can send requests and later messages to the client of an older version.
@@ -197,7 +227,9 @@ pub fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> 
 /// Returns whether a request uses the stateless protocol.
 #[must_use]
 pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+    context
+        .protocol_version()
+        .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 /// Returns a wait in milliseconds.
@@ -207,5 +239,9 @@ pub fn wait_ms(wait: Duration) -> u64 {
 }
 
 fn client_gone() -> Refusal {
-    Refusal::new(codes::CONFLICT, "the client cancelled the call", "nothing was changed; call again to continue waiting")
+    Refusal::new(
+        codes::CONFLICT,
+        "the client cancelled the call",
+        "nothing was changed; call again to continue waiting",
+    )
 }

@@ -34,7 +34,11 @@ struct Row {
 }
 
 const fn row(name: &'static str, quiet_s: u64, with_progress_s: u64) -> Row {
-    Row { name, quiet_s, with_progress_s }
+    Row {
+        name,
+        quiet_s,
+        with_progress_s,
+    }
 }
 
 /// The first matching row counts.
@@ -68,9 +72,16 @@ impl CallCap {
         match self {
             Self::Fixed(cap) => cap,
             Self::ByClient | Self::ByQuietClient => {
-                let row = client.and_then(|client| CLIENTS.iter().find(|row| client.starts_with(row.name)));
+                let row = client
+                    .and_then(|client| CLIENTS.iter().find(|row| client.starts_with(row.name)));
                 let gets_progress = gets_progress && self == Self::ByClient;
-                row.map_or(UNKNOWN, |row| Duration::from_secs(if gets_progress { row.with_progress_s } else { row.quiet_s }))
+                row.map_or(UNKNOWN, |row| {
+                    Duration::from_secs(if gets_progress {
+                        row.with_progress_s
+                    } else {
+                        row.quiet_s
+                    })
+                })
             }
         }
     }
@@ -89,9 +100,21 @@ mod tests {
 
     #[test]
     fn known_client_gets_its_own_cap_unless_one_is_fixed() {
-        assert_eq!(CallCap::ByClient.for_call(Some("codex-mcp-client"), true), Duration::from_secs(240));
-        assert_eq!(CallCap::ByQuietClient.for_call(Some("claude-code"), true), Duration::from_secs(240));
-        assert_eq!(CallCap::ByClient.for_call(Some("opencode"), false), Duration::from_secs(45));
-        assert_eq!(CallCap::Fixed(Duration::from_secs(1)).for_call(Some("claude-code"), true), Duration::from_secs(1));
+        assert_eq!(
+            CallCap::ByClient.for_call(Some("codex-mcp-client"), true),
+            Duration::from_secs(240)
+        );
+        assert_eq!(
+            CallCap::ByQuietClient.for_call(Some("claude-code"), true),
+            Duration::from_secs(240)
+        );
+        assert_eq!(
+            CallCap::ByClient.for_call(Some("opencode"), false),
+            Duration::from_secs(45)
+        );
+        assert_eq!(
+            CallCap::Fixed(Duration::from_secs(1)).for_call(Some("claude-code"), true),
+            Duration::from_secs(1)
+        );
     }
 }

@@ -43,7 +43,9 @@ Connect an agent:
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        return ExitCode::from(u8::from(std::io::stdout().write_all(HELP.as_bytes()).is_err()));
+        return ExitCode::from(u8::from(
+            std::io::stdout().write_all(HELP.as_bytes()).is_err(),
+        ));
     }
     let parsed = parse(args).inspect(|parsed| {
         if parsed.ephemeral {
@@ -67,16 +69,33 @@ fn greet_person() -> Result<(), ErrorView> {
     if !(std::io::stdin().is_terminal() && stderr.is_terminal()) {
         return Ok(());
     }
-    let failed = |error: std::io::Error| ErrorView { code: codes::INTERNAL.into(), message: format!("standard error: {error}"), hint: None };
+    let failed = |error: std::io::Error| ErrorView {
+        code: codes::INTERNAL.into(),
+        message: format!("standard error: {error}"),
+        hint: None,
+    };
     stderr.write_all(NOTICE.as_bytes()).map_err(failed)
 }
 
 fn print_refusal(error: &ErrorView) -> ExitCode {
     const USAGE: u8 = 2;
-    let hint = error.hint.as_deref().map(|hint| format!("\n  hint: {}", crate::text::line(hint))).unwrap_or_default();
-    let written = writeln!(std::io::stderr(), "error[{}]: {}{hint}", error.code, crate::text::line(&error.message));
+    let hint = error
+        .hint
+        .as_deref()
+        .map(|hint| format!("\n  hint: {}", crate::text::line(hint)))
+        .unwrap_or_default();
+    let written = writeln!(
+        std::io::stderr(),
+        "error[{}]: {}{hint}",
+        error.code,
+        crate::text::line(&error.message)
+    );
     // If standard error is closed too, only the exit code reports the error.
-    let failed = if written.is_ok() && error.code == codes::INVALID { USAGE } else { 1 };
+    let failed = if written.is_ok() && error.code == codes::INVALID {
+        USAGE
+    } else {
+        1
+    };
     ExitCode::from(failed)
 }
 
@@ -89,7 +108,9 @@ pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
     let mut agent = None;
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
-        let text = arg.to_str().ok_or_else(|| usage(&format!("{} is not UTF-8", arg.to_string_lossy())))?;
+        let text = arg
+            .to_str()
+            .ok_or_else(|| usage(&format!("{} is not UTF-8", arg.to_string_lossy())))?;
         let (name, attached) = match text.split_once('=') {
             Some((name, value)) => (name, Some(OsString::from(value))),
             None => (text, None),
@@ -120,8 +141,13 @@ pub fn parse(args: &[OsString]) -> Result<StdioArgs, ErrorView> {
 
 fn facade(value: &OsStr) -> Result<Facade, ErrorView> {
     match value.to_str() {
-        Some("codex") => Ok(Facade { agent: facade::AGENT.to_owned() }),
-        _ => Err(usage(&format!("there is no facade {}", value.to_string_lossy()))),
+        Some("codex") => Ok(Facade {
+            agent: facade::AGENT.to_owned(),
+        }),
+        _ => Err(usage(&format!(
+            "there is no facade {}",
+            value.to_string_lossy()
+        ))),
     }
 }
 
@@ -129,20 +155,31 @@ fn role(value: &OsStr) -> Result<Role, ErrorView> {
     match value.to_str() {
         Some("parent") => Ok(Role::Parent),
         Some("worker") => Ok(Role::Worker),
-        _ => Err(usage(&format!("there is no role {}", value.to_string_lossy()))),
+        _ => Err(usage(&format!(
+            "there is no role {}",
+            value.to_string_lossy()
+        ))),
     }
 }
 
 fn utf8(name: &str, value: OsString) -> Result<String, ErrorView> {
-    value.into_string().map_err(|_| usage(&format!("the value of {name} is not UTF-8")))
+    value
+        .into_string()
+        .map_err(|_| usage(&format!("the value of {name} is not UTF-8")))
 }
 
 fn seconds(value: &str) -> Result<u64, ErrorView> {
-    value.parse().map_err(|_| usage(&format!("{value} is not a number of seconds")))
+    value
+        .parse()
+        .map_err(|_| usage(&format!("{value} is not a number of seconds")))
 }
 
 fn usage(message: &str) -> ErrorView {
-    ErrorView { code: codes::INVALID.into(), message: message.into(), hint: Some("adj mcp --help".into()) }
+    ErrorView {
+        code: codes::INVALID.into(),
+        message: message.into(),
+        hint: Some("adj mcp --help".into()),
+    }
 }
 
 #[cfg(test)]
@@ -155,16 +192,36 @@ mod tests {
 
     #[test]
     fn both_forms_of_an_option_are_read() {
-        let args = parsed(&["--role=worker", "--token-file", "/x", "--compat", "--max-wait=5", "--client", "a b"]).expect("parsed");
+        let args = parsed(&[
+            "--role=worker",
+            "--token-file",
+            "/x",
+            "--compat",
+            "--max-wait=5",
+            "--client",
+            "a b",
+        ])
+        .expect("parsed");
         assert_eq!(args.role, Some(Role::Worker));
-        assert_eq!((args.token_file, args.compat, args.max_wait_s, args.client), (Some("/x".into()), true, Some(5), Some("a b".into())));
+        assert_eq!(
+            (args.token_file, args.compat, args.max_wait_s, args.client),
+            (Some("/x".into()), true, Some(5), Some("a b".into()))
+        );
     }
 
     #[test]
     fn facade_starts_its_agent_or_another() {
-        let agent = |args: &[&str]| parsed(args).expect("parsed").facade.map(|facade| facade.agent);
+        let agent = |args: &[&str]| {
+            parsed(args)
+                .expect("parsed")
+                .facade
+                .map(|facade| facade.agent)
+        };
         assert_eq!(agent(&["--facade", "codex"]), Some("codex".to_owned()));
-        assert_eq!(agent(&["--agent=mine", "--facade=codex"]), Some("mine".to_owned()));
+        assert_eq!(
+            agent(&["--agent=mine", "--facade=codex"]),
+            Some("mine".to_owned())
+        );
         assert_eq!(agent(&[]), None);
     }
 

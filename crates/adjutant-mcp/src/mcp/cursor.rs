@@ -22,7 +22,9 @@ impl Cursor {
     /// # Errors
     /// The text is not a cursor.
     pub fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, Refusal> {
-        text.filter(|text| !text.trim().is_empty()).map(|text| Self::parse(text, name)).transpose()
+        text.filter(|text| !text.trim().is_empty())
+            .map(|text| Self::parse(text, name))
+            .transpose()
     }
 
     fn parse(text: &str, name: &str) -> Result<Self, Refusal> {
@@ -39,7 +41,11 @@ impl Cursor {
     /// Returns the cursor after a wait that began at `from`.
     #[must_use]
     pub fn after(from: Option<Self>, position: i64, has_timed_out: bool) -> Self {
-        let timeouts = if has_timed_out { from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1) } else { 0 };
+        let timeouts = if has_timed_out {
+            from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1)
+        } else {
+            0
+        };
         Self { position, timeouts }
     }
 }
@@ -62,13 +68,33 @@ mod tests {
         let mut from = None;
         for expected in ["57.1", "57.2", "57.3"] {
             let cursor = Cursor::after(from, 57, true);
-            assert_eq!((cursor.to_string().as_str(), cursor.position), (expected, 57));
+            assert_eq!(
+                (cursor.to_string().as_str(), cursor.position),
+                (expected, 57)
+            );
             from = Some(Cursor::parse(expected, "cursor").expect("a cursor"));
             assert_eq!(from, Some(cursor));
         }
         assert_eq!(Cursor::after(from, 58, false).to_string(), "58");
-        assert_eq!(Cursor::parse("57", "cursor").expect("an old one"), Cursor { position: 57, timeouts: 0 });
-        assert_eq!(Cursor::after(Some(Cursor { position: 1, timeouts: u32::MAX }), 57, true).to_string(), "57.1");
+        assert_eq!(
+            Cursor::parse("57", "cursor").expect("an old one"),
+            Cursor {
+                position: 57,
+                timeouts: 0
+            }
+        );
+        assert_eq!(
+            Cursor::after(
+                Some(Cursor {
+                    position: 1,
+                    timeouts: u32::MAX
+                }),
+                57,
+                true
+            )
+            .to_string(),
+            "57.1"
+        );
         for bad in ["", "x", "1.2.3", "57.", ".1", "57.-1"] {
             assert!(Cursor::parse(bad, "cursor").is_err(), "{bad}");
         }

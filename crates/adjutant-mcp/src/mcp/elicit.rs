@@ -10,7 +10,9 @@ use crate::present::asked_for;
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, DecisionWord, ReadRequest, RequestView, codes};
 use adjutant_core::{RequestKind, RequestStateKind};
-use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult};
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult,
+};
 use serde_json::{Value, json};
 
 /// Longest message that a person is shown. A request with more is left to other interfaces, so that nobody approves what they
@@ -20,7 +22,13 @@ const MESSAGE_CHARS_MAX: usize = 8_000;
 const CLOSED_WAIT_MS: u64 = 30_000;
 
 /// The refusals of an answer to a request that was answered elsewhere, or has ended.
-const CLOSED: [&str; 5] = [codes::ALREADY_ANSWERED, codes::EXPIRED, codes::WITHDRAWN, codes::RUN_FINISHED, codes::NOT_FOUND];
+const CLOSED: [&str; 5] = [
+    codes::ALREADY_ANSWERED,
+    codes::EXPIRED,
+    codes::WITHDRAWN,
+    codes::RUN_FINISHED,
+    codes::NOT_FOUND,
+];
 
 /// The outcome of asking.
 #[derive(Debug)]
@@ -45,32 +53,61 @@ pub enum PersonReply {
 }
 
 /// Asks the client's person about the first open request that is escalated. `run`: the run that the call has started.
-pub async fn ask_person(session: &Session, caller: &Caller, needs: &[RequestView], run: Option<&str>) -> Result<ElicitOutcome, Refusal> {
-    let Some(how) = caller.elicitation else { return Ok(ElicitOutcome::Nothing) };
-    let is_open = |request: &&RequestView| request.status == RequestStateKind::Pending && !request.escalated.is_empty();
-    let asked = needs.iter().filter(is_open).find(|request| !session.was_declined(&request.message_id));
-    let Some((request, form)) = asked.and_then(|request| Some((request, form(request)?))) else { return Ok(ElicitOutcome::Nothing) };
+pub async fn ask_person(
+    session: &Session,
+    caller: &Caller,
+    needs: &[RequestView],
+    run: Option<&str>,
+) -> Result<ElicitOutcome, Refusal> {
+    let Some(how) = caller.elicitation else {
+        return Ok(ElicitOutcome::Nothing);
+    };
+    let is_open = |request: &&RequestView| {
+        request.status == RequestStateKind::Pending && !request.escalated.is_empty()
+    };
+    let asked = needs
+        .iter()
+        .filter(is_open)
+        .find(|request| !session.was_declined(&request.message_id));
+    let Some((request, form)) = asked.and_then(|request| Some((request, form(request)?))) else {
+        return Ok(ElicitOutcome::Nothing);
+    };
     match how {
         Elicitation::Result => {
             let input = InputRequest::Elicitation(ElicitRequest::new(form));
             // The state only says what the call has done; the hub checks every id in it.
             let state = json!({"run": run, "content_hash": request.content_hash}).to_string();
             let requests = InputRequests::from([(request.message_id.clone(), input)]);
-            Ok(ElicitOutcome::Required(Box::new(InputRequiredResult::new(Some(requests), Some(state)))))
+            Ok(ElicitOutcome::Required(Box::new(InputRequiredResult::new(
+                Some(requests),
+                Some(state),
+            ))))
         }
         Elicitation::Request => {
-            let Some(time) = caller.time_to_ask() else { return Ok(ElicitOutcome::Nothing) };
+            let Some(time) = caller.time_to_ask() else {
+                return Ok(ElicitOutcome::Nothing);
+            };
             let reply = async {
                 tokio::select! {
                     reply = caller.elicit(form, time) => Some(reply),
                     () = closed(session, &request.message_id) => None,
                 }
             };
-            match caller.wait_with_progress("asking the person", reply).await? {
+            match caller
+                .wait_with_progress("asking the person", reply)
+                .await?
+            {
                 None => Ok(ElicitOutcome::Closed),
                 // The next call asks again.
                 Some(None) => Ok(ElicitOutcome::Nothing),
-                Some(Some(reply)) => match take(session, &request.message_id, Some(request.content_hash.clone()), &reply).await? {
+                Some(Some(reply)) => match take(
+                    session,
+                    &request.message_id,
+                    Some(request.content_hash.clone()),
+                    &reply,
+                )
+                .await?
+                {
                     PersonReply::Declined => Ok(ElicitOutcome::Nothing),
                     // The wait shows what is open now.
                     PersonReply::Answered | PersonReply::Late => Ok(ElicitOutcome::Closed),
@@ -92,7 +129,14 @@ pub async fn take_input(session: &Session, caller: &Caller) -> Result<(), Refusa
 /// Waits until a request is closed. If the hub cannot say so, the person is still asked.
 async fn closed(session: &Session, message_id: &str) {
     loop {
-        match session.client().call(&ReadRequest { message_id: message_id.to_owned(), wait_ms: CLOSED_WAIT_MS }).await {
+        match session
+            .client()
+            .call(&ReadRequest {
+                message_id: message_id.to_owned(),
+                wait_ms: CLOSED_WAIT_MS,
+            })
+            .await
+        {
             Ok(request) if request.status == RequestStateKind::Pending => {}
             Ok(_) => return,
             Err(error) => {
@@ -104,12 +148,23 @@ async fn closed(session: &Session, message_id: &str) {
 }
 
 /// Answers a request with what the person entered.
-pub(super) async fn take(session: &Session, message_id: &str, content_hash: Option<String>, reply: &Value) -> Result<PersonReply, Refusal> {
+pub(super) async fn take(
+    session: &Session,
+    message_id: &str,
+    content_hash: Option<String>,
+    reply: &Value,
+) -> Result<PersonReply, Refusal> {
     let Some(answer) = answer(message_id, content_hash, reply) else {
         session.note_declined(message_id);
         return Ok(PersonReply::Declined);
     };
-    match session.client().call(&AnswerRequests { answers: vec![answer] }).await {
+    match session
+        .client()
+        .call(&AnswerRequests {
+            answers: vec![answer],
+        })
+        .await
+    {
         Ok(_) => Ok(PersonReply::Answered),
         Err(error) if CLOSED.contains(&error.code.as_str()) => Ok(PersonReply::Late),
         Err(error) => Err(error.into()),
@@ -121,8 +176,18 @@ fn answer(message_id: &str, content_hash: Option<String>, reply: &Value) -> Opti
     if reply["action"] != "accept" {
         return None;
     }
-    let entered = |field: &str| reply["content"][field].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-    let mut answer = AnswerOne { message_id: Some(message_id.to_owned()), content_hash, ..AnswerOne::default() };
+    let entered = |field: &str| {
+        reply["content"][field]
+            .as_str()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let mut answer = AnswerOne {
+        message_id: Some(message_id.to_owned()),
+        content_hash,
+        ..AnswerOne::default()
+    };
     match entered("decision").as_deref() {
         Some("approve") => answer.decision = Some(DecisionWord::Approve),
         Some("deny") => answer.decision = Some(DecisionWord::Deny),
@@ -133,7 +198,8 @@ fn answer(message_id: &str, content_hash: Option<String>, reply: &Value) -> Opti
         }
     }
     let is_denied = answer.decision == Some(DecisionWord::Deny);
-    answer.reason = entered("reason").or_else(|| is_denied.then(|| "denied by the person".to_owned()));
+    answer.reason =
+        entered("reason").or_else(|| is_denied.then(|| "denied by the person".to_owned()));
     Some(answer)
 }
 
@@ -142,24 +208,46 @@ pub(super) fn form(request: &RequestView) -> Option<ElicitRequestParams> {
     let is_question = request.kind == RequestKind::Question;
     let asked = asked_for(request);
     let (parts, is_whole) = asked.part_lines(MESSAGE_CHARS_MAX, usize::MAX);
-    let asks = if is_question { "asks" } else { "needs a decision" };
-    let mut lines = vec![format!("{} {asks} ({}):", request.run_name, request.number), text::block(asked.text)];
+    let asks = if is_question {
+        "asks"
+    } else {
+        "needs a decision"
+    };
+    let mut lines = vec![
+        format!("{} {asks} ({}):", request.run_name, request.number),
+        text::block(asked.text),
+    ];
     lines.extend(parts.iter().map(|part| text::block(part)));
-    lines.extend(request.context.as_ref().map(|context| format!("context: {}", text::block(context))));
+    lines.extend(
+        request
+            .context
+            .as_ref()
+            .map(|context| format!("context: {}", text::block(context))),
+    );
     let message = lines.join("\n");
     if !is_whole || message.chars().count() > MESSAGE_CHARS_MAX {
         return None;
     }
     let (properties, required) = if !is_question {
         let decision = json!({"type": "string", "title": "Decision", "enum": ["approve", "deny"]});
-        (json!({"decision": decision, "reason": {"type": "string", "title": "Reason or note"}}), "decision")
+        (
+            json!({"decision": decision, "reason": {"type": "string", "title": "Reason or note"}}),
+            "decision",
+        )
     } else if request.options.is_empty() {
-        (json!({"answer": {"type": "string", "title": "Answer"}}), "answer")
+        (
+            json!({"answer": {"type": "string", "title": "Answer"}}),
+            "answer",
+        )
     } else {
-        (json!({"answer": {"type": "string", "title": "Answer", "enum": request.options}}), "answer")
+        (
+            json!({"answer": {"type": "string", "title": "Answer", "enum": request.options}}),
+            "answer",
+        )
     };
     let schema = json!({"type": "object", "properties": properties, "required": [required]});
-    serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema})).ok()
+    serde_json::from_value(json!({"mode": "form", "message": message, "requestedSchema": schema}))
+        .ok()
 }
 
 #[cfg(test)]
@@ -181,15 +269,24 @@ mod tests {
         ] {
             assert!(read(reply.clone()).is_none(), "{reply}");
         }
-        let denied = read(json!({"action": "accept", "content": {"decision": "deny"}})).expect("an answer");
-        assert_eq!((denied.decision, denied.reason.is_some()), (Some(DecisionWord::Deny), true));
-        let answered = read(json!({"action": "accept", "content": {"answer": "red"}})).expect("an answer");
+        let denied =
+            read(json!({"action": "accept", "content": {"decision": "deny"}})).expect("an answer");
+        assert_eq!(
+            (denied.decision, denied.reason.is_some()),
+            (Some(DecisionWord::Deny), true)
+        );
+        let answered =
+            read(json!({"action": "accept", "content": {"answer": "red"}})).expect("an answer");
         assert_eq!((answered.answer.as_str(), answered.decision), ("red", None));
     }
 
     #[test]
     fn request_that_cannot_be_shown_whole_is_not_asked() {
-        let request = |preview: String| RequestView { kind: RequestKind::Approval.into(), preview: Some(preview), ..RequestView::default() };
+        let request = |preview: String| RequestView {
+            kind: RequestKind::Approval.into(),
+            preview: Some(preview),
+            ..RequestView::default()
+        };
         assert!(form(&request("rm -rf build".to_owned())).is_some());
         assert!(form(&request("x".repeat(MESSAGE_CHARS_MAX))).is_none());
     }

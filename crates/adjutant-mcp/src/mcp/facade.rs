@@ -8,7 +8,8 @@ use super::session::{Facade, Session};
 use super::tools::parent::{run_confirmation, run_directory};
 use crate::config::dispatch_env;
 use crate::view::{
-    AnswerOne, AnswerRequests, Dispatch, FollowUp, GetRun, ReadEvents, ReadResult, RequestView, Resume, RunView, SendToRun, json_problem,
+    AnswerOne, AnswerRequests, Dispatch, FollowUp, GetRun, ReadEvents, ReadResult, RequestView,
+    Resume, RunView, SendToRun, json_problem,
 };
 use adjutant_core::{OutcomeKind, Permissions, RequestKind};
 use rmcp::ErrorData;
@@ -99,12 +100,25 @@ pub fn tools() -> Vec<Tool> {
         "required": ["threadId", "content"],
     }));
     let tool = |name: &'static str, title: &str, about: &'static str, properties: Value| {
-        let input = object(json!({"type": "object", "properties": properties, "required": ["prompt"]}));
-        Tool::new(name, about, input).with_title(title).with_raw_output_schema(Arc::new(output.clone()))
+        let input =
+            object(json!({"type": "object", "properties": properties, "required": ["prompt"]}));
+        Tool::new(name, about, input)
+            .with_title(title)
+            .with_raw_output_schema(Arc::new(output.clone()))
     };
     vec![
-        tool("codex", "Codex", "Run a Codex session and return its last message.", codex),
-        tool("codex-reply", "Codex Reply", "Continue a Codex session by its threadId.", reply),
+        tool(
+            "codex",
+            "Codex",
+            "Run a Codex session and return its last message.",
+            codex,
+        ),
+        tool(
+            "codex-reply",
+            "Codex Reply",
+            "Continue a Codex session by its threadId.",
+            reply,
+        ),
     ]
 }
 
@@ -122,7 +136,12 @@ pub(super) async fn call(
     let called = match name {
         "codex" => codex(session, facade, caller, arguments).await,
         "codex-reply" => codex_reply(session, caller, arguments).await,
-        _ => return Err(ErrorData::invalid_params("unknown tool: use codex or codex-reply", None)),
+        _ => {
+            return Err(ErrorData::invalid_params(
+                "unknown tool: use codex or codex-reply",
+                None,
+            ));
+        }
     };
     Ok(called.unwrap_or_else(Refusal::into_result))
 }
@@ -135,22 +154,42 @@ fn object(value: Value) -> JsonObject {
 }
 
 fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, Refusal> {
-    serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| Refusal::invalid(format!("the arguments cannot be used: {}", json_problem(&error)), "correct them and call again"))
+    serde_json::from_value(Value::Object(arguments.unwrap_or_default())).map_err(|error| {
+        Refusal::invalid(
+            format!("the arguments cannot be used: {}", json_problem(&error)),
+            "correct them and call again",
+        )
+    })
 }
 
-async fn codex(session: &Session, facade: &Facade, caller: &Caller, arguments: Option<JsonObject>) -> Result<CallToolResult, Refusal> {
+async fn codex(
+    session: &Session,
+    facade: &Facade,
+    caller: &Caller,
+    arguments: Option<JsonObject>,
+) -> Result<CallToolResult, Refusal> {
     let args: CodexArgs = read(arguments)?;
     let unsupported = [
         ("profile", args.profile.is_some()),
-        ("config", args.config.is_some_and(|config| !config.is_empty())),
+        (
+            "config",
+            args.config.is_some_and(|config| !config.is_empty()),
+        ),
         ("base-instructions", args.base_instructions.is_some()),
-        ("developer-instructions", args.developer_instructions.is_some()),
+        (
+            "developer-instructions",
+            args.developer_instructions.is_some(),
+        ),
         ("compact-prompt", args.compact_prompt.is_some()),
     ];
     if let Some((name, _)) = unsupported.iter().find(|(_, is_set)| *is_set) {
-        let hint = format!("omit {name}; the user can configure an agent with it and start adj mcp --facade codex --agent NAME");
-        return Err(Refusal::invalid(format!("{name} cannot be set in a call"), hint));
+        let hint = format!(
+            "omit {name}; the user can configure an agent with it and start adj mcp --facade codex --agent NAME"
+        );
+        return Err(Refusal::invalid(
+            format!("{name} cannot be set in a call"),
+            hint,
+        ));
     }
     let permissions = args.sandbox.map(|sandbox| match sandbox {
         Sandbox::ReadOnly => Permissions::Read,
@@ -170,80 +209,187 @@ async fn codex(session: &Session, facade: &Facade, caller: &Caller, arguments: O
     wait(session, caller, &run.run_id, &run.run_id).await
 }
 
-async fn codex_reply(session: &Session, caller: &Caller, arguments: Option<JsonObject>) -> Result<CallToolResult, Refusal> {
-    let ReplyArgs { prompt, thread_id, conversation_id } = read(arguments)?;
+async fn codex_reply(
+    session: &Session,
+    caller: &Caller,
+    arguments: Option<JsonObject>,
+) -> Result<CallToolResult, Refusal> {
+    let ReplyArgs {
+        prompt,
+        thread_id,
+        conversation_id,
+    } = read(arguments)?;
     let Some(thread) = thread_id.or(conversation_id) else {
-        return Err(Refusal::invalid("threadId is missing", "pass the threadId that codex returned"));
+        return Err(Refusal::invalid(
+            "threadId is missing",
+            "pass the threadId that codex returned",
+        ));
     };
     let client = session.client();
-    let run = client.call(&GetRun { run: thread.clone(), newest: true, ..GetRun::default() }).await?;
+    let run = client
+        .call(&GetRun {
+            run: thread.clone(),
+            newest: true,
+            ..GetRun::default()
+        })
+        .await?;
     let next = if prompt.trim().is_empty() {
         run.run_id
     } else if let Some(question) = open_question(&run) {
-        let answer = AnswerOne { message_id: Some(question.message_id.clone()), answer: prompt, ..AnswerOne::default() };
-        client.call(&AnswerRequests { answers: vec![answer] }).await?;
+        let answer = AnswerOne {
+            message_id: Some(question.message_id.clone()),
+            answer: prompt,
+            ..AnswerOne::default()
+        };
+        client
+            .call(&AnswerRequests {
+                answers: vec![answer],
+            })
+            .await?;
         run.run_id
     } else if run.outcome.is_some() {
-        client.call(&FollowUp { run: run.run_id, prompt, env: dispatch_env() }).await?.run_id
+        client
+            .call(&FollowUp {
+                run: run.run_id,
+                prompt,
+                env: dispatch_env(),
+            })
+            .await?
+            .run_id
     } else if is_stopped(&run) {
-        client.call(&Resume { run: run.run_id.clone(), resolution: Some(prompt), env: dispatch_env(), ..Resume::default() }).await?;
+        client
+            .call(&Resume {
+                run: run.run_id.clone(),
+                resolution: Some(prompt),
+                env: dispatch_env(),
+                ..Resume::default()
+            })
+            .await?;
         run.run_id
     } else {
-        client.call(&SendToRun { run: run.run_id.clone(), text: prompt }).await?;
+        client
+            .call(&SendToRun {
+                run: run.run_id.clone(),
+                text: prompt,
+            })
+            .await?;
         run.run_id
     };
     wait(session, caller, &thread, &next).await
 }
 
 fn open_question(run: &RunView) -> Option<&RequestView> {
-    run.pending.iter().find(|request| request.kind == RequestKind::Question)
+    run.pending
+        .iter()
+        .find(|request| request.kind == RequestKind::Question)
 }
 
 fn is_stopped(run: &RunView) -> bool {
-    run.attention.as_ref().is_some_and(|attention| attention.is_stop())
+    run.attention
+        .as_ref()
+        .is_some_and(|attention| attention.is_stop())
 }
 
 /// Waits until the run ends, stops or asks a question, at most as long as the client allows. Sends progress.
-async fn wait(session: &Session, caller: &Caller, thread: &str, run: &str) -> Result<CallToolResult, Refusal> {
-    caller.wait_with_progress("waiting for the session", next_message(session, caller, thread, run)).await?
+async fn wait(
+    session: &Session,
+    caller: &Caller,
+    thread: &str,
+    run: &str,
+) -> Result<CallToolResult, Refusal> {
+    caller
+        .wait_with_progress(
+            "waiting for the session",
+            next_message(session, caller, thread, run),
+        )
+        .await?
 }
 
-async fn next_message(session: &Session, caller: &Caller, thread: &str, run: &str) -> Result<CallToolResult, Refusal> {
+async fn next_message(
+    session: &Session,
+    caller: &Caller,
+    thread: &str,
+    run: &str,
+) -> Result<CallToolResult, Refusal> {
     let deadline = Instant::now() + caller.cap;
     loop {
-        let view = session.client().call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
+        let view = session
+            .client()
+            .call(&GetRun {
+                run: run.to_owned(),
+                ..GetRun::default()
+            })
+            .await?;
         let said = |content: &str, is_error: bool| result(thread, content, is_error);
         if let Some(outcome) = &view.outcome {
             session.note_shown(caller.connection, None, run_confirmation(&view));
-            let text = session.client().call(&ReadResult { run: run.to_owned() }).await?.result;
+            let text = session
+                .client()
+                .call(&ReadResult {
+                    run: run.to_owned(),
+                })
+                .await?
+                .result;
             if *outcome == OutcomeKind::Succeeded {
                 return Ok(said(&text, false));
             }
             let reason = view.reason.as_deref().unwrap_or(outcome.as_str());
-            return Ok(said(format!("the session ended without success: {reason}\n{text}").trim_end(), true));
+            return Ok(said(
+                format!("the session ended without success: {reason}\n{text}").trim_end(),
+                true,
+            ));
         }
         if let Some(question) = open_question(&view) {
-            return Ok(said(&format!("{}\n(answer with codex-reply and this threadId)", question.question), false));
+            return Ok(said(
+                &format!(
+                    "{}\n(answer with codex-reply and this threadId)",
+                    question.question
+                ),
+                false,
+            ));
         }
         if is_stopped(&view) {
             session.note_shown(caller.connection, None, run_confirmation(&view));
-            let why = view.attention.as_ref().map_or("", |attention| attention.details.as_str());
-            return Ok(said(&format!("the session is stopped: {why}\n(codex-reply with this threadId resumes it)"), true));
+            let why = view
+                .attention
+                .as_ref()
+                .map_or("", |attention| attention.details.as_str());
+            return Ok(said(
+                &format!(
+                    "the session is stopped: {why}\n(codex-reply with this threadId resumes it)"
+                ),
+                true,
+            ));
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left < Duration::from_millis(1) {
-            let asks = if view.pending.is_empty() { "" } else { " It waits for an approval: adj inbox shows it to the user." };
-            let text = format!("The session still works.{asks} Call codex-reply with this threadId and an empty prompt to wait for it.");
+            let asks = if view.pending.is_empty() {
+                ""
+            } else {
+                " It waits for an approval: adj inbox shows it to the user."
+            };
+            let text = format!(
+                "The session still works.{asks} Call codex-reply with this threadId and an empty prompt to wait for it."
+            );
             return Ok(said(&text, false));
         }
-        let read = ReadEvents { run: Some(run.to_owned()), after: view.cursor, wait_ms: wait_ms(left), ..ReadEvents::default() };
+        let read = ReadEvents {
+            run: Some(run.to_owned()),
+            after: view.cursor,
+            wait_ms: wait_ms(left),
+            ..ReadEvents::default()
+        };
         session.client().call(&read).await?;
     }
 }
 
 fn result(thread: &str, content: &str, is_error: bool) -> CallToolResult {
     let blocks = vec![ContentBlock::text(content)];
-    let mut result = if is_error { CallToolResult::error(blocks) } else { CallToolResult::success(blocks) };
+    let mut result = if is_error {
+        CallToolResult::error(blocks)
+    } else {
+        CallToolResult::success(blocks)
+    };
     result.structured_content = Some(json!({"threadId": thread, "content": content}));
     result
 }

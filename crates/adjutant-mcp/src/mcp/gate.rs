@@ -4,8 +4,8 @@
 use super::caller::is_modern;
 use super::server::Server;
 use rmcp::model::{
-    CancelTaskMethod, ClientNotification, ClientRequest, ConstString, ErrorData, GetTaskMethod, ProtocolVersion, ServerConfig, ServerResult,
-    UpdateTaskMethod,
+    CancelTaskMethod, ClientNotification, ClientRequest, ConstString, ErrorData, GetTaskMethod,
+    ProtocolVersion, ServerConfig, ServerResult, UpdateTaskMethod,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, Service};
@@ -15,7 +15,11 @@ use std::borrow::Cow;
 pub struct Gate(pub Server);
 
 impl Service<RoleServer> for Gate {
-    async fn handle_request(&self, request: ClientRequest, context: RequestContext<RoleServer>) -> Result<ServerResult, ErrorData> {
+    async fn handle_request(
+        &self,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ServerResult, ErrorData> {
         if !is_modern(&context) {
             match &request {
                 ClientRequest::GetTaskRequest(_) => return Err(absent::<GetTaskMethod>()),
@@ -27,7 +31,11 @@ impl Service<RoleServer> for Gate {
         self.0.handle_request(request, context).await
     }
 
-    async fn handle_notification(&self, notification: ClientNotification, context: NotificationContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn handle_notification(
+        &self,
+        notification: ClientNotification,
+        context: NotificationContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.0.handle_notification(notification, context).await
     }
 

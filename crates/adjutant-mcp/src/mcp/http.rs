@@ -55,10 +55,15 @@ pub fn http_router(client: Client, token: &str) -> Router {
         directory: PathBuf::from("/"),
         input_ended: CancellationToken::new(),
     };
-    let config = StreamableHttpServerConfig::default().with_allowed_origins(["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"]);
+    let config = StreamableHttpServerConfig::default().with_allowed_origins([
+        "http://localhost:*",
+        "http://127.0.0.1:*",
+        "http://[::1]:*",
+    ]);
     let expected: Arc<str> = format!("Bearer {token}").into();
-    endpoint(Server::new(setup), config)
-        .layer(middleware::from_fn(move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next)))
+    endpoint(Server::new(setup), config).layer(middleware::from_fn(
+        move |request: Request, next: Next| require_token(Arc::clone(&expected), request, next),
+    ))
 }
 
 /// The tools of a parent, for the requests of one token.
@@ -82,7 +87,9 @@ pub fn parent_endpoint(client: Client, directory: Option<PathBuf>) -> ParentEndp
 /// Serves what [`parent_endpoint`] serves, and the fixtures of the conformance suite.
 #[cfg(debug_assertions)]
 pub fn conformance_endpoint(client: Client, directory: Option<PathBuf>) -> ParentEndpoint {
-    ParentEndpoint::new(move |cap| super::fixtures::Fixtures::new(parent(client.clone(), directory.clone(), cap)))
+    ParentEndpoint::new(move |cap| {
+        super::fixtures::Fixtures::new(parent(client.clone(), directory.clone(), cap))
+    })
 }
 
 fn parent(client: Client, directory: Option<PathBuf>, cap: CallCap) -> Server {
@@ -98,15 +105,33 @@ fn parent(client: Client, directory: Option<PathBuf>, cap: CallCap) -> Server {
 }
 
 impl ParentEndpoint {
-    fn new<H: ServerHandler + Clone>(server: impl Fn(CallCap) -> H + Send + Sync + 'static) -> Self {
-        let config = || StreamableHttpServerConfig::default().disable_allowed_hosts().disable_allowed_origins();
+    fn new<H: ServerHandler + Clone>(
+        server: impl Fn(CallCap) -> H + Send + Sync + 'static,
+    ) -> Self {
+        let config = || {
+            StreamableHttpServerConfig::default()
+                .disable_allowed_hosts()
+                .disable_allowed_origins()
+        };
         let closing = CancellationToken::new();
         let stateless = endpoint(server(CallCap::ByQuietClient), config());
         // The reply to initialize needs no event to resume after.
-        let config = bounded(config()).with_legacy_session_mode(true).with_sse_retry(None).with_cancellation_token(closing.clone());
+        let config = bounded(config())
+            .with_legacy_session_mode(true)
+            .with_sse_retry(None)
+            .with_cancellation_token(closing.clone());
         let sessions = Arc::new(Sessions::default());
-        let service = StreamableHttpService::new(move || Ok(server(CallCap::ByClient)), Arc::clone(&sessions), config);
-        Self { stateless, in_session: with_layers(service), sessions, _closing: Arc::new(closing.drop_guard()) }
+        let service = StreamableHttpService::new(
+            move || Ok(server(CallCap::ByClient)),
+            Arc::clone(&sessions),
+            config,
+        );
+        Self {
+            stateless,
+            in_session: with_layers(service),
+            sessions,
+            _closing: Arc::new(closing.drop_guard()),
+        }
     }
 
     /// Closes the sessions that have been unused for an hour.
@@ -120,14 +145,27 @@ impl ParentEndpoint {
             !is_modern(&parts.headers)
         } else {
             // A session for each client that begins as one, unless all of them are in use.
-            parts.method == Method::POST && !is_modern(&parts.headers) && lines::is_initialize(&body) && self.sessions.make_room().await
+            parts.method == Method::POST
+                && !is_modern(&parts.headers)
+                && lines::is_initialize(&body)
+                && self.sessions.make_room().await
         };
         if !is_in_session {
-            return self.stateless.clone().oneshot(Request::from_parts(parts, Body::from(body))).await.into_response();
+            return self
+                .stateless
+                .clone()
+                .oneshot(Request::from_parts(parts, Body::from(body)))
+                .await
+                .into_response();
         }
         parts.extensions.insert(InSession);
         let is_end = parts.method == Method::DELETE;
-        let mut reply = self.in_session.clone().oneshot(Request::from_parts(parts, Body::from(body))).await.into_response();
+        let mut reply = self
+            .in_session
+            .clone()
+            .oneshot(Request::from_parts(parts, Body::from(body)))
+            .await
+            .into_response();
         if is_end && reply.status() == StatusCode::ACCEPTED {
             // Some clients report 202 as a failure.
             *reply.status_mut() = StatusCode::NO_CONTENT;
@@ -138,57 +176,94 @@ impl ParentEndpoint {
 
 /// Returns whether a request is of a version that has no sessions.
 fn is_modern(headers: &HeaderMap) -> bool {
-    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    let version = headers
+        .get("mcp-protocol-version")
+        .and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
 fn endpoint<H: ServerHandler + Clone>(server: H, config: StreamableHttpServerConfig) -> Router {
     let config = bounded(config).with_legacy_session_mode(false);
-    with_layers(StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config))
+    with_layers(StreamableHttpService::new(
+        move || Ok(server.clone()),
+        Arc::new(NeverSessionManager::default()),
+        config,
+    ))
 }
 
 fn bounded(config: StreamableHttpServerConfig) -> StreamableHttpServerConfig {
-    config.with_json_response(true).with_max_request_body_bytes(BODY_BYTES_MAX).with_sse_keep_alive(Some(KEEP_ALIVE))
+    config
+        .with_json_response(true)
+        .with_max_request_body_bytes(BODY_BYTES_MAX)
+        .with_sse_keep_alive(Some(KEEP_ALIVE))
 }
 
-fn with_layers<H: ServerHandler, M: SessionManager>(service: StreamableHttpService<H, M>) -> Router {
-    Router::new().route_service("/mcp", service).layer(middleware::from_fn(start_late_reply)).layer(middleware::from_fn(refuse_in_json))
+fn with_layers<H: ServerHandler, M: SessionManager>(
+    service: StreamableHttpService<H, M>,
+) -> Router {
+    Router::new()
+        .route_service("/mcp", service)
+        .layer(middleware::from_fn(start_late_reply))
+        .layer(middleware::from_fn(refuse_in_json))
 }
 
 /// Rejects requests without the token.
 fn require_token(expected: Arc<str>, request: Request, next: Next) -> BoxFuture<'static, Response> {
-    let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let given = request
+        .headers()
+        .get(AUTHORIZATION)
+        .map(HeaderValue::as_bytes)
+        .unwrap_or_default();
     let allowed = equal_in_constant_time(given, expected.as_bytes());
     Box::pin(async move {
         if allowed {
             return next.run(request).await;
         }
         let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))];
-        (StatusCode::UNAUTHORIZED, challenge, "this endpoint needs the token of its run\n").into_response()
+        (
+            StatusCode::UNAUTHORIZED,
+            challenge,
+            "this endpoint needs the token of its run\n",
+        )
+            .into_response()
     })
 }
 
 /// Compares in constant time.
 fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let differing = a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b));
+    let differing = a
+        .iter()
+        .zip(b)
+        .fold(0, |differing, (a, b)| differing | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
 /// Returns whether a request is an `initialize` under a protocol version that no longer has it.
 fn is_modern_initialize(request: &Request) -> bool {
-    is_modern(request.headers()) && request.headers().get("mcp-method").is_some_and(|method| method == "initialize")
+    is_modern(request.headers())
+        && request
+            .headers()
+            .get("mcp-method")
+            .is_some_and(|method| method == "initialize")
 }
 
 /// Answers an invalid body with a JSON-RPC error. rmcp would report a wrong media type.
 async fn refuse_in_json(request: Request, next: Next) -> Response {
-    let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let is_json = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if !is_json || request.method() != http::Method::POST {
         return next.run(request).await;
     }
     let refused = is_modern_initialize(&request);
     let (parts, body) = request.into_parts();
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, format!("the body cannot be read, or is longer than {BODY_BYTES_MAX} bytes\n")).into_response();
+        return (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body cannot be read, or is longer than {BODY_BYTES_MAX} bytes\n"),
+        )
+            .into_response();
     };
     let json = [(CONTENT_TYPE, "application/json")];
     let (parts, body) = match prepared(parts, body) {
@@ -201,9 +276,16 @@ async fn refuse_in_json(request: Request, next: Next) -> Response {
         return answer_batch(&parts, &messages, &next).await;
     }
     if refused {
-        return (StatusCode::NOT_FOUND, json, lines::refused(&body, server::no_initialize())).into_response();
+        return (
+            StatusCode::NOT_FOUND,
+            json,
+            lines::refused(&body, server::no_initialize()),
+        )
+            .into_response();
     }
-    let reply = next.run(Request::from_parts(parts, Body::from(body.clone()))).await;
+    let reply = next
+        .run(Request::from_parts(parts, Body::from(body.clone())))
+        .await;
     if reply.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return reply;
     }
@@ -224,7 +306,12 @@ fn prepared(mut parts: Parts, body: Bytes) -> Result<(Parts, Bytes), Vec<u8>> {
 
 /// Returns whether a request may be a batch: it is of 2025-03-26, whose requests do not name their version.
 fn accepts_batches(parts: &Parts) -> bool {
-    parts.headers.get("mcp-protocol-version").is_none_or(|version| version.as_bytes() == ProtocolVersion::V_2025_03_26.as_str().as_bytes())
+    parts
+        .headers
+        .get("mcp-protocol-version")
+        .is_none_or(|version| {
+            version.as_bytes() == ProtocolVersion::V_2025_03_26.as_str().as_bytes()
+        })
 }
 
 /// Answers the messages of a batch with one array.
@@ -232,37 +319,65 @@ async fn answer_batch(parts: &Parts, messages: &[Box<RawValue>], next: &Next) ->
     let replies = join_all(messages.iter().map(|message| async {
         let mut parts = parts.clone();
         parts.headers.remove(CONTENT_LENGTH);
-        let (parts, body) = match prepared(parts, Bytes::copy_from_slice(message.get().as_bytes())) {
+        let (parts, body) = match prepared(parts, Bytes::copy_from_slice(message.get().as_bytes()))
+        {
             Ok(prepared) => prepared,
             Err(refusal) => return vec![String::from_utf8_lossy(&refusal).into_owned()],
         };
-        let reply = next.clone().run(Request::from_parts(parts, Body::from(body.clone()))).await;
+        let reply = next
+            .clone()
+            .run(Request::from_parts(parts, Body::from(body.clone())))
+            .await;
         if reply.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return vec![String::from_utf8_lossy(&lines::refusal(&body)).into_owned()];
         }
-        let is_events = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let text = axum::body::to_bytes(reply.into_body(), usize::MAX).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a reply of a batch is missing");
-            Bytes::new()
-        });
+        let is_events = reply
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let text = axum::body::to_bytes(reply.into_body(), usize::MAX)
+            .await
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "a reply of a batch is missing");
+                Bytes::new()
+            });
         let text = String::from_utf8_lossy(&text).into_owned();
         match is_events {
-            true => text.lines().filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).collect(),
+            true => text
+                .lines()
+                .filter_map(|line| line.strip_prefix("data: ").map(str::to_owned))
+                .collect(),
             false => vec![text],
         }
     }));
-    let replies: Vec<String> = replies.await.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
+    let replies: Vec<String> = replies
+        .await
+        .into_iter()
+        .flatten()
+        .filter(|text| !text.trim().is_empty())
+        .collect();
     if replies.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    ([(CONTENT_TYPE, "application/json")], format!("[{}]", replies.join(","))).into_response()
+    (
+        [(CONTENT_TYPE, "application/json")],
+        format!("[{}]", replies.join(",")),
+    )
+        .into_response()
 }
 
 /// Starts a slow reply before its content is available, as an event stream with keep-alive comments. The content
 /// becomes its only event.
 async fn start_late_reply(request: Request, next: Next) -> Response {
-    let events_are_fine =
-        request.headers().get_all(http::header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")));
+    let events_are_fine = request
+        .headers()
+        .get_all(http::header::ACCEPT)
+        .iter()
+        .any(|accept| {
+            accept
+                .to_str()
+                .is_ok_and(|accept| accept.contains("text/event-stream"))
+        });
     let mut reply = Box::pin(next.run(request));
     if !events_are_fine {
         return reply.await;
@@ -273,14 +388,19 @@ async fn start_late_reply(request: Request, next: Next) -> Response {
             let stream = futures::stream::once(async { Bytes::from_static(b": waiting\n\n") })
                 .chain(late_event_stream(reply))
                 .map(Ok::<_, std::convert::Infallible>);
-            let headers = [(CONTENT_TYPE, HeaderValue::from_static("text/event-stream")), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+            let headers = [
+                (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+                (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+            ];
             (StatusCode::OK, headers, Body::from_stream(stream)).into_response()
         }
     }
 }
 
 /// Returns the event stream of a late reply, with comments until the reply arrives.
-fn late_event_stream(reply: impl Future<Output = Response> + Send + 'static) -> impl futures::Stream<Item = Bytes> + Send {
+fn late_event_stream(
+    reply: impl Future<Output = Response> + Send + 'static,
+) -> impl futures::Stream<Item = Bytes> + Send {
     enum State<F> {
         Waiting(std::pin::Pin<Box<F>>),
         Body(axum::body::BodyDataStream, bool),
@@ -291,9 +411,19 @@ fn late_event_stream(reply: impl Future<Output = Response> + Send + 'static) -> 
             State::Waiting(mut reply) => match tokio::time::timeout(KEEP_ALIVE, &mut reply).await {
                 Err(_) => Some((Bytes::from_static(b": waiting\n\n"), State::Waiting(reply))),
                 Ok(reply) => {
-                    let is_events = reply.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-                    let start = if is_events { Bytes::new() } else { Bytes::from_static(b"data: ") };
-                    Some((start, State::Body(reply.into_body().into_data_stream(), is_events)))
+                    let is_events = reply
+                        .headers()
+                        .get(CONTENT_TYPE)
+                        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+                    let start = if is_events {
+                        Bytes::new()
+                    } else {
+                        Bytes::from_static(b"data: ")
+                    };
+                    Some((
+                        start,
+                        State::Body(reply.into_body().into_data_stream(), is_events),
+                    ))
                 }
             },
             State::Body(mut body, is_events) => match pin!(&mut body).next().await {
@@ -338,7 +468,9 @@ mod tests {
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
         if body["params"]["_meta"].is_object() {
-            request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+            request = request
+                .header("mcp-protocol-version", "2026-07-28")
+                .header("mcp-method", method);
         }
         if let Some(name) = body["params"]["name"].as_str() {
             request = request.header("mcp-name", name);
@@ -355,21 +487,50 @@ mod tests {
         json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     }
 
-    async fn answered(router: Router, request: http::request::Builder, body: &Value) -> (StatusCode, String) {
-        let reply = router.oneshot(request.body(Body::from(body.to_string())).expect("a request")).await.expect("a reply");
+    async fn answered(
+        router: Router,
+        request: http::request::Builder,
+        body: &Value,
+    ) -> (StatusCode, String) {
+        let reply = router
+            .oneshot(
+                request
+                    .body(Body::from(body.to_string()))
+                    .expect("a request"),
+            )
+            .await
+            .expect("a reply");
         let status = reply.status();
-        let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+        let bytes = reply
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
         (status, String::from_utf8_lossy(&bytes).into_owned())
     }
 
     #[tokio::test]
     async fn endpoint_requires_its_token() {
         let list = modern("tools/list", json!({}));
-        for wrong in ["", "Bearer", "Bearer 0123456789abcdee", "Bearer 0123456789abcdef0", "bearer x"] {
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer 0123456789abcdee",
+            "Bearer 0123456789abcdef0",
+            "bearer x",
+        ] {
             let (router, _dir, _hub) = router();
             let mut request = post(&list);
-            request.headers_mut().expect("headers").insert("authorization", HeaderValue::from_static(wrong));
-            assert_eq!(answered(router, request, &list).await.0, StatusCode::UNAUTHORIZED, "{wrong}");
+            request
+                .headers_mut()
+                .expect("headers")
+                .insert("authorization", HeaderValue::from_static(wrong));
+            assert_eq!(
+                answered(router, request, &list).await.0,
+                StatusCode::UNAUTHORIZED,
+                "{wrong}"
+            );
         }
     }
 
@@ -385,8 +546,15 @@ mod tests {
         ] {
             let (router, _dir, _hub) = router();
             let mut request = post(&list);
-            request.headers_mut().expect("headers").insert(header, HeaderValue::from_static(value));
-            assert_eq!(answered(router, request, &list).await.0, expected, "{header}: {value}");
+            request
+                .headers_mut()
+                .expect("headers")
+                .insert(header, HeaderValue::from_static(value));
+            assert_eq!(
+                answered(router, request, &list).await.0,
+                expected,
+                "{header}: {value}"
+            );
         }
     }
 
@@ -397,19 +565,43 @@ mod tests {
         let (status, body) = answered(router_, post(&list), &list).await;
         assert_eq!(status, StatusCode::OK);
         let reply: Value = serde_json::from_str(&body).expect("JSON");
-        let names: Vec<&str> = reply["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
-        let listed: Vec<_> = super::super::catalog::list(super::super::Role::Worker, false, &[]).into_iter().map(|tool| tool.name).collect();
+        let names: Vec<&str> = reply["result"]["tools"]
+            .as_array()
+            .expect("tools")
+            .iter()
+            .filter_map(|tool| tool["name"].as_str())
+            .collect();
+        let listed: Vec<_> = super::super::catalog::list(super::super::Role::Worker, false, &[])
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect();
         assert_eq!(names, listed);
-        assert_eq!(reply["result"]["_meta"][super::super::server::SERVER_INFO]["name"], "adjutant");
+        assert_eq!(
+            reply["result"]["_meta"][super::super::server::SERVER_INFO]["name"],
+            "adjutant"
+        );
 
         let (router_, _dir, _hub) = router();
         let about = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about});
         let (status, body) = answered(router_.clone(), post(&hello), &hello).await;
-        assert!(status == StatusCode::OK && body.contains("2025-06-18"), "{status} {body}");
+        assert!(
+            status == StatusCode::OK && body.contains("2025-06-18"),
+            "{status} {body}"
+        );
         let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
-        let (status, body) = answered(router_, post(&list).header("mcp-protocol-version", "2025-06-18"), &list).await;
-        assert!(status == StatusCode::OK && body.contains("ask_parent") && !body.contains("reply_subagent"), "{status} {body}");
+        let (status, body) = answered(
+            router_,
+            post(&list).header("mcp-protocol-version", "2025-06-18"),
+            &list,
+        )
+        .await;
+        assert!(
+            status == StatusCode::OK
+                && body.contains("ask_parent")
+                && !body.contains("reply_subagent"),
+            "{status} {body}"
+        );
     }
 
     #[tokio::test]
@@ -418,54 +610,119 @@ mod tests {
             ("{\"jsonrpc\":", -32700, Value::Null),
             ("", -32600, Value::Null),
             ("[]", -32600, Value::Null),
-            ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600, Value::Null),
-            ("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":5}", -32600, json!(7)),
-            ("{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/list\"}", -32600, json!(1.5)),
-            ("{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"tools/call\",\"params\":{\"a\":NaN}}", -32700, json!(20)),
+            (
+                "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+                -32600,
+                Value::Null,
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":5}",
+                -32600,
+                json!(7),
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"tools/list\"}",
+                -32600,
+                json!(1.5),
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"tools/call\",\"params\":{\"a\":NaN}}",
+                -32700,
+                json!(20),
+            ),
             (
                 "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":{\"b\":1,\"b\":2}}}",
                 -32600,
                 json!("a"),
             ),
-            ("{\"jsonrpc\":\"2.0\",\"id\":21,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":\"text\"}}", -32602, json!(21)),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":21,\"method\":\"tools/call\",\"params\":{\"name\":\"x\",\"arguments\":\"text\"}}",
+                -32602,
+                json!(21),
+            ),
         ] {
             let (router, _dir, _hub) = router();
-            let request = post(&json!({})).header("mcp-protocol-version", "2025-06-18").body(Body::from(body)).expect("a request");
+            let request = post(&json!({}))
+                .header("mcp-protocol-version", "2025-06-18")
+                .body(Body::from(body))
+                .expect("a request");
             let reply = router.oneshot(request).await.expect("a reply");
             assert_eq!(
                 (reply.status(), &reply.headers()[CONTENT_TYPE]),
-                (StatusCode::BAD_REQUEST, &HeaderValue::from_static("application/json")),
+                (
+                    StatusCode::BAD_REQUEST,
+                    &HeaderValue::from_static("application/json")
+                ),
                 "{body}"
             );
-            let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+            let bytes = reply
+                .into_body()
+                .collect()
+                .await
+                .expect("a body")
+                .to_bytes();
             let reply: Value = serde_json::from_slice(&bytes).expect("JSON");
-            assert_eq!((&reply["jsonrpc"], &reply["error"]["code"], reply.get("id")), (&json!("2.0"), &json!(code), Some(&id)), "{body}: {reply}");
+            assert_eq!(
+                (&reply["jsonrpc"], &reply["error"]["code"], reply.get("id")),
+                (&json!("2.0"), &json!(code), Some(&id)),
+                "{body}: {reply}"
+            );
         }
         // What its author certainly meant is called: here, a tool that does not exist.
-        for arguments in ["{\"question\":\"half \\ud83d\"}", "\"{\\\"question\\\":\\\"?\\\"}\""] {
+        for arguments in [
+            "{\"question\":\"half \\ud83d\"}",
+            "\"{\\\"question\\\":\\\"?\\\"}\"",
+        ] {
             let body = format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":22,\"method\":\"tools/call\",\"params\":{{\"name\":\"no_such_tool\",\"arguments\":{arguments}}}}}"
             );
             let (router, _dir, _hub) = router();
             let length = body.len().to_string();
-            let request = post(&json!({})).header("mcp-protocol-version", "2025-06-18").header("content-length", length);
-            let reply = router.oneshot(request.body(Body::from(body)).expect("a request")).await.expect("a reply");
-            let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
+            let request = post(&json!({}))
+                .header("mcp-protocol-version", "2025-06-18")
+                .header("content-length", length);
+            let reply = router
+                .oneshot(request.body(Body::from(body)).expect("a request"))
+                .await
+                .expect("a reply");
+            let bytes = reply
+                .into_body()
+                .collect()
+                .await
+                .expect("a body")
+                .to_bytes();
             let reply: Value = serde_json::from_slice(&bytes).expect("JSON");
             assert!(
-                reply["id"] == 22 && reply["error"]["message"].as_str().is_some_and(|text| text.contains("no_such_tool")),
+                reply["id"] == 22
+                    && reply["error"]["message"]
+                        .as_str()
+                        .is_some_and(|text| text.contains("no_such_tool")),
                 "{arguments}: {reply}"
             );
         }
         let (router_, _dir, _hub) = router();
         let mut request = post(&json!({}));
-        request.headers_mut().expect("headers").insert("content-type", HeaderValue::from_static("text/plain"));
-        assert_eq!(answered(router_, request, &json!({})).await.0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        let hello = modern("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}));
+        request
+            .headers_mut()
+            .expect("headers")
+            .insert("content-type", HeaderValue::from_static("text/plain"));
+        assert_eq!(
+            answered(router_, request, &json!({})).await.0,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE
+        );
+        let hello = modern(
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+        );
         for body in [hello, modern("initialize", json!({}))] {
             let (router_, _dir, _hub) = router();
             let (status, text) = answered(router_, post(&body), &body).await;
-            assert!(status == StatusCode::NOT_FOUND && text.contains("-32601") && text.contains("\"id\":1,"), "{status} {text}");
+            assert!(
+                status == StatusCode::NOT_FOUND
+                    && text.contains("-32601")
+                    && text.contains("\"id\":1,"),
+                "{status} {text}"
+            );
         }
     }
 
@@ -477,32 +734,71 @@ mod tests {
         let batch = json!([ping(1), note, {"jsonrpc": "2.0", "id": 2, "method": 7}, ping(3)]);
         let (status, body) = answered(router_, post(&batch), &batch).await;
         let replies: Vec<Value> = serde_json::from_str(&body).expect("an array");
-        let ids: Vec<_> = replies.iter().map(|reply| (reply["id"].as_u64(), reply["error"]["code"].as_i64())).collect();
-        assert_eq!((status, ids), (StatusCode::OK, vec![(Some(1), None), (Some(2), Some(-32600)), (Some(3), None)]), "{body}");
+        let ids: Vec<_> = replies
+            .iter()
+            .map(|reply| (reply["id"].as_u64(), reply["error"]["code"].as_i64()))
+            .collect();
+        assert_eq!(
+            (status, ids),
+            (
+                StatusCode::OK,
+                vec![(Some(1), None), (Some(2), Some(-32600)), (Some(3), None)]
+            ),
+            "{body}"
+        );
         let (router_, _dir, _hub) = router();
         let notes = json!([note]);
-        assert_eq!(answered(router_, post(&notes), &notes).await.0, StatusCode::ACCEPTED);
+        assert_eq!(
+            answered(router_, post(&notes), &notes).await.0,
+            StatusCode::ACCEPTED
+        );
         let (router_, _dir, _hub) = router();
         let long = Value::from((0..33).map(ping).collect::<Vec<_>>());
-        assert_eq!(answered(router_, post(&long), &long).await.0, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            answered(router_, post(&long), &long).await.0,
+            StatusCode::BAD_REQUEST
+        );
     }
 
     #[tokio::test]
     async fn oversized_body_is_refused() {
         let (router, _dir, _hub) = router();
-        let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "x".repeat(BODY_BYTES_MAX)}}));
-        assert_eq!(answered(router, post(&ask), &ask).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+        let ask = modern(
+            "tools/call",
+            json!({"name": "ask_parent", "arguments": {"question": "x".repeat(BODY_BYTES_MAX)}}),
+        );
+        assert_eq!(
+            answered(router, post(&ask), &ask).await.0,
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
     }
 
     #[tokio::test]
     async fn headers_are_sent_before_the_answer() {
         let (router, _dir, _hub) = router();
-        let ask = modern("tools/call", json!({"name": "ask_parent", "arguments": {"question": "why?"}}));
+        let ask = modern(
+            "tools/call",
+            json!({"name": "ask_parent", "arguments": {"question": "why?"}}),
+        );
         let began = Instant::now();
-        let reply = router.oneshot(post(&ask).body(Body::from(ask.to_string())).expect("a request")).await.expect("a reply");
+        let reply = router
+            .oneshot(
+                post(&ask)
+                    .body(Body::from(ask.to_string()))
+                    .expect("a request"),
+            )
+            .await
+            .expect("a reply");
         assert!(began.elapsed() < Duration::from_secs(5));
         assert_eq!(reply.headers()[CONTENT_TYPE], "text/event-stream");
-        let first = reply.into_body().frame().await.expect("a frame").expect("no error").into_data().expect("data");
+        let first = reply
+            .into_body()
+            .frame()
+            .await
+            .expect("a frame")
+            .expect("no error")
+            .into_data()
+            .expect("data");
         assert_eq!(first, ": waiting\n\n");
     }
 
@@ -514,7 +810,8 @@ mod tests {
         };
         let parts: Vec<Bytes> = late_event_stream(json).collect().await;
         assert_eq!(parts.concat(), b"data: {\"id\":1}\n\n");
-        let events = async { ([(CONTENT_TYPE, "text/event-stream")], "data: 1\n\n").into_response() };
+        let events =
+            async { ([(CONTENT_TYPE, "text/event-stream")], "data: 1\n\n").into_response() };
         let parts: Vec<Bytes> = late_event_stream(events).collect().await;
         assert_eq!(parts.concat(), b"data: 1\n\n");
     }

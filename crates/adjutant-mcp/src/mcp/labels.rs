@@ -18,13 +18,20 @@ pub(super) struct Label(String);
 impl Label {
     /// Parses an argument. `None`: it names nobody.
     pub(super) fn parse(text: Option<&str>) -> Option<Self> {
-        let name: String = text?.trim().to_lowercase().chars().take(LABEL_CHARS_MAX).collect();
+        let name: String = text?
+            .trim()
+            .to_lowercase()
+            .chars()
+            .take(LABEL_CHARS_MAX)
+            .collect();
         (!name.is_empty()).then_some(Self(name))
     }
 
     /// Returns whether a text mentions the label after `@`.
     fn is_mentioned_in(&self, text: &str) -> bool {
-        mentions(text).iter().any(|name| name.to_lowercase() == self.0)
+        mentions(text)
+            .iter()
+            .any(|name| name.to_lowercase() == self.0)
     }
 
     fn is(&self, label: Option<&str>) -> bool {
@@ -78,11 +85,21 @@ impl LabelCursors {
     }
 
     /// Returns which of these entries a label has not read: all by others after its cursor.
-    pub(super) fn unread(&self, label: &Label, chat: i64, entries: &[ChatEntryView]) -> LabelUnread {
+    pub(super) fn unread(
+        &self,
+        label: &Label,
+        chat: i64,
+        entries: &[ChatEntryView],
+    ) -> LabelUnread {
         let read_to = self.read_to(label, chat);
-        let is_own = |entry: &ChatEntryView| self.own.as_ref() == Some(&entry.from) && label.is(entry.label.as_deref());
+        let is_own = |entry: &ChatEntryView| {
+            self.own.as_ref() == Some(&entry.from) && label.is(entry.label.as_deref())
+        };
         let mut unread = LabelUnread::default();
-        for entry in entries.iter().filter(|entry| entry.seq > read_to && !is_own(entry)) {
+        for entry in entries
+            .iter()
+            .filter(|entry| entry.seq > read_to && !is_own(entry))
+        {
             unread.entries += 1;
             unread.is_mentioned |= label.is_mentioned_in(&entry.text);
         }
@@ -95,7 +112,13 @@ mod tests {
     use super::*;
 
     fn entry(seq: i64, from: &str, label: Option<&str>, text: &str) -> ChatEntryView {
-        ChatEntryView { seq, from: from.to_owned(), label: label.map(str::to_owned), text: text.to_owned(), ..ChatEntryView::default() }
+        ChatEntryView {
+            seq,
+            from: from.to_owned(),
+            label: label.map(str::to_owned),
+            text: text.to_owned(),
+            ..ChatEntryView::default()
+        }
     }
 
     fn label(name: &str) -> Label {
@@ -105,14 +128,41 @@ mod tests {
     #[test]
     fn labels_read_by_themselves() {
         let (backend, frontend) = (label("Backend"), label("frontend"));
-        let entries = [entry(1, "client:a", Some("Lead"), "@Backend please start"), entry(2, "client:a", Some("Lead"), "and `@frontend` waits")];
+        let entries = [
+            entry(1, "client:a", Some("Lead"), "@Backend please start"),
+            entry(2, "client:a", Some("Lead"), "and `@frontend` waits"),
+        ];
         let mut cursors = LabelCursors::default();
-        assert_eq!(cursors.unread(&backend, 7, &entries), LabelUnread { entries: 2, is_mentioned: true });
-        assert_eq!(cursors.unread(&frontend, 7, &entries), LabelUnread { entries: 2, is_mentioned: false }, "code is no mention");
+        assert_eq!(
+            cursors.unread(&backend, 7, &entries),
+            LabelUnread {
+                entries: 2,
+                is_mentioned: true
+            }
+        );
+        assert_eq!(
+            cursors.unread(&frontend, 7, &entries),
+            LabelUnread {
+                entries: 2,
+                is_mentioned: false
+            },
+            "code is no mention"
+        );
         cursors.note_read(&backend, 7, 1, 2);
-        assert_eq!(cursors.unread(&backend, 7, &entries), LabelUnread::default());
-        assert_eq!(cursors.unread(&frontend, 7, &entries).entries, 2, "another label has not read them");
-        assert_eq!(cursors.unread(&backend, 8, &entries).entries, 2, "nor this one in another chat");
+        assert_eq!(
+            cursors.unread(&backend, 7, &entries),
+            LabelUnread::default()
+        );
+        assert_eq!(
+            cursors.unread(&frontend, 7, &entries).entries,
+            2,
+            "another label has not read them"
+        );
+        assert_eq!(
+            cursors.unread(&backend, 8, &entries).entries,
+            2,
+            "nor this one in another chat"
+        );
         assert_eq!(label(" BACKEND "), backend);
         assert_eq!((Label::parse(None), Label::parse(Some("  "))), (None, None));
     }
@@ -134,8 +184,19 @@ mod tests {
         let lead = label("Lead");
         let mut cursors = LabelCursors::default();
         cursors.note_posted(&lead, 1, &entry(1, "client:a", Some("Lead"), "x"));
-        let later = [entry(2, "client:a", Some("lead"), "own"), entry(3, "client:b", Some("Lead"), "@lead"), entry(4, "client:a", None, "y")];
-        assert_eq!(cursors.unread(&lead, 1, &later), LabelUnread { entries: 2, is_mentioned: true }, "another client's Lead is another agent");
+        let later = [
+            entry(2, "client:a", Some("lead"), "own"),
+            entry(3, "client:b", Some("Lead"), "@lead"),
+            entry(4, "client:a", None, "y"),
+        ];
+        assert_eq!(
+            cursors.unread(&lead, 1, &later),
+            LabelUnread {
+                entries: 2,
+                is_mentioned: true
+            },
+            "another client's Lead is another agent"
+        );
     }
 
     #[test]
@@ -144,7 +205,14 @@ mod tests {
         for n in 0..=CURSORS_MAX {
             cursors.note_read(&label(&format!("a{n}")), 1, 1, 1);
         }
-        assert_eq!((cursors.read.len(), cursors.order.len()), (CURSORS_MAX, CURSORS_MAX));
-        assert_eq!(cursors.read_to(&label("a0"), 1), 0, "the oldest is forgotten");
+        assert_eq!(
+            (cursors.read.len(), cursors.order.len()),
+            (CURSORS_MAX, CURSORS_MAX)
+        );
+        assert_eq!(
+            cursors.read_to(&label("a0"), 1),
+            0,
+            "the oldest is forgotten"
+        );
     }
 }

@@ -13,12 +13,16 @@ use crate::client::VERSION;
 use crate::view::{ListAgents, codes};
 use futures::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, ConstString, CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation,
-    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SubscribeRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams, UpdateTaskParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString, CustomRequest,
+    CustomResult, DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestMethod,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -58,13 +62,21 @@ impl Server {
             return facade::tools();
         }
         let role = self.0.role().await;
-        let agents = if self.0.compat() && role == Role::Parent { self.agents().await } else { Vec::new() };
+        let agents = if self.0.compat() && role == Role::Parent {
+            self.agents().await
+        } else {
+            Vec::new()
+        };
         catalog::list(role, self.0.compat(), &agents)
     }
 
     async fn agents(&self) -> Vec<(String, String)> {
         match self.0.client().call(&ListAgents::default()).await {
-            Ok(list) => list.agents.into_iter().map(|agent| (agent.name, agent.description)).collect(),
+            Ok(list) => list
+                .agents
+                .into_iter()
+                .map(|agent| (agent.name, agent.description))
+                .collect(),
             Err(error) => {
                 tracing::warn!(%error, "the agents' own tools cannot be listed");
                 Vec::new()
@@ -72,13 +84,33 @@ impl Server {
         }
     }
 
-    async fn called(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn called(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let role = self.0.role().await;
         self.0.confirm_shown(caller::connection(context)).await;
-        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let CallToolRequestParams {
+            name,
+            arguments,
+            input_responses,
+            request_state,
+            ..
+        } = request;
         if let Some(facade) = self.0.facade() {
-            let caller = Caller::new(&self.0, context, None, RepeatedInput { input: input_responses.unwrap_or_default(), state: request_state });
-            return Ok(facade::call(&self.0, facade, &caller, &name, arguments).await?.into());
+            let caller = Caller::new(
+                &self.0,
+                context,
+                None,
+                RepeatedInput {
+                    input: input_responses.unwrap_or_default(),
+                    state: request_state,
+                },
+            );
+            return Ok(facade::call(&self.0, facade, &caller, &name, arguments)
+                .await?
+                .into());
         }
         let Some(row) = catalog::find(role, &name) else {
             return match catalog::find(role.other(), &name) {
@@ -87,24 +119,47 @@ impl Server {
             };
         };
         let alias = (name != row.name).then(|| name.into_owned());
-        let caller = Caller::new(&self.0, context, alias, RepeatedInput { input: input_responses.unwrap_or_default(), state: request_state });
-        Ok(match catch_panic(row.name, self.run(row, &caller, arguments)).await {
-            Ok(Reply::Result(shown)) => shown.into_result().into(),
-            Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::task_handle(&task)),
-            Ok(Reply::Input(required)) => CallToolResponse::InputRequired(*required),
-            Err(refusal) => refusal.into_result().into(),
-        })
+        let caller = Caller::new(
+            &self.0,
+            context,
+            alias,
+            RepeatedInput {
+                input: input_responses.unwrap_or_default(),
+                state: request_state,
+            },
+        );
+        Ok(
+            match catch_panic(row.name, self.run(row, &caller, arguments)).await {
+                Ok(Reply::Result(shown)) => shown.into_result().into(),
+                Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::task_handle(&task)),
+                Ok(Reply::Input(required)) => CallToolResponse::InputRequired(*required),
+                Err(refusal) => refusal.into_result().into(),
+            },
+        )
     }
 
-    async fn run(&self, row: &'static ToolRow, caller: &Caller, mut arguments: Option<JsonObject>) -> Result<Reply, Refusal> {
-        if let Some(agent) = caller.alias.as_deref().and_then(|alias| alias.strip_prefix(RUN_PREFIX)) {
-            arguments.get_or_insert_default().insert("agent".to_owned(), json!(agent));
+    async fn run(
+        &self,
+        row: &'static ToolRow,
+        caller: &Caller,
+        mut arguments: Option<JsonObject>,
+    ) -> Result<Reply, Refusal> {
+        if let Some(agent) = caller
+            .alias
+            .as_deref()
+            .and_then(|alias| alias.strip_prefix(RUN_PREFIX))
+        {
+            arguments
+                .get_or_insert_default()
+                .insert("agent".to_owned(), json!(agent));
         }
         let args = Args::read(row.params, arguments)?;
         let reply = (row.handler.run)(&self.0, caller, args).await?;
         match (self.0.role().await, reply) {
             // All other calls of a run deliver its messages themselves.
-            (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => Ok(Reply::Result(worker::with_unread(&self.0, shown).await)),
+            (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => {
+                Ok(Reply::Result(worker::with_unread(&self.0, shown).await))
+            }
             (_, reply) => Ok(reply),
         }
     }
@@ -120,29 +175,42 @@ impl Server {
     fn about_us(&self, role: Role) -> ServerConfig {
         let tools = ServerCapabilities::builder().enable_tools();
         if self.0.facade().is_some() {
-            return ServerConfig::new(tools.build()).with_server_info(implementation()).with_instructions(facade::INSTRUCTIONS);
+            return ServerConfig::new(tools.build())
+                .with_server_info(implementation())
+                .with_instructions(facade::INSTRUCTIONS);
         }
         let (capabilities, instructions) = match role {
             Role::Parent => {
-                let resources = tools.enable_completions().enable_resources().enable_resources_subscribe();
+                let resources = tools
+                    .enable_completions()
+                    .enable_resources()
+                    .enable_resources_subscribe();
                 (resources.enable_tasks().build(), PARENT_INSTRUCTIONS)
             }
             Role::Worker => (tools.build(), WORKER_INSTRUCTIONS),
         };
-        ServerConfig::new(capabilities).with_server_info(implementation()).with_instructions(instructions)
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation())
+            .with_instructions(instructions)
     }
 }
 
 /// Refuses a cursor of a list that has one page.
 fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
     if request.is_some_and(|page| page.cursor.is_some()) {
-        return Err(ErrorData::invalid_params("there is no such cursor: the list has one page, and gives none", None));
+        return Err(ErrorData::invalid_params(
+            "there is no such cursor: the list has one page, and gives none",
+            None,
+        ));
     }
     Ok(())
 }
 
 /// Converts a panic of a tool to a refusal. Without a result, the caller would wait forever.
-async fn catch_panic(tool: &str, call: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply, Refusal> {
+async fn catch_panic(
+    tool: &str,
+    call: impl Future<Output = Result<Reply, Refusal>>,
+) -> Result<Reply, Refusal> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let hint = "this is a defect of adj; check_subagent_status shows whether the call had an effect";
         Err(Refusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
@@ -156,34 +224,54 @@ fn implementation() -> Implementation {
 /// Adds the server's name to results of the protocol version without a handshake.
 pub(super) fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<RoleServer>) {
     if caller::is_modern(context) {
-        meta.get_or_insert_default().insert(SERVER_INFO.to_owned(), json!(implementation()));
+        meta.get_or_insert_default()
+            .insert(SERVER_INFO.to_owned(), json!(implementation()));
     }
 }
 
 /// Refuses a tool of the other role, and says that it will never work.
 fn not_for(role: Role, row: &ToolRow) -> Refusal {
-    let phrase = row.actions.first().map_or("do that", |action| action.phrase());
+    let phrase = row
+        .actions
+        .first()
+        .map_or("do that", |action| action.phrase());
     let (who, hint) = match role {
-        Role::Parent => ("a parent", "this is a tool of runs; answer them with reply_subagent"),
-        Role::Worker => ("a run", "ask your parent with ask_parent if it has to be done"),
+        Role::Parent => (
+            "a parent",
+            "this is a tool of runs; answer them with reply_subagent",
+        ),
+        Role::Worker => (
+            "a run",
+            "ask your parent with ask_parent if it has to be done",
+        ),
     };
     Refusal::new(codes::NOT_ALLOWED, format!("{who} may not {phrase}"), hint)
 }
 
 fn unknown_tool(role: Role, name: &str) -> String {
-    let nearest = catalog::tools(role).iter().map(|row| row.name).min_by_key(|known| text::distance(known, name)).unwrap_or_default();
-    format!("unknown tool {}; did you mean {nearest}?", text::quoted(name, 80))
+    let nearest = catalog::tools(role)
+        .iter()
+        .map(|row| row.name)
+        .min_by_key(|known| text::distance(known, name))
+        .unwrap_or_default();
+    format!(
+        "unknown tool {}; did you mean {nearest}?",
+        text::quoted(name, 80)
+    )
 }
 
 /// Rejects `initialize` under 2026-07-28, which no longer has it.
 pub(super) fn no_initialize() -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize: 2026-07-28 has no handshake; call server/discover or any method", None)
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        "initialize: 2026-07-28 has no handshake; call server/discover or any method",
+        None,
+    )
 }
 
 /// Rejects a malformed handshake.
 pub(super) fn broken_initialize() -> ErrorData {
-    let message =
-        "initialize: params need protocolVersion (a string such as \"2025-11-25\"), capabilities (an object) and clientInfo (name and version)";
+    let message = "initialize: params need protocolVersion (a string such as \"2025-11-25\"), capabilities (an object) and clientInfo (name and version)";
     ErrorData::invalid_params(message, None)
 }
 
@@ -203,8 +291,16 @@ impl ServerHandler for Server {
         Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
     }
 
-    async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Result<InitializeResult, ErrorData> {
-        if context.meta.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str()) {
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if context
+            .meta
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+        {
             return Err(no_initialize());
         }
         self.0.role().await;
@@ -213,29 +309,49 @@ impl ServerHandler for Server {
         // Tasks belong to the protocol that has no `initialize`.
         result.capabilities.extensions = None;
         // Without a session, a later message could not be sent.
-        if let Some(resources) = result.capabilities.resources.as_mut().filter(|_| !caller::has_channel(&context)) {
+        if let Some(resources) = result
+            .capabilities
+            .resources
+            .as_mut()
+            .filter(|_| !caller::has_channel(&context))
+        {
             resources.subscribe = None;
         }
         Ok(result)
     }
 
-    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
         let about = self.about_us(self.0.role().await);
         let versions = self.supported_protocol_versions().into_owned();
-        Ok(DiscoverResult::from_server_info(versions, about).with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        Ok(DiscoverResult::from_server_info(versions, about)
+            .with_ttl_ms(LIST_TTL_MS)
+            .with_cache_scope(CacheScope::Private))
     }
 
-    async fn list_tools(&self, request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request)?;
         let mut result = ListToolsResult::with_all_items(self.listed().await);
         if caller::is_modern(&context) {
-            result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
+            result = result
+                .with_ttl_ms(LIST_TTL_MS)
+                .with_cache_scope(CacheScope::Private);
         }
         stamp(&mut result.meta, &context);
         Ok(result)
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         // Boxed, because rmcp moves a call's future several times before it runs.
         let mut response = Box::pin(self.called(request, &context)).await?;
         match &mut response {
@@ -247,21 +363,37 @@ impl ServerHandler for Server {
         Ok(response)
     }
 
-    async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
         let mut result = tasks::get(&self.0, request, &context).await?;
         stamp(&mut result.meta, &context);
         Ok(result)
     }
 
-    async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         tasks::update(&self.0, request, &context).await
     }
 
-    async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         tasks::cancel(&self.0, request, &context).await
     }
 
-    async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
         self.require_parent::<CompleteRequestMethod>().await?;
         let mut result = CompleteResult::new(resources::complete(&self.0, &request).await?);
         stamp(&mut result.meta, &context);
@@ -296,11 +428,14 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.require_parent::<ListResourceTemplatesRequestMethod>().await?;
+        self.require_parent::<ListResourceTemplatesRequestMethod>()
+            .await?;
         refuse_cursor(request)?;
         let mut result = ListResourceTemplatesResult::with_all_items(resources::templates());
         if caller::is_modern(&context) {
-            result = result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private);
+            result = result
+                .with_ttl_ms(LIST_TTL_MS)
+                .with_cache_scope(CacheScope::Private);
         }
         stamp(&mut result.meta, &context);
         Ok(result)
@@ -320,7 +455,10 @@ impl ServerHandler for Server {
         Ok(ReadResourceResponse::Complete(result))
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         (self.0.known_role() == Role::Parent).then(|| resources::accepted(requested))
     }
 
@@ -329,15 +467,25 @@ impl ServerHandler for Server {
         Ok(())
     }
 
-    async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.require_parent::<SubscribeRequestMethod>().await?;
         if !caller::has_channel(&context) {
             return Err(ErrorData::method_not_found::<SubscribeRequestMethod>());
         }
-        self.1.add(self.0.client().clone(), request.uri, context.peer.clone()).await
+        self.1
+            .add(self.0.client().clone(), request.uri, context.peer.clone())
+            .await
     }
 
-    async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         self.require_parent::<UnsubscribeRequestMethod>().await?;
         if !caller::has_channel(&context) {
             return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>());
@@ -347,16 +495,32 @@ impl ServerHandler for Server {
     }
 
     /// Requests of known methods with malformed parameters arrive here too.
-    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
         const TASKS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
         let method = text::line(&request.method, 100);
         let is_modern = caller::is_modern(&context);
         if request.method == "initialize" {
-            return Err(if is_modern { no_initialize() } else { broken_initialize() });
+            return Err(if is_modern {
+                no_initialize()
+            } else {
+                broken_initialize()
+            });
         }
-        if request.method == "tools/call" || (is_modern && TASKS.contains(&request.method.as_str())) {
-            let needed = if request.method == "tools/call" { "a name (text) and arguments (an object)" } else { "a taskId (text)" };
-            return Err(ErrorData::invalid_params(format!("{method}: the parameters have the wrong shape: it takes {needed}"), None));
+        if request.method == "tools/call" || (is_modern && TASKS.contains(&request.method.as_str()))
+        {
+            let needed = if request.method == "tools/call" {
+                "a name (text) and arguments (an object)"
+            } else {
+                "a taskId (text)"
+            };
+            return Err(ErrorData::invalid_params(
+                format!("{method}: the parameters have the wrong shape: it takes {needed}"),
+                None,
+            ));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
     }
@@ -368,14 +532,23 @@ mod tests {
 
     #[tokio::test]
     async fn panicking_tool_returns_an_error() {
-        let refusal = catch_panic("run_subagent", async { panic!("a defect") }).await.expect_err("refused");
-        assert_eq!((refusal.code.as_str(), refusal.message.as_str()), (codes::INTERNAL, "run_subagent failed unexpectedly"));
+        let refusal = catch_panic("run_subagent", async { panic!("a defect") })
+            .await
+            .expect_err("refused");
+        assert_eq!(
+            (refusal.code.as_str(), refusal.message.as_str()),
+            (codes::INTERNAL, "run_subagent failed unexpectedly")
+        );
     }
 
     #[test]
     fn instructions_are_short() {
         for text in [PARENT_INSTRUCTIONS, WORKER_INSTRUCTIONS] {
-            assert!(text.chars().count() <= 900, "{} characters", text.chars().count());
+            assert!(
+                text.chars().count() <= 900,
+                "{} characters",
+                text.chars().count()
+            );
         }
     }
 }

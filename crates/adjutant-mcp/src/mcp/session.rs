@@ -138,17 +138,30 @@ impl Session {
 
     /// Returns whether the client's person declined to answer a request.
     pub(super) fn was_declined(&self, message_id: &str) -> bool {
-        self.0.declined.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|declined| declined == message_id)
+        self.0
+            .declined
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|declined| declined == message_id)
     }
 
     /// Returns the ids of those requests that the client's person declined to answer.
     pub(super) fn declined_of(&self, requests: &[RequestView]) -> Vec<String> {
-        requests.iter().filter(|request| self.was_declined(&request.message_id)).map(|request| request.message_id.clone()).collect()
+        requests
+            .iter()
+            .filter(|request| self.was_declined(&request.message_id))
+            .map(|request| request.message_id.clone())
+            .collect()
     }
 
     /// Records that the client's person declined to answer a request.
     pub(super) fn note_declined(&self, message_id: &str) {
-        let mut declined = self.0.declined.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut declined = self
+            .0
+            .declined
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if declined.len() >= CHECKS_MAX {
             declined.pop_front();
         }
@@ -157,12 +170,21 @@ impl Session {
 
     /// Returns the last change of a chat that was shown.
     pub(super) fn changes_shown(&self, chat: i64) -> Option<i64> {
-        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).get(&chat).copied()
+        self.0
+            .changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&chat)
+            .copied()
     }
 
     /// Records the last change of a chat that was shown.
     pub(super) fn note_changes(&self, chat: i64, changes: i64) {
-        self.0.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(chat, changes);
+        self.0
+            .changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(chat, changes);
     }
 
     /// Returns how far the labels of the client have read.
@@ -172,13 +194,22 @@ impl Session {
 
     /// Records the stops and ends that the result of the current call shows, and its cursor. If the client never proves
     /// that it received them, it is notified again.
-    pub(super) fn note_shown(&self, connection: Option<ConnectionNumber>, cursor: Option<i64>, confirmation: ConfirmNotified) {
+    pub(super) fn note_shown(
+        &self,
+        connection: Option<ConnectionNumber>,
+        cursor: Option<i64>,
+        confirmation: ConfirmNotified,
+    ) {
         if !confirmation.is_empty() {
             let mut shown = self.shown();
             if shown.len() >= SHOWN_MAX {
                 shown.pop_front();
             }
-            shown.push_back(ShownResult { connection, cursor, confirmation });
+            shown.push_back(ShownResult {
+                connection,
+                cursor,
+                confirmation,
+            });
         }
     }
 
@@ -227,7 +258,10 @@ impl Session {
         let directory = self.directory();
         let refused = || {
             let shown = quoted(&directory.to_string_lossy(), 200);
-            Refusal::invalid(format!("{shown} is not UTF-8"), "start adj mcp in a directory with a UTF-8 name")
+            Refusal::invalid(
+                format!("{shown} is not UTF-8"),
+                "start adj mcp in a directory with a UTF-8 name",
+            )
         };
         directory.to_str().map(str::to_owned).ok_or_else(refused)
     }
@@ -248,7 +282,11 @@ impl Session {
     /// Determines the role from the hub: a parent may list runs, a run may not. If the hub does not answer in time,
     /// the role is worker, which has fewer tools.
     async fn resolve_role(&self) -> Role {
-        let look = ListRuns { all: false, limit: Some(1), before: None };
+        let look = ListRuns {
+            all: false,
+            limit: Some(1),
+            before: None,
+        };
         match tokio::time::timeout(ROLE_WAIT, self.client().call(&look)).await {
             Ok(Ok(_)) => Role::Parent,
             Ok(Err(_)) | Err(_) => Role::Worker,
@@ -264,12 +302,17 @@ impl Session {
     pub(super) fn first_check(&self, message_id: &str) -> Instant {
         let mut checks = self.checks();
         if checks.len() >= CHECKS_MAX && !checks.contains_key(message_id) {
-            let oldest = checks.iter().min_by_key(|(_, at)| **at).map(|(id, _)| id.clone());
+            let oldest = checks
+                .iter()
+                .min_by_key(|(_, at)| **at)
+                .map(|(id, _)| id.clone());
             if let Some(oldest) = oldest {
                 checks.remove(&oldest);
             }
         }
-        *checks.entry(message_id.to_owned()).or_insert_with(Instant::now)
+        *checks
+            .entry(message_id.to_owned())
+            .or_insert_with(Instant::now)
     }
 
     /// Forgets the first check, so that the next one starts a new wait.
@@ -283,19 +326,36 @@ impl Session {
 
     /// Checks that the run that a worker names is its own. Returns messages that this check delivered, which must
     /// be part of the result.
-    pub(super) async fn check_own_run(&self, run: Option<&str>) -> Result<Vec<MessageView>, Refusal> {
-        let Some(run) = run else { return Ok(Vec::new()) };
+    pub(super) async fn check_own_run(
+        &self,
+        run: Option<&str>,
+    ) -> Result<Vec<MessageView>, Refusal> {
+        let Some(run) = run else {
+            return Ok(Vec::new());
+        };
         let mut messages = Vec::new();
         if self.0.own_names.get().is_none() {
             let own = self.client().call(&GetRun::default()).await?;
             messages = own.messages;
             // A concurrent call has set the same.
-            self.0.own_names.get_or_init(|| async { [own.run_id, own.name] }).await;
+            self.0
+                .own_names
+                .get_or_init(|| async { [own.run_id, own.name] })
+                .await;
         }
-        if self.0.own_names.get().is_some_and(|own| own.iter().any(|name| name == run)) {
+        if self
+            .0
+            .own_names
+            .get()
+            .is_some_and(|own| own.iter().any(|name| name == run))
+        {
             return Ok(messages);
         }
         let message = Denied::not_found("run", run).to_string();
-        Err(Refusal::new(codes::NOT_FOUND, message, "omit run_id: a run can only act for itself"))
+        Err(Refusal::new(
+            codes::NOT_FOUND,
+            message,
+            "omit run_id: a run can only act for itself",
+        ))
     }
 }

@@ -10,11 +10,15 @@
 
 use crate::failpoint;
 use futures::Stream;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{
+    ClientJsonRpcMessage, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, SessionConfig, SessionError,
 };
-use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionId, SessionManager,
+};
 use rmcp::transport::worker::WorkerTransport;
 use std::collections::HashMap;
 use std::io;
@@ -68,7 +72,10 @@ impl Default for Sessions {
         // It would also end a session during a call.
         config.keep_alive = None;
         local.session_config = config;
-        Self { local, uses: Arc::default() }
+        Self {
+            local,
+            uses: Arc::default(),
+        }
     }
 }
 
@@ -81,10 +88,18 @@ impl Sessions {
     pub async fn make_room(&self) -> bool {
         let closed: Vec<SessionId> = {
             let uses = locked(&self.uses);
-            let mut closed: Vec<SessionId> = uses.iter().filter(|(_, used)| used.is_idle()).map(|(id, _)| id.clone()).collect();
+            let mut closed: Vec<SessionId> = uses
+                .iter()
+                .filter(|(_, used)| used.is_idle())
+                .map(|(id, _)| id.clone())
+                .collect();
             if uses.len() - closed.len() >= SESSIONS_MAX {
-                let unused = uses.iter().filter(|(id, used)| used.streams == 0 && !closed.contains(id));
-                let Some((oldest, _)) = unused.min_by_key(|(_, used)| used.since) else { return false };
+                let unused = uses
+                    .iter()
+                    .filter(|(id, used)| used.streams == 0 && !closed.contains(id));
+                let Some((oldest, _)) = unused.min_by_key(|(_, used)| used.since) else {
+                    return false;
+                };
                 closed.push(oldest.clone());
             }
             closed
@@ -97,7 +112,11 @@ impl Sessions {
 
     /// Closes the sessions that have been unused for too long.
     pub async fn close_idle(&self) {
-        let idle: Vec<SessionId> = locked(&self.uses).iter().filter(|(_, used)| used.is_idle()).map(|(id, _)| id.clone()).collect();
+        let idle: Vec<SessionId> = locked(&self.uses)
+            .iter()
+            .filter(|(_, used)| used.is_idle())
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in idle {
             self.close(&id).await;
         }
@@ -132,8 +151,17 @@ impl Sessions {
             used.streams += 1;
             is_first_hidden = !used.has_first_event;
         }
-        let open = OpenStream { id: id.clone(), is_call, has_ended: false, uses: Arc::clone(&self.uses) };
-        Counted { stream: Box::pin(stream), is_first_hidden, open }
+        let open = OpenStream {
+            id: id.clone(),
+            is_call,
+            has_ended: false,
+            uses: Arc::clone(&self.uses),
+        };
+        Counted {
+            stream: Box::pin(stream),
+            is_first_hidden,
+            open,
+        }
     }
 }
 
@@ -184,7 +212,9 @@ impl Drop for OpenStream {
 fn has_first_event(reply: &ServerJsonRpcMessage) -> bool {
     match reply {
         JsonRpcMessage::Response(response) => match &response.result {
-            ServerResult::InitializeResult(result) => result.protocol_version.as_str() >= ProtocolVersion::V_2025_11_25.as_str(),
+            ServerResult::InitializeResult(result) => {
+                result.protocol_version.as_str() >= ProtocolVersion::V_2025_11_25.as_str()
+            }
             _ => false,
         },
         _ => false,
@@ -201,7 +231,15 @@ impl SessionManager for Sessions {
             let mut uses = locked(&self.uses);
             let is_admitted = uses.len() < SESSIONS_MAX;
             if is_admitted {
-                uses.insert(id.clone(), Use { streams: 0, since: Instant::now(), left_calls: 0, has_first_event: false });
+                uses.insert(
+                    id.clone(),
+                    Use {
+                        streams: 0,
+                        since: Instant::now(),
+                        left_calls: 0,
+                        has_first_event: false,
+                    },
+                );
             }
             is_admitted
         };
@@ -212,7 +250,11 @@ impl SessionManager for Sessions {
         Err(SessionError::Io(io::Error::other("too many sessions of this token")).into())
     }
 
-    async fn initialize_session(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<ServerJsonRpcMessage, Self::Error> {
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
         let reply = self.local.initialize_session(id, message).await?;
         if let Some(used) = locked(&self.uses).get_mut(id) {
             used.has_first_event = has_first_event(&reply);
@@ -238,11 +280,18 @@ impl SessionManager for Sessions {
         Ok(self.counted(id, true, stream))
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Self::Error> {
         self.local.accept_message(id, message).await
     }
 
-    async fn create_standalone_stream(&self, id: &SessionId) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let stream = self.local.create_standalone_stream(id).await?;
         Ok(self.counted(id, false, stream))
     }

@@ -58,7 +58,10 @@ pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
     let input_ended = CancellationToken::new();
     let (setup, supervisor) = setup(args, input_ended.clone())?;
     let server = Server::new(setup);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| internal("the runtime", &error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| internal("the runtime", &error))?;
     let served = runtime.block_on(async {
         if let Some(socket) = supervisor {
             announce(&socket).await;
@@ -75,7 +78,9 @@ pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
 async fn announce(socket: &Path) {
     let announced = async {
         let mut supervisor = sock::connect(socket).await?;
-        supervisor.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
+        supervisor
+            .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await?;
         supervisor.read_u8().await
     };
     match tokio::time::timeout(ANNOUNCED_MAX, announced).await {
@@ -86,49 +91,110 @@ async fn announce(socket: &Path) {
 }
 
 /// Returns the setup, and the socket of the supervisor whose token file was given.
-fn setup(args: StdioArgs, input_ended: CancellationToken) -> Result<(Setup, Option<PathBuf>), ErrorView> {
-    let StdioArgs { role, token_file, client, compat, facade, ephemeral: _, max_wait_s } = args;
+fn setup(
+    args: StdioArgs,
+    input_ended: CancellationToken,
+) -> Result<(Setup, Option<PathBuf>), ErrorView> {
+    let StdioArgs {
+        role,
+        token_file,
+        client,
+        compat,
+        facade,
+        ephemeral: _,
+        max_wait_s,
+    } = args;
     if facade.is_some() && (role.is_some() || token_file.is_some()) {
-        return Err(invalid("--facade serves a parent: it cannot be used with --role or --token-file", "omit them"));
+        return Err(invalid(
+            "--facade serves a parent: it cannot be used with --role or --token-file",
+            "omit them",
+        ));
     }
     let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
-    let directory = std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
+    let directory =
+        std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
     if let Some(path) = token_file {
         let access = read_access(&path)?;
         let socket = access.socket.clone();
         let client = Client::worker(access);
         let cap = max_wait.unwrap_or(CallCap::Fixed(caps::OWN_WORKER));
         let role = Some(role.unwrap_or(Role::Worker));
-        return Ok((Setup { client, role, compat, facade, cap, directory, input_ended }, Some(socket)));
+        return Ok((
+            Setup {
+                client,
+                role,
+                compat,
+                facade,
+                cap,
+                directory,
+                input_ended,
+            },
+            Some(socket),
+        ));
     }
     let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
     let name = match client {
         Some(name) => name,
-        None => parent::project(&directory).map_err(|Refusal { code, message, hint }| ErrorView { code, message, hint })?,
+        None => parent::project(&directory).map_err(
+            |Refusal {
+                 code,
+                 message,
+                 hint,
+             }| ErrorView {
+                code,
+                message,
+                hint,
+            },
+        )?,
     };
-    let name = ClientName::parse(&name).map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
+    let name = ClientName::parse(&name)
+        .map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
     // Inside a run, the hub redirects to the run's supervisor, so the role is determined before tools are listed.
     let inside_run = text_variable("ADJ_RUN").is_some();
     if inside_run && facade.is_some() {
-        return Err(invalid("--facade cannot be used inside a run", "inside a run, use delegate_work of adj mcp"));
+        return Err(invalid(
+            "--facade cannot be used inside a run",
+            "inside a run, use delegate_work of adj mcp",
+        ));
     }
     let role = role.or(if inside_run { None } else { Some(Role::Parent) });
     let cap = max_wait.unwrap_or(CallCap::ByClient);
-    Ok((Setup { client: Client::hub(&home, Some(name)), role, compat, facade, cap, directory, input_ended }, None))
+    Ok((
+        Setup {
+            client: Client::hub(&home, Some(name)),
+            role,
+            compat,
+            facade,
+            cap,
+            directory,
+            input_ended,
+        },
+        None,
+    ))
 }
 
 fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {
     let hint = "the run's supervisor writes this file; it is gone when the run has ended";
-    let text = std::fs::read_to_string(path).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))?;
-    serde_json::from_slice(text.as_bytes()).map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))?;
+    serde_json::from_slice(text.as_bytes())
+        .map_err(|error| invalid(&format!("{}: {error}", path.display()), hint))
 }
 
 fn invalid(message: &str, hint: &str) -> ErrorView {
-    ErrorView { code: codes::INVALID.into(), message: message.into(), hint: Some(hint.into()) }
+    ErrorView {
+        code: codes::INVALID.into(),
+        message: message.into(),
+        hint: Some(hint.into()),
+    }
 }
 
 fn internal(what: &str, error: &dyn std::fmt::Display) -> ErrorView {
-    ErrorView { code: codes::INTERNAL.into(), message: format!("{what}: {error}"), hint: None }
+    ErrorView {
+        code: codes::INTERNAL.into(),
+        message: format!("{what}: {error}"),
+        hint: None,
+    }
 }
 
 async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), ErrorView> {
@@ -162,14 +228,21 @@ struct Pipe {
 
 impl Pipe {
     fn new(input: StdioReader, output: StdioWriter, input_ended: CancellationToken) -> Self {
-        Self { inner: Lines::new(input, output), input_ended, open: false }
+        Self {
+            inner: Lines::new(input, output),
+            input_ended,
+            open: false,
+        }
     }
 }
 
 impl Transport<RoleServer> for Pipe {
     type Error = std::io::Error;
 
-    fn send(&mut self, item: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         self.inner.send(item)
     }
 
@@ -183,7 +256,9 @@ impl Transport<RoleServer> for Pipe {
                 return Some(message);
             }
             // Before the handshake, only requests are accepted; a notification would abort it.
-            let ClientJsonRpcMessage::Request(request) = &message else { continue };
+            let ClientJsonRpcMessage::Request(request) = &message else {
+                continue;
+            };
             match opening(&request.request) {
                 Opening::Initialize(version) => {
                     self.open = true;
@@ -224,19 +299,36 @@ enum Opening {
 fn opening(request: &ClientRequest) -> Opening {
     let meta = request.get_meta();
     let version = meta.protocol_version();
-    let is_modern = version.as_ref().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    let is_modern = version
+        .as_ref()
+        .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     match request {
         ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => Opening::Probe,
-        ClientRequest::InitializeRequest(_) if is_modern => Opening::Refused(server::no_initialize()),
-        ClientRequest::InitializeRequest(request) => Opening::Initialize(request.params.protocol_version.clone()),
+        ClientRequest::InitializeRequest(_) if is_modern => {
+            Opening::Refused(server::no_initialize())
+        }
+        ClientRequest::InitializeRequest(request) => {
+            Opening::Initialize(request.params.protocol_version.clone())
+        }
         ClientRequest::CustomRequest(custom) if custom.method == "initialize" => {
-            Opening::Refused(if is_modern { server::no_initialize() } else { server::broken_initialize() })
+            Opening::Refused(if is_modern {
+                server::no_initialize()
+            } else {
+                server::broken_initialize()
+            })
         }
         _ if version.is_none() => Opening::Refused(server::not_initialized()),
         _ => {
-            let is_known = version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
-            let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
-            if is_known && is_whole { Opening::Modern } else { Opening::Probe }
+            let is_known =
+                version.is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version));
+            let is_whole = meta
+                .missing_required_keys(&ProtocolVersion::V_2026_07_28)
+                .is_empty();
+            if is_known && is_whole {
+                Opening::Modern
+            } else {
+                Opening::Probe
+            }
         }
     }
 }

@@ -12,11 +12,14 @@ use super::caller::{accepts_tasks, connection, elicitation};
 use super::elicit::{self, PersonReply};
 use super::session::Session;
 use super::tools::parent;
-use crate::view::{self, CancelTask, ErrorView, GetTask, ReadRequest, RequestView, TaskView, UpdateTask, codes};
+use crate::view::{
+    self, CancelTask, ErrorView, GetTask, ReadRequest, RequestView, TaskView, UpdateTask, codes,
+};
 use adjutant_core::RequestId;
 use rmcp::model::{
-    CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, ElicitRequest, GetTaskMethod, GetTaskParams, GetTaskResult,
-    InputRequest, InputRequests, JsonObject, Task, TaskPayload, TaskStatus, UpdateTaskMethod, UpdateTaskParams,
+    CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, DetailedTask, ElicitRequest,
+    GetTaskMethod, GetTaskParams, GetTaskResult, InputRequest, InputRequests, JsonObject, Task,
+    TaskPayload, TaskStatus, UpdateTaskMethod, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -29,7 +32,14 @@ const POLL_MS: u64 = 2_000;
 const KEY_SEPARATOR: char = ':';
 
 /// The refusals of an answer that a later try may not get.
-const TRANSIENT: [&str; 6] = [codes::UNREACHABLE, codes::CLOSING, codes::STORAGE_FULL, codes::STORAGE, codes::STALLED, codes::INTERNAL];
+const TRANSIENT: [&str; 6] = [
+    codes::UNREACHABLE,
+    codes::CLOSING,
+    codes::STORAGE_FULL,
+    codes::STORAGE,
+    codes::STALLED,
+    codes::INTERNAL,
+];
 
 /// Returns the handle that replaces a result.
 #[must_use]
@@ -38,12 +48,24 @@ pub fn task_handle(task: &TaskView) -> CreateTaskResult {
 }
 
 /// Answers `tasks/get`.
-pub async fn get(session: &Session, request: GetTaskParams, context: &RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+pub async fn get(
+    session: &Session,
+    request: GetTaskParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<GetTaskResult, ErrorData> {
     gate::<GetTaskMethod>(context)?;
     session.confirm_shown(connection(context)).await;
-    let look = GetTask { task_id: request.task_id, wait_ms: 0, asks_person: elicitation(context).is_some() };
+    let look = GetTask {
+        task_id: request.task_id,
+        wait_ms: 0,
+        asks_person: elicitation(context).is_some(),
+    };
     let (task, inputs) = loop {
-        let task = session.client().call(&look).await.map_err(|error| protocol_error(&error))?;
+        let task = session
+            .client()
+            .call(&look)
+            .await
+            .map_err(|error| protocol_error(&error))?;
         let (inputs, hidden) = input_requests(&task.asked);
         if hidden.is_empty() {
             break (task, inputs);
@@ -52,21 +74,42 @@ pub async fn get(session: &Session, request: GetTaskParams, context: &RequestCon
         update_task(session, &look.task_id, hidden, Vec::new()).await?;
     };
     if let Some(found) = &task.result {
-        session.note_shown(connection(context), Some(found.cursor), found.confirmation(!task.wait.runs.is_empty()));
+        session.note_shown(
+            connection(context),
+            Some(found.cursor),
+            found.confirmation(!task.wait.runs.is_empty()),
+        );
     }
     Ok(GetTaskResult::new(to_detailed_task(&task, inputs)))
 }
 
 /// Answers `tasks/update`: takes the replies of the client's person. A key that the Task did not issue, or whose request the person
 /// has declined before, is ignored.
-pub async fn update(session: &Session, request: UpdateTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+pub async fn update(
+    session: &Session,
+    request: UpdateTaskParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
     gate::<UpdateTaskMethod>(context)?;
     // Looks as a client that can ask, so that the Task does not end because of what the person is answering.
-    let look = GetTask { task_id: request.task_id, wait_ms: 0, asks_person: true };
-    let task = session.client().call(&look).await.map_err(|error| protocol_error(&error))?;
+    let look = GetTask {
+        task_id: request.task_id,
+        wait_ms: 0,
+        asks_person: true,
+    };
+    let task = session
+        .client()
+        .call(&look)
+        .await
+        .map_err(|error| protocol_error(&error))?;
     let (mut declined, mut late, mut refused) = (Vec::new(), Vec::new(), None);
     for (key, reply) in &request.input_responses {
-        let Some(asked) = issued(session, key).await?.filter(|asked| !task.declined.contains(&asked.message_id)) else { continue };
+        let Some(asked) = issued(session, key)
+            .await?
+            .filter(|asked| !task.declined.contains(&asked.message_id))
+        else {
+            continue;
+        };
         match elicit::take(session, &asked.message_id, Some(asked.content_hash), reply).await {
             Ok(PersonReply::Answered) => {}
             Ok(PersonReply::Declined) => declined.push(asked.message_id),
@@ -76,7 +119,11 @@ pub async fn update(session: &Session, request: UpdateTaskParams, context: &Requ
                 if !TRANSIENT.contains(&refusal.code.as_str()) {
                     declined.push(asked.message_id);
                 }
-                refused = Some(ErrorView { code: refusal.code, message: refusal.message, hint: None });
+                refused = Some(ErrorView {
+                    code: refusal.code,
+                    message: refusal.message,
+                    hint: None,
+                });
             }
         }
     }
@@ -88,17 +135,43 @@ pub async fn update(session: &Session, request: UpdateTaskParams, context: &Requ
 
 /// Returns the request of a key. `None`: no Task issued it.
 async fn issued(session: &Session, key: &str) -> Result<Option<RequestView>, ErrorData> {
-    let Some((message_id, hash)) = key.split_once(KEY_SEPARATOR).filter(|(id, _)| RequestId::parse(id).is_ok()) else { return Ok(None) };
-    match session.client().call(&ReadRequest { message_id: message_id.to_owned(), wait_ms: 0 }).await {
-        Ok(request) => Ok(Some(request).filter(|request| request.content_hash == hash && !request.escalated.is_empty())),
+    let Some((message_id, hash)) = key
+        .split_once(KEY_SEPARATOR)
+        .filter(|(id, _)| RequestId::parse(id).is_ok())
+    else {
+        return Ok(None);
+    };
+    match session
+        .client()
+        .call(&ReadRequest {
+            message_id: message_id.to_owned(),
+            wait_ms: 0,
+        })
+        .await
+    {
+        Ok(request) => Ok(Some(request)
+            .filter(|request| request.content_hash == hash && !request.escalated.is_empty())),
         Err(error) if error.code == codes::NOT_FOUND => Ok(None),
         Err(error) => Err(protocol_error(&error)),
     }
 }
 
-async fn update_task(session: &Session, task_id: &str, declined: Vec<String>, closed: Vec<String>) -> Result<(), ErrorData> {
-    let update = UpdateTask { task_id: task_id.to_owned(), declined, closed };
-    session.client().call(&update).await.map_err(|error| protocol_error(&error))?;
+async fn update_task(
+    session: &Session,
+    task_id: &str,
+    declined: Vec<String>,
+    closed: Vec<String>,
+) -> Result<(), ErrorData> {
+    let update = UpdateTask {
+        task_id: task_id.to_owned(),
+        declined,
+        closed,
+    };
+    session
+        .client()
+        .call(&update)
+        .await
+        .map_err(|error| protocol_error(&error))?;
     Ok(())
 }
 
@@ -109,7 +182,10 @@ fn input_requests(asked: &[RequestView]) -> (InputRequests, Vec<String>) {
         match elicit::form(request) {
             // With the hash, the reply is bound to what was shown.
             Some(form) => {
-                let key = format!("{}{KEY_SEPARATOR}{}", request.message_id, request.content_hash);
+                let key = format!(
+                    "{}{KEY_SEPARATOR}{}",
+                    request.message_id, request.content_hash
+                );
                 inputs.insert(key, InputRequest::Elicitation(ElicitRequest::new(form)));
             }
             None => hidden.push(request.message_id.clone()),
@@ -119,14 +195,28 @@ fn input_requests(asked: &[RequestView]) -> (InputRequests, Vec<String>) {
 }
 
 /// Answers `tasks/cancel`.
-pub async fn cancel(session: &Session, request: CancelTaskParams, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+pub async fn cancel(
+    session: &Session,
+    request: CancelTaskParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
     gate::<CancelTaskMethod>(context)?;
-    session.client().call(&CancelTask { task_id: request.task_id }).await.map_err(|error| protocol_error(&error))?;
+    session
+        .client()
+        .call(&CancelTask {
+            task_id: request.task_id,
+        })
+        .await
+        .map_err(|error| protocol_error(&error))?;
     Ok(())
 }
 
 fn gate<M: ConstString>(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-    if accepts_tasks(context) { Ok(()) } else { Err(ErrorData::method_not_found::<M>()) }
+    if accepts_tasks(context) {
+        Ok(())
+    } else {
+        Err(ErrorData::method_not_found::<M>())
+    }
 }
 
 fn to_task(task: &TaskView) -> Task {
@@ -136,10 +226,15 @@ fn to_task(task: &TaskView) -> Task {
         Some(view::TaskStatus::InputRequired) => TaskStatus::InputRequired,
         Some(view::TaskStatus::Working) | None => TaskStatus::Working,
     };
-    Task::new(task.task_id.as_str(), status, task.created_at.as_str(), task.updated_at.as_str())
-        .with_status_message(super::text::line(&task.message, 200))
-        .with_ttl_ms(task.ttl_ms)
-        .with_poll_interval_ms(POLL_MS)
+    Task::new(
+        task.task_id.as_str(),
+        status,
+        task.created_at.as_str(),
+        task.updated_at.as_str(),
+    )
+    .with_status_message(super::text::line(&task.message, 200))
+    .with_ttl_ms(task.ttl_ms)
+    .with_poll_interval_ms(POLL_MS)
 }
 
 fn to_detailed_task(task: &TaskView, input_requests: InputRequests) -> DetailedTask {
@@ -169,7 +264,9 @@ fn to_detailed_task(task: &TaskView, input_requests: InputRequests) -> DetailedT
 /// fault.
 fn protocol_error(error: &ErrorView) -> ErrorData {
     match error.code.as_str() {
-        codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => ErrorData::invalid_params(error.message.clone(), None),
+        codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => {
+            ErrorData::invalid_params(error.message.clone(), None)
+        }
         _ => ErrorData::internal_error(error.message.clone(), None),
     }
 }

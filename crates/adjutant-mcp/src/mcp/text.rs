@@ -23,7 +23,9 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            c if unsafe_to_show(c) => write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a string never fails"),
+            c if unsafe_to_show(c) => {
+                write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a string never fails")
+            }
             c => out.push(c),
         }
     }
@@ -47,7 +49,11 @@ pub fn barred(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.lines() {
         // Progress bars overwrite their line; only the last text is kept.
-        let line = line.trim_end_matches('\r').rsplit('\r').next().unwrap_or("");
+        let line = line
+            .trim_end_matches('\r')
+            .rsplit('\r')
+            .next()
+            .unwrap_or("");
         out.push_str("| ");
         out.push_str(&crate::text::block(line));
         out.push('\n');
@@ -58,7 +64,9 @@ pub fn barred(text: &str) -> String {
 /// Prefixes each line of a file's text with a bar. Nothing is left out, as a reviewer has to see everything.
 #[must_use]
 pub fn barred_whole(text: &str) -> String {
-    text.lines().map(|line| format!("| {}\n", crate::text::block(line))).collect()
+    text.lines()
+        .map(|line| format!("| {}\n", crate::text::block(line)))
+        .collect()
 }
 
 /// Truncates a value for structured content to `chars_max` characters.
@@ -88,7 +96,11 @@ pub fn distance(a: &str, b: &str) -> usize {
 /// text.
 fn unsafe_to_show(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'
+                ..='\u{202e}'
+        )
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
 }
 

@@ -18,14 +18,22 @@ pub struct AgentActivity {
 
 impl Default for AgentActivity {
     fn default() -> Self {
-        Self { began: Instant::now(), last_ms: AtomicU64::new(0), calls: AtomicU32::new(0), next_activity: Notify::new() }
+        Self {
+            began: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            calls: AtomicU32::new(0),
+            next_activity: Notify::new(),
+        }
     }
 }
 
 impl AgentActivity {
     /// Records activity.
     pub fn record(&self) {
-        self.last_ms.store(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last_ms.store(
+            u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         self.next_activity.notify_one();
     }
 

@@ -31,13 +31,25 @@ const MESSAGE_BYTES: usize = 4 * 1024;
 const BODY_BYTES_COPIED: usize = 16 * 1024;
 /// How long a hub may take to reply, in addition to the wait that a call requests. After that, the call is repeated
 /// with its key on another connection, so a lost reply delays the caller but never blocks it.
-pub(super) const NO_REPLY: Duration = if cfg!(test) { Duration::from_millis(600) } else { Duration::from_secs(15) };
+pub(super) const NO_REPLY: Duration = if cfg!(test) {
+    Duration::from_millis(600)
+} else {
+    Duration::from_secs(15)
+};
 /// After this long without a reply, another connection checks whether the hub responds.
-const PRESENCE_CHECK_AFTER: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(3) };
+const PRESENCE_CHECK_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(3)
+};
 /// How often [`NO_REPLY`] is waited again for a hub that answers others: a repetition of the call would add to its work.
 const BUSY_WAITS_MAX: u32 = 20;
 /// How much later than requested the timer may fire, so that it need not be reset for every call.
-const TIMER_SLACK: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(5) };
+const TIMER_SLACK: Duration = if cfg!(test) {
+    Duration::ZERO
+} else {
+    Duration::from_secs(5)
+};
 
 /// An HTTP request.
 pub(super) struct Request {
@@ -49,7 +61,11 @@ impl Request {
     /// Creates a request for a path of the API.
     pub(super) fn post(path: &str, body: Bytes) -> Self {
         let mut head = Vec::with_capacity(MESSAGE_BYTES);
-        for part in ["POST ", path, " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: "] {
+        for part in [
+            "POST ",
+            path,
+            " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: ",
+        ] {
             head.extend_from_slice(part.as_bytes());
         }
         head.extend_from_slice(body.len().to_string().as_bytes());
@@ -92,7 +108,10 @@ pub(super) struct Reply {
 impl Reply {
     /// Returns the value of one of Adjutant's own headers.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.head
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -112,11 +131,20 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let mut response = Response::new(&mut headers);
     let length = match response.parse(bytes).map_err(io::Error::other)? {
         Status::Complete(length) => length,
-        Status::Partial if bytes.len() > HEAD_BYTES_MAX => return Err(io::Error::other("the head of the reply is too long")),
+        Status::Partial if bytes.len() > HEAD_BYTES_MAX => {
+            return Err(io::Error::other("the head of the reply is too long"));
+        }
         Status::Partial => return Ok(None),
     };
-    let status = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(io::Error::other)?;
-    let mut head = Head { status, bytes: length, length: 0, closes: false, own: Vec::new() };
+    let status =
+        StatusCode::from_u16(response.code.unwrap_or_default()).map_err(io::Error::other)?;
+    let mut head = Head {
+        status,
+        bytes: length,
+        length: 0,
+        closes: false,
+        own: Vec::new(),
+    };
     let mut has_length = false;
     for header in response.headers {
         let text = || std::str::from_utf8(header.value).map_err(io::Error::other);
@@ -125,7 +153,9 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
             has_length = true;
         } else if header.name.eq_ignore_ascii_case("connection") {
             head.closes = header.value.eq_ignore_ascii_case(b"close");
-        } else if header.name.len() > OWN_HEADERS.len() && header.name[..OWN_HEADERS.len()].eq_ignore_ascii_case(OWN_HEADERS) {
+        } else if header.name.len() > OWN_HEADERS.len()
+            && header.name[..OWN_HEADERS.len()].eq_ignore_ascii_case(OWN_HEADERS)
+        {
             head.own.push((header.name.to_owned(), text()?.to_owned()));
         }
     }
@@ -133,7 +163,10 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
         return Err(io::Error::other("a reply without a length"));
     }
     if head.length > REPLY_BYTES_MAX {
-        return Err(io::Error::other(format!("a reply of {} bytes is too long", head.length)));
+        return Err(io::Error::other(format!(
+            "a reply of {} bytes is too long",
+            head.length
+        )));
     }
     Ok(Some(head))
 }
@@ -153,7 +186,11 @@ impl Connection {
     /// The socket cannot be connected to.
     pub(super) async fn open(socket: &Path) -> io::Result<Self> {
         let stream = sock::connect(socket).await?;
-        Ok(Self { stream, timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)), is_reusable: true })
+        Ok(Self {
+            stream,
+            timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)),
+            is_reusable: true,
+        })
     }
 
     pub(super) fn is_reusable(&self) -> bool {
@@ -164,7 +201,14 @@ impl Connection {
     pub(super) async fn is_open(&mut self) -> bool {
         let mut space = [0];
         let mut nothing = ReadBuf::new(&mut space);
-        std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut self.stream).poll_read(cx, &mut nothing).is_pending())).await
+        std::future::poll_fn(|cx| {
+            Poll::Ready(
+                Pin::new(&mut self.stream)
+                    .poll_read(cx, &mut nothing)
+                    .is_pending(),
+            )
+        })
+        .await
     }
 
     /// Sends a request and returns whether a reply arrives.
@@ -175,21 +219,34 @@ impl Connection {
 
     /// Sends a request and waits for the reply up to `limit`. If the server is the hub of `home`, checks in the
     /// meantime whether it responds.
-    pub(super) async fn exchange(&mut self, request: Request, limit: Option<Duration>, home: Option<&Home>) -> Result<Reply, CallFailure> {
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request,
+        limit: Option<Duration>,
+        home: Option<&Home>,
+    ) -> Result<Reply, CallFailure> {
         let later = NO_REPLY - PRESENCE_CHECK_AFTER;
         if let Some(limit) = limit {
             self.set_reply_timer(if home.is_some() { limit - later } else { limit });
         }
         let server = self.stream.server();
-        let Self { stream, timer, is_reusable } = self;
+        let Self {
+            stream,
+            timer,
+            is_reusable,
+        } = self;
         // False until the whole reply is read.
         *is_reusable = false;
         let exchanged = async {
-            let (reply, closes) = exchange(stream, request).await.map_err(|error| CallFailure::Connection(error.to_string()))?;
+            let (reply, closes) = exchange(stream, request)
+                .await
+                .map_err(|error| CallFailure::Connection(error.to_string()))?;
             *is_reusable = !closes;
             Ok(reply)
         };
-        let Some(limit) = limit else { return exchanged.await };
+        let Some(limit) = limit else {
+            return exchanged.await;
+        };
         let silence = async {
             timer.as_mut().await;
             if let Some(home) = home {
@@ -236,7 +293,13 @@ async fn exchange(stream: &mut Stream, request: Request) -> io::Result<(Reply, b
 
 async fn read_reply(stream: &mut Stream) -> io::Result<(Reply, bool)> {
     let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
-    let Head { status, bytes: begin, length, closes, own } = loop {
+    let Head {
+        status,
+        bytes: begin,
+        length,
+        closes,
+        own,
+    } = loop {
         read_some(stream, &mut bytes).await?;
         if let Some(head) = parse_head(&bytes)? {
             break head;
@@ -250,12 +313,22 @@ async fn read_reply(stream: &mut Stream) -> io::Result<(Reply, bool)> {
     if bytes.len() > end {
         return Err(io::Error::other("more than a reply"));
     }
-    Ok((Reply { status, body: Bytes::from(bytes).slice(begin..), head: own }, closes))
+    Ok((
+        Reply {
+            status,
+            body: Bytes::from(bytes).slice(begin..),
+            head: own,
+        },
+        closes,
+    ))
 }
 
 async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
     match stream.read_buf(bytes).await? {
-        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed before the reply")),
+        0 => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection was closed before the reply",
+        )),
         _ => Ok(()),
     }
 }
@@ -268,7 +341,14 @@ mod tests {
     fn pair() -> (Connection, UnixStream) {
         let (near, far) = UnixStream::pair().expect("a pair");
         let timer = Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER));
-        (Connection { stream: Stream::new(near).expect("near"), timer, is_reusable: true }, far)
+        (
+            Connection {
+                stream: Stream::new(near).expect("near"),
+                timer,
+                is_reusable: true,
+            },
+            far,
+        )
     }
 
     /// Reads one request, and writes a reply in pieces.
@@ -285,18 +365,36 @@ mod tests {
     }
 
     fn request() -> Request {
-        Request::post("/api/v1/hub", Bytes::from_static(b"{}")).header("adj-key", "k").expect("a header")
+        Request::post("/api/v1/hub", Bytes::from_static(b"{}"))
+            .header("adj-key", "k")
+            .expect("a header")
     }
 
     #[tokio::test]
     async fn reply_in_pieces_is_joined_and_the_connection_kept() {
         let (mut near, mut far) = pair();
-        let pieces: [&[u8]; 3] = [b"HTTP/1.1 200 OK\r\nAdj-Ver", b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab", b"cd"];
-        let (replied, sent) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), reply(&mut far, &pieces));
+        let pieces: [&[u8]; 3] = [
+            b"HTTP/1.1 200 OK\r\nAdj-Ver",
+            b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab",
+            b"cd",
+        ];
+        let (replied, sent) = tokio::join!(
+            near.exchange(request(), Some(NO_REPLY), None),
+            reply(&mut far, &pieces)
+        );
         let replied = replied.ok().expect("a reply");
-        assert_eq!((replied.status, &replied.body[..], replied.header("adj-version")), (StatusCode::OK, &b"abcd"[..], Some("1.2.3")));
+        assert_eq!(
+            (
+                replied.status,
+                &replied.body[..],
+                replied.header("adj-version")
+            ),
+            (StatusCode::OK, &b"abcd"[..], Some("1.2.3"))
+        );
         assert!(
-            sent.starts_with("POST /api/v1/hub HTTP/1.1\r\n") && sent.contains("\r\ncontent-length: 2\r\n") && sent.contains("\r\nadj-key: k\r\n")
+            sent.starts_with("POST /api/v1/hub HTTP/1.1\r\n")
+                && sent.contains("\r\ncontent-length: 2\r\n")
+                && sent.contains("\r\nadj-key: k\r\n")
         );
         assert!(near.is_reusable() && near.is_open().await);
         drop(far);
@@ -306,13 +404,19 @@ mod tests {
 
     #[tokio::test]
     async fn incomplete_reply_is_an_error() {
-        for pieces in [&[&b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"[..]][..], &[b"HTTP/1.1 200 OK\r\n\r\nab"], &[b"hello\r\n\r\n"], &[]] {
+        for pieces in [
+            &[&b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"[..]][..],
+            &[b"HTTP/1.1 200 OK\r\n\r\nab"],
+            &[b"hello\r\n\r\n"],
+            &[],
+        ] {
             let (mut near, mut far) = pair();
             let replying = async {
                 reply(&mut far, pieces).await;
                 drop(far);
             };
-            let (replied, ()) = tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
+            let (replied, ()) =
+                tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
             assert!(matches!(replied, Err(CallFailure::Connection(_))));
             assert!(!near.is_reusable());
         }
@@ -327,7 +431,10 @@ mod tests {
             drop(far);
         };
         let (replied, ()) = tokio::join!(near.exchange(long, Some(NO_REPLY), None), refusing);
-        assert_eq!(replied.ok().expect("a reply").status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(
+            replied.ok().expect("a reply").status,
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
         assert!(!near.is_reusable());
     }
 
@@ -337,7 +444,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
-        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock()).expect("takes").expect("free");
+        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock())
+            .expect("takes")
+            .expect("free");
         held.write_pid(rustix::process::getpid()).expect("writes");
         let listener = sock::bind(&home.socket()).expect("a socket");
         let mut near = Connection::open(&home.socket()).await.expect("connected");
@@ -350,18 +459,29 @@ mod tests {
             // It is asked on other connections after the first silence, and after each further one.
             for _ in 0..3 {
                 let (mut other, _) = listener.accept().await.expect("accepted");
-                reply(&mut other, &[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"]).await;
+                reply(
+                    &mut other,
+                    &[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"],
+                )
+                .await;
             }
-            busy.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").await.expect("written");
+            busy.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone")
+                .await
+                .expect("written");
             got.len()
         };
-        let (replied, sent) = tokio::join!(near.exchange(request(), Some(NO_REPLY), Some(&home)), hub);
+        let (replied, sent) =
+            tokio::join!(near.exchange(request(), Some(NO_REPLY), Some(&home)), hub);
         assert_eq!(&replied.ok().expect("a reply").body[..], b"done");
         assert!(sent < MESSAGE_BYTES, "the call was sent once");
     }
 
     #[test]
     fn header_cannot_contain_another() {
-        assert!(Request::post("/", Bytes::new()).header("adj-key", "a\r\nadj-attempt: b").is_err());
+        assert!(
+            Request::post("/", Bytes::new())
+                .header("adj-key", "a\r\nadj-attempt: b")
+                .is_err()
+        );
     }
 }

@@ -20,19 +20,30 @@ pub(super) enum CallFailure {
 }
 
 pub(super) fn internal(error: &dyn std::fmt::Display) -> ErrorView {
-    ErrorView { code: codes::INTERNAL.to_owned(), message: error.to_string(), hint: None }
+    ErrorView {
+        code: codes::INTERNAL.to_owned(),
+        message: error.to_string(),
+        hint: None,
+    }
 }
 
 /// Returns the error for a hub that could not be started.
 pub(super) fn hub_start_error(home: &Home, error: &io::Error) -> ErrorView {
-    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<HomeError>()) {
+    if let Some(error) = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<HomeError>())
+    {
         let hint = match error {
             HomeError::PartlyRemoved { .. } => "adj uninstall --home completes it",
             HomeError::Network { .. } => "set ADJ_HOME to a directory on a local disk",
             _ => "set ADJ_HOME to an empty directory of your own, or to an existing home",
         };
         let hint = hint.to_owned();
-        return ErrorView { code: codes::UNREACHABLE.to_owned(), message: error.to_string(), hint: Some(hint) };
+        return ErrorView {
+            code: codes::UNREACHABLE.to_owned(),
+            message: error.to_string(),
+            hint: Some(hint),
+        };
     }
     unreachable_hub_error(home, &error.to_string())
 }
@@ -44,7 +55,10 @@ pub(super) fn unreachable_hub_error(home: &Home, message: &str) -> ErrorView {
     }
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),
-        message: format!("the hub of {} cannot be reached: {message}", home.dir.display()),
+        message: format!(
+            "the hub of {} cannot be reached: {message}",
+            home.dir.display()
+        ),
         hint: Some(if home.hub_log().exists() {
             format!("see {} or run: adj doctor", home.hub_log().display())
         } else {
@@ -61,8 +75,14 @@ pub(super) async fn failed_call_error(home: &Home, message: &str) -> ErrorView {
     match hub_pid(home) {
         Some(pid) if Client::is_hub_busy(home, Some(pid)).await => ErrorView {
             code: codes::UNREACHABLE.to_owned(),
-            message: format!("the hub of {} answers other calls, but not this one: {message}", home.dir.display()),
-            hint: Some(format!("it is busy with it, or the machine is: repeat the command later; its log: {}", home.hub_log().display())),
+            message: format!(
+                "the hub of {} answers other calls, but not this one: {message}",
+                home.dir.display()
+            ),
+            hint: Some(format!(
+                "it is busy with it, or the machine is: repeat the command later; its log: {}",
+                home.hub_log().display()
+            )),
         },
         _ => unreachable_hub_error(home, message),
     }
@@ -81,7 +101,10 @@ pub(super) fn unresponsive_hub_error(home: &Home, pid: rustix::process::Pid) -> 
     let pid = pid.as_raw_nonzero();
     ErrorView {
         code: codes::UNREACHABLE.to_owned(),
-        message: format!("the hub of {} (pid {pid}) does not answer", home.dir.display()),
+        message: format!(
+            "the hub of {} (pid {pid}) does not answer",
+            home.dir.display()
+        ),
         hint: Some(format!(
             "it may be stopped, or its disk may not respond; to replace it: kill -9 {pid} (nothing acknowledged is lost, and runs continue); its log: {}",
             home.hub_log().display()

@@ -11,7 +11,10 @@ const ACCESS_BYTES_MAX: u64 = 64 * 1024;
 /// Returns the access of the run that this process belongs to, if a fence hides the hub from it.
 pub(super) fn access(home: &Home) -> Option<WorkerAccess> {
     let file = text_variable("ADJ_WORKER").map(PathBuf::from)?;
-    if !file.starts_with(home.runs_dir()) || home.socket().symlink_metadata().is_ok() || home.hub_lock().symlink_metadata().is_ok() {
+    if !file.starts_with(home.runs_dir())
+        || home.socket().symlink_metadata().is_ok()
+        || home.hub_lock().symlink_metadata().is_ok()
+    {
         return None;
     }
     read(&file)

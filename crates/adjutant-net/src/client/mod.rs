@@ -73,7 +73,9 @@ pub struct Client(Arc<Inner>, Option<Arc<AgentActivity>>);
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("target", &*self.target()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("target", &*self.target())
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,7 +97,10 @@ impl Client {
         if let Some(access) = fenced::access(home) {
             return Self::worker(access);
         }
-        Self::new(Target::Hub { home: home.clone(), client: as_client })
+        Self::new(Target::Hub {
+            home: home.clone(),
+            client: as_client,
+        })
     }
 
     /// Creates a client of the home's hub that never starts one.
@@ -107,14 +112,24 @@ impl Client {
     /// Creates a client of a supervisor's socket.
     #[must_use]
     pub fn worker(access: WorkerAccess) -> Self {
-        Self::new(Target::Worker { socket: access.socket, token: Some(access.token) })
+        Self::new(Target::Worker {
+            socket: access.socket,
+            token: Some(access.token),
+        })
     }
 
     /// Creates a client of the hub for the supervisor that holds this lock. Its calls wait for a hub until the lock is removed.
     #[must_use]
     pub fn supervisor(order: &Order, lock: Arc<Lock>) -> Self {
         let attempt = format!("{}/{}", order.run_id, order.attempt);
-        Self::new(Target::Supervisor { home: Home { dir: order.home.clone() }, attempt, token: order.token.clone(), lock })
+        Self::new(Target::Supervisor {
+            home: Home {
+                dir: order.home.clone(),
+            },
+            attempt,
+            token: order.token.clone(),
+            lock,
+        })
     }
 
     /// Creates a client within the hub's process.
@@ -143,13 +158,21 @@ impl Client {
     /// Returns the problem of the configuration in the hub's last reply.
     #[must_use]
     pub fn config_problem(&self) -> Option<String> {
-        self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .config_problem
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns the names of the runs whose supervisors had not reported to the hub at its last reply.
     #[must_use]
     pub fn without_report(&self) -> Option<String> {
-        self.0.without_report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .without_report
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Returns the keys of a supervisor's open calls that add to a list of the hub.
@@ -176,14 +199,20 @@ impl Client {
     /// The error in the reply, or [`codes::UNREACHABLE`].
     pub async fn call_with_key<C: Call>(&self, call: &C, key: &str) -> Result<C::Reply, ErrorView> {
         let key = C::WRITES.then_some(key);
-        self.send_json(&format!("/api/v1/{}", C::NAME), call, key).await
+        self.send_json(&format!("/api/v1/{}", C::NAME), call, key)
+            .await
     }
 
     /// Posts JSON and parses the JSON reply; otherwise like [`Client::send`].
     ///
     /// # Errors
     /// The error in the reply, or [`codes::UNREACHABLE`].
-    pub async fn send_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize, key: Option<&str>) -> Result<T, ErrorView> {
+    pub async fn send_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<T, ErrorView> {
         let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
         let reply = self.send(path, body.into(), key).await?;
         serde_json::from_slice(&reply).map_err(|error| internal(&error))
@@ -195,8 +224,17 @@ impl Client {
     ///
     /// # Errors
     /// The error in the reply, or [`codes::UNREACHABLE`].
-    pub async fn send(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, ErrorView> {
-        let in_process = if let Target::InProcess(calls) = &*self.target() { Some(calls.clone()) } else { None };
+    pub async fn send(
+        &self,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Bytes, ErrorView> {
+        let in_process = if let Target::InProcess(calls) = &*self.target() {
+            Some(calls.clone())
+        } else {
+            None
+        };
         if let Some(calls) = in_process {
             return calls.call(path, body, key).await;
         }
@@ -209,35 +247,59 @@ impl Client {
         let mut refused_since = None;
         let mut is_first = true;
         loop {
-            let bytes = if std::mem::take(&mut is_first) { body.clone() } else { with_shortened_wait(&body, began.elapsed()) };
+            let bytes = if std::mem::take(&mut is_first) {
+                body.clone()
+            } else {
+                with_shortened_wait(&body, began.elapsed())
+            };
             match self.try_once(path, bytes, key).await {
                 Ok(reply) => return Ok(reply),
-                Err(CallFailure::Refused(error)) if error.code == codes::STORAGE && path.starts_with("/api/v1/") && failures < 3 => failures += 1,
+                Err(CallFailure::Refused(error))
+                    if error.code == codes::STORAGE
+                        && path.starts_with("/api/v1/")
+                        && failures < 3 =>
+                {
+                    failures += 1
+                }
                 // The store's server is restarted, read-only or away, or a disk is full: with its question or report, the agent waits as for an answer.
                 Err(CallFailure::Refused(error))
-                    if [codes::STORAGE, codes::STORAGE_FULL, codes::UNREACHABLE].contains(&error.code.as_str())
+                    if [codes::STORAGE, codes::STORAGE_FULL, codes::UNREACHABLE]
+                        .contains(&error.code.as_str())
                         && open.is_some()
                         && matches!(&*self.target(), Target::Supervisor { .. })
-                        && refused_since.is_none_or(|since: Instant| since.elapsed() < AWAY_MAX) =>
+                        && refused_since
+                            .is_none_or(|since: Instant| since.elapsed() < AWAY_MAX) =>
                 {
                     if refused_since.is_none() {
-                        tracing::warn!(path, problem = error.message, "the call is repeated until the store can be used");
+                        tracing::warn!(
+                            path,
+                            problem = error.message,
+                            "the call is repeated until the store can be used"
+                        );
                     }
                     refused_since.get_or_insert_with(Instant::now);
                     tokio::time::sleep(AWAY_PAUSE).await;
                 }
                 Err(CallFailure::Refused(error))
-                    if error.code == codes::STORAGE_FULL && is_in_doubt && matches!(&*self.target(), Target::Supervisor { .. }) =>
+                    if error.code == codes::STORAGE_FULL
+                        && is_in_doubt
+                        && matches!(&*self.target(), Target::Supervisor { .. }) =>
                 {
                     if refused_since.is_none() {
-                        tracing::warn!(path, "the call is repeated until there is space on the disk of the store");
+                        tracing::warn!(
+                            path,
+                            "the call is repeated until there is space on the disk of the store"
+                        );
                     }
                     refused_since.get_or_insert_with(Instant::now);
                     tokio::time::sleep(AWAY_PAUSE).await;
                 }
                 Err(CallFailure::Refused(error)) => return Err(error),
                 Err(CallFailure::Redirected(socket)) => {
-                    *self.target() = Target::Worker { socket, token: None };
+                    *self.target() = Target::Worker {
+                        socket,
+                        token: None,
+                    };
                     self.drop_idle();
                 }
                 Err(CallFailure::NoReply(message)) => {
@@ -247,7 +309,9 @@ impl Client {
                     let target = self.target().clone();
                     match target {
                         Target::Hub { home, .. } if failures <= RETRIES_MAX => {
-                            start::replace_hub(&home).await.map_err(|error| hub_start_error(&home, &error))?;
+                            start::replace_hub(&home)
+                                .await
+                                .map_err(|error| hub_start_error(&home, &error))?;
                         }
                         _ => self.recover(failures, &message).await?,
                     }
@@ -270,10 +334,16 @@ impl Client {
     ///
     /// # Errors
     /// The error in the reply.
-    pub async fn send_json_once<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<Option<T>, ErrorView> {
+    pub async fn send_json_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Option<T>, ErrorView> {
         let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
         match self.try_once(path, body.into(), None).await {
-            Ok(reply) => serde_json::from_slice(&reply).map(Some).map_err(|error| internal(&error)),
+            Ok(reply) => serde_json::from_slice(&reply)
+                .map(Some)
+                .map_err(|error| internal(&error)),
             Err(CallFailure::Refused(error)) => Err(error),
             Err(CallFailure::Redirected(_)) => Err(internal(&"the hub redirected a supervisor")),
             Err(CallFailure::NoReply(message) | CallFailure::Connection(message)) => {
@@ -294,7 +364,9 @@ impl Client {
                 if failures > RETRIES_MAX {
                     return Err(failed_call_error(home, message).await);
                 }
-                start::ensure_hub(home).await.map_err(|error| hub_start_error(home, &error))
+                start::ensure_hub(home)
+                    .await
+                    .map_err(|error| hub_start_error(home, &error))
             }
             Target::RunningHub { home } => Err(failed_call_error(home, message).await),
             Target::Worker { socket, .. } => {
@@ -308,40 +380,78 @@ impl Client {
                     hint: Some("the run has ended or is being stopped".to_owned()),
                 })
             }
-            Target::Supervisor { home, lock, .. } => match start::wait_for_hub_until(home, || lock.is_removed()).await {
-                true => Ok(()),
-                false => Err(ErrorView {
-                    code: codes::UNREACHABLE.to_owned(),
-                    message: format!("the files of this run in {} were removed, so no hub can find it", home.dir.display()),
-                    hint: Some("it is being stopped".to_owned()),
-                }),
-            },
+            Target::Supervisor { home, lock, .. } => {
+                match start::wait_for_hub_until(home, || lock.is_removed()).await {
+                    true => Ok(()),
+                    false => Err(ErrorView {
+                        code: codes::UNREACHABLE.to_owned(),
+                        message: format!(
+                            "the files of this run in {} were removed, so no hub can find it",
+                            home.dir.display()
+                        ),
+                        hint: Some("it is being stopped".to_owned()),
+                    }),
+                }
+            }
             Target::InProcess(_) => unreachable!("calls in process need no connection"),
         }
     }
 
     fn drop_idle(&self) {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
-    async fn try_once(&self, path: &str, body: Bytes, key: Option<&str>) -> Result<Bytes, CallFailure> {
+    async fn try_once(
+        &self,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Bytes, CallFailure> {
         let target = self.target().clone();
         let mut connection = match tokio::time::timeout(NO_REPLY, self.connection(&target)).await {
-            Ok(connection) => connection.map_err(|error| CallFailure::Connection(error.to_string()))?,
+            Ok(connection) => {
+                connection.map_err(|error| CallFailure::Connection(error.to_string()))?
+            }
             Err(_) => return Err(CallFailure::NoReply("no connection".to_owned())),
         };
         // A supervisor keeps its worker's calls open until there is a hub.
-        let limit = if matches!(target, Target::Worker { .. }) { None } else { Some(wait_of(&body) + NO_REPLY) };
-        let request = request(&target, path, body, key).map_err(|error| CallFailure::Refused(internal(&error)))?;
-        let home = if let Target::Hub { home, .. } = &target { Some(home) } else { None };
-        let reply = connection.exchange(request, limit, home).await.inspect_err(|broken| {
-            if let CallFailure::NoReply(message) = broken {
-                tracing::warn!(path, message, "repeating the call");
-            }
-        })?;
+        let limit = if matches!(target, Target::Worker { .. }) {
+            None
+        } else {
+            Some(wait_of(&body) + NO_REPLY)
+        };
+        let request = request(&target, path, body, key)
+            .map_err(|error| CallFailure::Refused(internal(&error)))?;
+        let home = if let Target::Hub { home, .. } = &target {
+            Some(home)
+        } else {
+            None
+        };
+        let reply = connection
+            .exchange(request, limit, home)
+            .await
+            .inspect_err(|broken| {
+                if let CallFailure::NoReply(message) = broken {
+                    tracing::warn!(path, message, "repeating the call");
+                }
+            })?;
         self.return_connection(connection);
-        *self.0.config_problem.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
-        *self.0.without_report.lock().unwrap_or_else(PoisonError::into_inner) = reply.header(headers::NO_REPORT).and_then(decode_name);
+        *self
+            .0
+            .config_problem
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) =
+            reply.header(headers::CONFIG_PROBLEM).and_then(decode_name);
+        *self
+            .0
+            .without_report
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) =
+            reply.header(headers::NO_REPORT).and_then(decode_name);
         if let Some(socket) = reply.header(SUPERVISOR_HEADER) {
             return Err(match decode_name(socket) {
                 Some(socket) => CallFailure::Redirected(PathBuf::from(socket)),
@@ -355,7 +465,9 @@ impl Client {
             let handed = self.hand_over(home).await;
             if reply.status == StatusCode::NOT_FOUND {
                 handed?;
-                return Err(CallFailure::Connection(format!("the hub was of version {theirs}")));
+                return Err(CallFailure::Connection(format!(
+                    "the hub was of version {theirs}"
+                )));
             }
             // The older hub has already executed the call, so its reply counts even if the successor fails.
             if let Err(CallFailure::Refused(error)) = handed {
@@ -365,11 +477,16 @@ impl Client {
         if reply.status.is_success() {
             return Ok(reply.body);
         }
-        let refusal = serde_json::from_slice::<ErrorView>(&reply.body).unwrap_or_else(|_| ErrorView {
-            code: codes::INTERNAL.to_owned(),
-            message: format!("the hub answered {}: {}", reply.status, String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)])),
-            hint: None,
-        });
+        let refusal =
+            serde_json::from_slice::<ErrorView>(&reply.body).unwrap_or_else(|_| ErrorView {
+                code: codes::INTERNAL.to_owned(),
+                message: format!(
+                    "the hub answered {}: {}",
+                    reply.status,
+                    String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)])
+                ),
+                hint: None,
+            });
         match refusal.code.as_str() {
             codes::CLOSING => Err(CallFailure::Connection(refusal.message)),
             _ => Err(CallFailure::Refused(refusal)),
@@ -382,13 +499,19 @@ impl Client {
             Ok(exe) => exe.display().to_string(),
             Err(error) => return Err(CallFailure::Refused(internal(&error))),
         };
-        let call = HandOver { exe, version: VERSION.to_owned() };
-        let body = serde_json::to_vec(&call).map_err(|error| CallFailure::Refused(internal(&error)))?;
+        let call = HandOver {
+            exe,
+            version: VERSION.to_owned(),
+        };
+        let body =
+            serde_json::to_vec(&call).map_err(|error| CallFailure::Refused(internal(&error)))?;
         let path = format!("/api/v1/{}", HandOver::NAME);
         match Box::pin(self.try_once(&path, Bytes::from(body), None)).await {
             Ok(_) | Err(CallFailure::Connection(_) | CallFailure::NoReply(_)) => {
                 self.drop_idle();
-                start::ensure_hub(home).await.map_err(|error| CallFailure::Refused(unreachable_hub_error(home, &error.to_string())))
+                start::ensure_hub(home).await.map_err(|error| {
+                    CallFailure::Refused(unreachable_hub_error(home, &error.to_string()))
+                })
             }
             Err(CallFailure::Refused(error)) => {
                 tracing::warn!(%error, "the hub of an older version refused to be replaced");
@@ -406,13 +529,19 @@ impl Client {
         }
         let opened = Connection::open(&target.socket()).await?;
         match target {
-            Target::Hub { home, .. } if !start::has_hub(home) => Err(io::Error::other("the socket is not that of a hub")),
+            Target::Hub { home, .. } if !start::has_hub(home) => {
+                Err(io::Error::other("the socket is not that of a hub"))
+            }
             _ => Ok(opened),
         }
     }
 
     fn pop_idle(&self) -> Option<Connection> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.0
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
     }
 
     fn return_connection(&self, connection: Connection) {

@@ -35,7 +35,10 @@ struct Worked {
 impl Worked {
     fn of(home: &Home) -> Self {
         let pid = hub_pid(home);
-        Self { pid, ticks: pid.and_then(tree::cpu_ticks) }
+        Self {
+            pid,
+            ticks: pid.and_then(tree::cpu_ticks),
+        }
     }
 
     /// Returns the hub if it has not used the CPU since.
@@ -59,10 +62,14 @@ impl Client {
     /// none.
     pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
         let worked = Worked::of(home);
-        if Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds || sock::connect(&home.socket()).await.is_err() {
+        if Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
+            || sock::connect(&home.socket()).await.is_err()
+        {
             return None;
         }
-        worked.silent_hub().map(|pid| unresponsive_hub_error(home, pid))
+        worked
+            .silent_hub()
+            .map(|pid| unresponsive_hub_error(home, pid))
     }
 
     /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. A hub that closes its connections is not
@@ -79,15 +86,28 @@ impl Client {
     /// Returns whether `server`, at the other end of a connection that is silent, is the home's hub and answers others: it is busy with
     /// the call of this connection.
     pub(super) async fn is_hub_busy(home: &Home, server: Option<Pid>) -> bool {
-        server.is_some() && hub_pid(home) == server && Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
+        server.is_some()
+            && hub_pid(home) == server
+            && Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
     }
 
     async fn answers(home: &Home, limit: Duration) -> Presence {
         let look = async {
-            let Ok(mut connection) = Connection::open(&home.socket()).await else { return Presence::Closes };
-            let request = Request::post(&format!("/api/v1/{}", GetHub::NAME), Bytes::from_static(b"{}"));
-            if connection.is_answered(request).await { Presence::Responds } else { Presence::Closes }
+            let Ok(mut connection) = Connection::open(&home.socket()).await else {
+                return Presence::Closes;
+            };
+            let request = Request::post(
+                &format!("/api/v1/{}", GetHub::NAME),
+                Bytes::from_static(b"{}"),
+            );
+            if connection.is_answered(request).await {
+                Presence::Responds
+            } else {
+                Presence::Closes
+            }
         };
-        tokio::time::timeout(limit, look).await.unwrap_or(Presence::IsSilent)
+        tokio::time::timeout(limit, look)
+            .await
+            .unwrap_or(Presence::IsSilent)
     }
 }

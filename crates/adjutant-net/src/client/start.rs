@@ -45,11 +45,17 @@ pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
     if super::Client::is_hub_responding(home).await {
         return Ok(());
     }
-    start_if_missing(home, async |home| super::Client::is_hub_responding(home).await).await
+    start_if_missing(home, async |home| {
+        super::Client::is_hub_responding(home).await
+    })
+    .await
 }
 
 /// Takes the start lock, and starts a hub unless there is one by then.
-async fn start_if_missing(home: &Home, is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static) -> io::Result<()> {
+async fn start_if_missing(
+    home: &Home,
+    is_there: impl AsyncFnOnce(&Home) -> bool + Send + 'static,
+) -> io::Result<()> {
     home.ensure().map_err(io::Error::other)?;
     let home = home.clone();
     let runtime = tokio::runtime::Handle::current();
@@ -69,13 +75,18 @@ fn start(home: &Home) -> io::Result<()> {
     let mut env = {
         // The hub itself reports a configuration that is invalid.
         let log_store = config::Config::log_store_of(home).ok().flatten();
-        config::hub_env(log_store.as_ref().map_or(&[], config::LogStoreAddress::variables))
+        config::hub_env(
+            log_store
+                .as_ref()
+                .map_or(&[], config::LogStoreAddress::variables),
+        )
     };
     env.push(("ADJ_HOME".into(), home.dir.clone().into()));
     env.push(("ADJ_CONFIG".into(), config::Config::path(home).into()));
     let log = files::open_for_append(&home.dir, &home.hub_log())?;
     files::make_private(&home.dir, &home.hub_log())?;
-    let message = process::spawn_detached_self(&["__hub".as_ref()], env, Some(log.as_fd()))?.ready_blocking()?;
+    let message = process::spawn_detached_self(&["__hub".as_ref()], env, Some(log.as_fd()))?
+        .ready_blocking()?;
     let message = String::from_utf8_lossy(&message);
     match message.trim() {
         "ready" => Ok(()),
@@ -102,7 +113,10 @@ pub(super) async fn wait_for_hub_until(home: &Home, is_over: impl Fn() -> bool) 
         }
         match &watch {
             Ok(watch) => {
-                if tokio::time::timeout(FALLBACK_INTERVAL, watch.readable()).await.is_err() {
+                if tokio::time::timeout(FALLBACK_INTERVAL, watch.readable())
+                    .await
+                    .is_err()
+                {
                     tracing::debug!("waiting for a hub");
                 }
             }
@@ -129,7 +143,10 @@ pub async fn wait_until_served(home: &Home) {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(deprecated, reason = "the replacement requires that the descriptor stays open as long as the watch; it is owned, so it does")]
+#[expect(
+    deprecated,
+    reason = "the replacement requires that the descriptor stays open as long as the watch; it is owned, so it does"
+)]
 fn watch_dir(home: &Home) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     use rustix::fs::inotify;
     let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;

@@ -4,10 +4,18 @@ use super::*;
 
 #[test]
 fn requested_wait_is_a_field_and_never_text() {
-    let body = |text: &str, wait_ms: u64| serde_json::to_vec(&serde_json::json!({"text": text, "wait_ms": wait_ms})).expect("JSON");
+    let body = |text: &str, wait_ms: u64| {
+        serde_json::to_vec(&serde_json::json!({"text": text, "wait_ms": wait_ms})).expect("JSON")
+    };
     assert_eq!(wait_of(&body("x", 1_234)), Duration::from_millis(1_234));
-    assert_eq!(wait_of(&body("\"wait_ms\":99", 5)), Duration::from_millis(5));
-    assert_eq!(wait_of(br#"{"wait_ms": 7, "x": 1}"#), Duration::from_millis(7));
+    assert_eq!(
+        wait_of(&body("\"wait_ms\":99", 5)),
+        Duration::from_millis(5)
+    );
+    assert_eq!(
+        wait_of(br#"{"wait_ms": 7, "x": 1}"#),
+        Duration::from_millis(7)
+    );
     assert_eq!(wait_of(br#"{"x":1}"#), Duration::ZERO);
 }
 
@@ -16,13 +24,28 @@ fn unreachable_hub_with_the_lock_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    assert!(unreachable_hub_error(&home, "no socket").message.ends_with("cannot be reached: no socket"));
-    let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock()).expect("takes").expect("free");
+    assert!(
+        unreachable_hub_error(&home, "no socket")
+            .message
+            .ends_with("cannot be reached: no socket")
+    );
+    let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock())
+        .expect("takes")
+        .expect("free");
     held.write_pid(rustix::process::getpid()).expect("writes");
     let error = unreachable_hub_error(&home, "no socket");
     let pid = std::process::id();
-    assert!(error.message.ends_with(&format!("(pid {pid}) does not answer")), "{error:?}");
-    assert!(error.hint.is_some_and(|hint| hint.contains(&format!("kill -9 {pid}"))));
+    assert!(
+        error
+            .message
+            .ends_with(&format!("(pid {pid}) does not answer")),
+        "{error:?}"
+    );
+    assert!(
+        error
+            .hint
+            .is_some_and(|hint| hint.contains(&format!("kill -9 {pid}")))
+    );
 }
 
 #[test]

@@ -55,7 +55,9 @@ pub struct PeerHub {
 
 impl std::fmt::Debug for PeerHub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PeerHub").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("PeerHub")
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,9 +66,17 @@ impl std::fmt::Debug for PeerHub {
 /// # Errors
 /// A message for people.
 pub fn checked_url(text: &str, allow_plain: bool) -> Result<Uri, String> {
-    let url: Uri = text.trim_end_matches('/').parse().map_err(|_| "use an address such as https://hub.example.org:7317".to_owned())?;
+    let url: Uri = text
+        .trim_end_matches('/')
+        .parse()
+        .map_err(|_| "use an address such as https://hub.example.org:7317".to_owned())?;
     let host = url.host().unwrap_or_default();
-    if host.is_empty() || url.query().is_some() || url.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+    if host.is_empty()
+        || url.query().is_some()
+        || url
+            .authority()
+            .is_none_or(|authority| authority.as_str().contains('@'))
+    {
         return Err("use an address such as https://hub.example.org:7317".to_owned());
     }
     let name = host.trim_start_matches('[').trim_end_matches(']');
@@ -91,12 +101,18 @@ impl PeerHub {
         let tls = match (is_tls, fingerprints) {
             (false, _) => None,
             (true, Some(listed)) => {
-                let listed = Fingerprint::parse_list(listed).map_err(|error| PeerError::Unreachable(error.to_string()))?;
+                let listed = Fingerprint::parse_list(listed)
+                    .map_err(|error| PeerError::Unreachable(error.to_string()))?;
                 Some(tls::pinned_connector(&listed))
             }
             (true, None) => Some(tls::connector()),
         };
-        let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let host = url
+            .host()
+            .unwrap_or_default()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         Ok(Self {
             host,
             authority: url.authority().map(ToString::to_string).unwrap_or_default(),
@@ -112,13 +128,20 @@ impl PeerHub {
     /// # Errors
     /// There is no reply, or one that is not a success.
     pub async fn call<C: PeerCall>(&self, call: &C) -> Result<C::Reply, PeerError> {
-        let body = serde_json::to_vec(call).map_err(|error| PeerError::Unusable(error.to_string()))?;
+        let body =
+            serde_json::to_vec(call).map_err(|error| PeerError::Unusable(error.to_string()))?;
         let limit = CALL_LIMIT + Duration::from_millis(call.wait_ms());
         let exchanged = tokio::time::timeout(limit, self.exchange(C::PATH, body)).await;
-        let (status, body) =
-            exchanged.map_err(|_| PeerError::Unreachable(format!("{}: no reply within {} s", self.authority, limit.as_secs())))??;
+        let (status, body) = exchanged.map_err(|_| {
+            PeerError::Unreachable(format!(
+                "{}: no reply within {} s",
+                self.authority,
+                limit.as_secs()
+            ))
+        })??;
         match status {
-            StatusCode::OK => serde_json::from_slice(&body).map_err(|error| PeerError::Unusable(error.to_string())),
+            StatusCode::OK => serde_json::from_slice(&body)
+                .map_err(|error| PeerError::Unusable(error.to_string())),
             StatusCode::UNAUTHORIZED => Err(PeerError::TokenRefused),
             StatusCode::NOT_FOUND => Err(PeerError::NotShared),
             status => Err(PeerError::Failed(explained(status, &body))),
@@ -126,15 +149,26 @@ impl PeerHub {
     }
 
     async fn exchange(&self, path: &str, body: Vec<u8>) -> Result<(StatusCode, Bytes), PeerError> {
-        let unreachable = |error: &dyn std::fmt::Display| PeerError::Unreachable(format!("{}: {error}", self.authority));
-        let connect = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect((self.host.as_str(), self.port))).await;
-        let stream = connect.map_err(|_| unreachable(&"no connection in time"))?.map_err(|error| unreachable(&error))?;
+        let unreachable = |error: &dyn std::fmt::Display| {
+            PeerError::Unreachable(format!("{}: {error}", self.authority))
+        };
+        let connect = tokio::time::timeout(
+            CONNECT_LIMIT,
+            TcpStream::connect((self.host.as_str(), self.port)),
+        )
+        .await;
+        let stream = connect
+            .map_err(|_| unreachable(&"no connection in time"))?
+            .map_err(|error| unreachable(&error))?;
         // A reply that waits for an entry is silent for most of a minute.
         tcp::detect_loss(&stream, SILENCE_MAX).map_err(|error| unreachable(&error))?;
         let request = Request::post(format!("{}{path}", self.prefix))
             .header("host", &self.authority)
             .header("authorization", format!("Bearer {}", self.token))
-            .header("user-agent", concat!("adjutant/", env!("CARGO_PKG_VERSION")))
+            .header(
+                "user-agent",
+                concat!("adjutant/", env!("CARGO_PKG_VERSION")),
+            )
             .header("content-type", "application/json")
             .header("connection", "close")
             .body(Full::new(Bytes::from(body)))
@@ -142,10 +176,16 @@ impl PeerHub {
         match &self.tls {
             None => exchange(stream, request).await,
             Some(tls) => {
-                let name = ServerName::try_from(self.host.clone()).map_err(|_| unreachable(&"the host is not a valid TLS name"))?;
-                let handshake = tokio::time::timeout(CONNECT_LIMIT, tls.connect(name, stream)).await;
+                let name = ServerName::try_from(self.host.clone())
+                    .map_err(|_| unreachable(&"the host is not a valid TLS name"))?;
+                let handshake =
+                    tokio::time::timeout(CONNECT_LIMIT, tls.connect(name, stream)).await;
                 let stream = handshake.map_err(|_| unreachable(&"no TLS handshake in time"))?;
-                exchange(stream.map_err(|error| unreachable(&format!("TLS failed: {error}")))?, request).await
+                exchange(
+                    stream.map_err(|error| unreachable(&format!("TLS failed: {error}")))?,
+                    request,
+                )
+                .await
             }
         }
         .map_err(|error| match error {
@@ -155,16 +195,31 @@ impl PeerHub {
     }
 }
 
-async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), PeerError> {
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), PeerError> {
     let lost = |error: &dyn std::fmt::Display| PeerError::Unreachable(error.to_string());
-    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await;
+    let handshake = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await;
     let (mut sender, connection) = handshake.map_err(|error| lost(&error))?;
     tokio::pin!(connection);
     let read = async {
-        let response = sender.send_request(request).await.map_err(|error| lost(&error))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| lost(&error))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MESSAGE_BYTES_MAX).collect().await;
-        Ok((status, body.map_err(|error| PeerError::Unusable(error.to_string()))?.to_bytes()))
+        let body = Limited::new(response.into_body(), MESSAGE_BYTES_MAX)
+            .collect()
+            .await;
+        Ok((
+            status,
+            body.map_err(|error| PeerError::Unusable(error.to_string()))?
+                .to_bytes(),
+        ))
     };
     tokio::pin!(read);
     tokio::select! {
@@ -184,7 +239,10 @@ fn explained(status: StatusCode, body: &[u8]) -> String {
         detail: String,
     }
     match serde_json::from_slice::<Problem>(body) {
-        Ok(Problem { detail }) => format!("{status}: {}", adjutant_core::quote::quote_line(&detail, DETAIL_CHARS_MAX)),
+        Ok(Problem { detail }) => format!(
+            "{status}: {}",
+            adjutant_core::quote::quote_line(&detail, DETAIL_CHARS_MAX)
+        ),
         Err(_) => status.to_string(),
     }
 }
@@ -195,14 +253,27 @@ mod tests {
 
     #[test]
     fn plain_text_needs_loopback_or_consent() {
-        for url in ["http://127.0.0.1:7317", "http://[::1]:7317/", "http://localhost:7317", "https://hub.example.org", "https://hub.example.org/adj"]
-        {
+        for url in [
+            "http://127.0.0.1:7317",
+            "http://[::1]:7317/",
+            "http://localhost:7317",
+            "https://hub.example.org",
+            "https://hub.example.org/adj",
+        ] {
             assert!(checked_url(url, false).is_ok(), "{url}");
         }
         let refused = checked_url("http://hub.example.org:7317", false).expect_err("refused");
         assert!(refused.contains("plain text"), "{refused}");
         assert!(checked_url("http://hub.example.org:7317", true).is_ok());
-        for url in ["", "hub", "ftp://hub", "https://", "https://user:password@hub", "https://hub?x=1", "https://a b"] {
+        for url in [
+            "",
+            "hub",
+            "ftp://hub",
+            "https://",
+            "https://user:password@hub",
+            "https://hub?x=1",
+            "https://a b",
+        ] {
             assert!(checked_url(url, true).is_err(), "{url}");
         }
     }

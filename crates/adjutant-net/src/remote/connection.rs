@@ -90,7 +90,9 @@ pub struct Connections {
 
 impl std::fmt::Debug for Connections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Connections")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +115,11 @@ impl Connections {
     #[must_use]
     pub fn shared(address: HubAddress, trust: Trust) -> Self {
         let may_share = address.tls_name.is_some();
-        Self { may_share, is_shared: AtomicBool::new(may_share), ..Self::new(address, trust) }
+        Self {
+            may_share,
+            is_shared: AtomicBool::new(may_share),
+            ..Self::new(address, trust)
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
@@ -124,7 +130,13 @@ impl Connections {
     ///
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
-    pub async fn post(&self, path: &str, headers: &[(&str, &str)], body: Bytes, limit: Duration) -> Result<Reply, String> {
+    pub async fn post(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Reply, String> {
         let mut used = None;
         let replied = async {
             if let Some(shared) = self.take_shared().await? {
@@ -153,7 +165,13 @@ impl Connections {
     ///
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
-    pub async fn carry(&self, path: &str, headers: &[(&str, &str)], body: Outgoing, to: Option<&File>) -> Result<Reply, String> {
+    pub async fn carry(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Outgoing,
+        to: Option<&File>,
+    ) -> Result<Reply, String> {
         let request = self.request(path, headers, body, false)?;
         let mut link = match self.take_idle().await {
             Some(link) => link,
@@ -168,21 +186,34 @@ impl Connections {
     }
 
     /// `is_shared`: for HTTP/2, which needs a whole address.
-    fn request(&self, path: &str, headers: &[(&str, &str)], body: Outgoing, is_shared: bool) -> Result<Request<Body>, String> {
+    fn request(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Outgoing,
+        is_shared: bool,
+    ) -> Result<Request<Body>, String> {
         let authority = &self.address.authority;
         let mut request = match is_shared {
             true => Request::post(format!("https://{authority}{path}")).version(Version::HTTP_2),
             false => Request::post(path),
         };
-        request = request.header("host", authority).header("content-type", "application/json");
+        request = request
+            .header("host", authority)
+            .header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let body = match body {
-            Outgoing::Whole(body) => Full::new(body).map_err(|never| match never {}).boxed_unsync(),
+            Outgoing::Whole(body) => Full::new(body)
+                .map_err(|never| match never {})
+                .boxed_unsync(),
             Outgoing::File(mut file) => {
-                let rest = file.metadata().and_then(|meta| Ok(meta.len().saturating_sub(file.stream_position()?)));
-                request = request.header("content-length", rest.map_err(|error| error.to_string())?);
+                let rest = file
+                    .metadata()
+                    .and_then(|meta| Ok(meta.len().saturating_sub(file.stream_position()?)));
+                request =
+                    request.header("content-length", rest.map_err(|error| error.to_string())?);
                 spool::body_of(file)
             }
         };
@@ -203,7 +234,9 @@ impl Connections {
             return Ok(None);
         }
         let opened = tokio::time::timeout(OPEN_MAX, self.connect(true)).await;
-        match opened.unwrap_or_else(|_| Err(format!("no connection in {} s", OPEN_MAX.as_secs())))? {
+        match opened
+            .unwrap_or_else(|_| Err(format!("no connection in {} s", OPEN_MAX.as_secs())))?
+        {
             Opened::Shared(opened) => Ok(Some(shared.insert(opened).clone())),
             Opened::Single(link) => {
                 self.is_shared.store(false, Ordering::Relaxed);
@@ -217,7 +250,8 @@ impl Connections {
     async fn take_idle(&self) -> Option<Link> {
         loop {
             let mut link = self.idle().pop()?;
-            let has_ended = poll_fn(|cx| Poll::Ready(link.connection.as_mut().poll(cx).is_ready())).await;
+            let has_ended =
+                poll_fn(|cx| Poll::Ready(link.connection.as_mut().poll(cx).is_ready())).await;
             if !has_ended && link.sender.is_ready() {
                 return Some(link);
             }
@@ -227,32 +261,59 @@ impl Connections {
     async fn connect_single(&self) -> Result<Link, String> {
         match self.connect(false).await? {
             Opened::Single(link) => Ok(link),
-            Opened::Shared(_) => Err("the hub has another protocol than the one that was offered".to_owned()),
+            Opened::Shared(_) => {
+                Err("the hub has another protocol than the one that was offered".to_owned())
+            }
         }
     }
 
     async fn connect(&self, shared: bool) -> Result<Opened, String> {
-        let HubAddress { host, port, tls_name, .. } = &self.address;
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
+        let HubAddress {
+            host,
+            port,
+            tls_name,
+            ..
+        } = &self.address;
+        let stream = TcpStream::connect((host.as_str(), *port))
+            .await
+            .map_err(|error| format!("{host}:{port}: {error}"))?;
         if let Err(error) = tcp::detect_loss(&stream, SILENCE_MAX) {
             tracing::debug!(%error, "calls of the hub may be delayed");
         }
         let stream: Box<dyn Stream> = match tls_name {
             Some(name) => {
                 let trust = self.trust.clone();
-                let load = || async { tokio::task::spawn_blocking(|| Connectors::load(trust)).await.map_err(|error| error.to_string())? };
-                let Connectors { single, shared: both } = self.connectors.get_or_try_init(load).await?;
+                let load = || async {
+                    tokio::task::spawn_blocking(|| Connectors::load(trust))
+                        .await
+                        .map_err(|error| error.to_string())?
+                };
+                let Connectors {
+                    single,
+                    shared: both,
+                } = self.connectors.get_or_try_init(load).await?;
                 let connector = if shared { both } else { single };
-                let stream = connector.connect(name.clone(), stream).await.map_err(|error| tls_failure(&self.address, &error))?;
+                let stream = connector
+                    .connect(name.clone(), stream)
+                    .await
+                    .map_err(|error| tls_failure(&self.address, &error))?;
                 if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED) {
-                    return Ok(Opened::Shared(SharedConnection::open(Box::new(stream)).await?));
+                    return Ok(Opened::Shared(
+                        SharedConnection::open(Box::new(stream)).await?,
+                    ));
                 }
                 Box::new(stream)
             }
             None => Box::new(stream),
         };
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        Ok(Opened::Single(Link { sender, connection: Box::pin(connection), is_encrypted: tls_name.is_some() }))
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Opened::Single(Link {
+            sender,
+            connection: Box::pin(connection),
+            is_encrypted: tls_name.is_some(),
+        }))
     }
 }
 
@@ -268,14 +329,19 @@ impl Connectors {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             TlsConnector::from(Arc::new(config.clone()))
         };
-        Ok(Self { single: with(&[tls::HTTP_1]), shared: with(&[tls::SHARED, tls::HTTP_1]) })
+        Ok(Self {
+            single: with(&[tls::HTTP_1]),
+            shared: with(&[tls::SHARED, tls::HTTP_1]),
+        })
     }
 }
 
 /// Describes a failed handshake. It names the right scheme if the hub uses plain HTTP.
 fn tls_failure(address: &HubAddress, error: &std::io::Error) -> String {
     let HubAddress { host, port, .. } = address;
-    let tls_error = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let tls_error = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls_error {
         Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
             format!("{host}:{port} does not use TLS: use an http address, or set [tls] at the hub")
@@ -287,16 +353,29 @@ fn tls_failure(address: &HubAddress, error: &std::io::Error) -> String {
 /// Describes a call without a reply. A hub with a certificate answers plain HTTP with bytes that are not HTTP.
 fn http_failure(error: &hyper::Error, is_encrypted: bool) -> String {
     if error.is_parse() && !is_encrypted {
-        format!("the reply is not HTTP: use an https address if the hub has a certificate ({error})")
+        format!(
+            "the reply is not HTTP: use an https address if the hub has a certificate ({error})"
+        )
     } else {
         error.to_string()
     }
 }
 
-async fn exchange(link: &mut Link, request: Request<Body>, to: Option<&File>) -> Result<Reply, String> {
-    let Link { sender, connection, is_encrypted } = link;
+async fn exchange(
+    link: &mut Link,
+    request: Request<Body>,
+    to: Option<&File>,
+) -> Result<Reply, String> {
+    let Link {
+        sender,
+        connection,
+        is_encrypted,
+    } = link;
     let answered = async {
-        let response = sender.send_request(request).await.map_err(|error| http_failure(&error, *is_encrypted))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| http_failure(&error, *is_encrypted))?;
         read_reply(response, to).await
     };
     tokio::pin!(answered);

@@ -26,14 +26,35 @@ pub struct Reply {
 }
 
 /// Reads a reply, whose body goes to the file if it is a bundle.
-pub(super) async fn read_reply(response: Response<Incoming>, to: Option<&File>) -> Result<Reply, String> {
+pub(super) async fn read_reply(
+    response: Response<Incoming>,
+    to: Option<&File>,
+) -> Result<Reply, String> {
     let (head, body) = response.into_parts();
-    let is_bundle = head.status.is_success() && head.headers.get("content-type").is_some_and(|kind| kind == BUNDLE_TYPE);
+    let is_bundle = head.status.is_success()
+        && head
+            .headers
+            .get("content-type")
+            .is_some_and(|kind| kind == BUNDLE_TYPE);
     if let Some(to) = to.filter(|_| is_bundle) {
         let bytes_max = REPOSITORY_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
-        spool::receive(body, to, bytes_max).await.map_err(|error| format!("the bundle cannot be received: {error}"))?;
-        return Ok(Reply { status: head.status, headers: head.headers, body: Bytes::new() });
+        spool::receive(body, to, bytes_max)
+            .await
+            .map_err(|error| format!("the bundle cannot be received: {error}"))?;
+        return Ok(Reply {
+            status: head.status,
+            headers: head.headers,
+            body: Bytes::new(),
+        });
     }
-    let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| error.to_string())?.to_bytes();
-    Ok(Reply { status: head.status, headers: head.headers, body })
+    let body = Limited::new(body, REPLY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?
+        .to_bytes();
+    Ok(Reply {
+        status: head.status,
+        headers: head.headers,
+        body,
+    })
 }

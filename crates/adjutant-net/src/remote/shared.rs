@@ -24,7 +24,10 @@ impl SharedConnection {
         let tasks = Arc::new(ConnectionTasks::default());
         let mut builder = http2::Builder::new(tasks.spawner());
         builder.initial_max_send_streams(FIRST_CALLS_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (sender, connection) = builder
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
         tasks.spawn(connection.map(|ended| {
             if let Err(error) = ended {
                 tracing::debug!(%error, "the connection to the hub broke");
@@ -44,8 +47,15 @@ impl SharedConnection {
 
     /// Makes a call.
     pub(super) async fn call(&mut self, request: Request<Body>) -> Result<Reply, String> {
-        self.sender.ready().await.map_err(|error| error.to_string())?;
-        let response = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
+        self.sender
+            .ready()
+            .await
+            .map_err(|error| error.to_string())?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|error| error.to_string())?;
         read_reply(response, None).await
     }
 }

@@ -15,19 +15,45 @@ const WORD_BYTES: usize = 39;
 const LINE_BYTES: usize = 57;
 
 /// Sends a message. The error is a message for people.
-pub(super) async fn send(argv: &[String], to: &str, from: Option<&str>, notice: &Notice, limit: Duration) -> Result<(), String> {
-    let Some((program, args)) = argv.split_first() else { return Err("sendmail: names no program".to_owned()) };
-    let args = args.iter().map(OsString::from).chain(["--".into(), to.into()]).collect();
-    program::run(program, args, mail_env(), mail(to, from, notice)?.into_bytes(), limit).await
+pub(super) async fn send(
+    argv: &[String],
+    to: &str,
+    from: Option<&str>,
+    notice: &Notice,
+    limit: Duration,
+) -> Result<(), String> {
+    let Some((program, args)) = argv.split_first() else {
+        return Err("sendmail: names no program".to_owned());
+    };
+    let args = args
+        .iter()
+        .map(OsString::from)
+        .chain(["--".into(), to.into()])
+        .collect();
+    program::run(
+        program,
+        args,
+        mail_env(),
+        mail(to, from, notice)?.into_bytes(),
+        limit,
+    )
+    .await
 }
 
 /// Returns the whole message. Texts are encoded, so they can neither end a header nor the message.
 fn mail(to: &str, from: Option<&str>, notice: &Notice) -> Result<String, String> {
-    let date = Timestamp::from_second(notice.timestamp_s).map_err(|error| error.to_string())?.strftime("%a, %d %b %Y %H:%M:%S +0000");
+    let date = Timestamp::from_second(notice.timestamp_s)
+        .map_err(|error| error.to_string())?
+        .strftime("%a, %d %b %Y %H:%M:%S +0000");
     let host = from.unwrap_or(to).rsplit('@').next().unwrap_or_default();
-    let from = from.map(|from| format!("From: Adjutant <{from}>\n")).unwrap_or_default();
+    let from = from
+        .map(|from| format!("From: Adjutant <{from}>\n"))
+        .unwrap_or_default();
     let body = STANDARD.encode(notice::mail_text(notice));
-    let lines: Vec<&str> = (0..body.len()).step_by(LINE_BYTES / 3 * 4).map(|at| &body[at..body.len().min(at + LINE_BYTES / 3 * 4)]).collect();
+    let lines: Vec<&str> = (0..body.len())
+        .step_by(LINE_BYTES / 3 * 4)
+        .map(|at| &body[at..body.len().min(at + LINE_BYTES / 3 * 4)])
+        .collect();
     Ok(format!(
         "{from}To: {to}\nSubject: {}\nDate: {date}\nMessage-ID: <{}@{host}>\nAuto-Submitted: auto-generated\nMIME-Version: 1.0\n\
          Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n{}\n",
@@ -56,15 +82,43 @@ mod tests {
     #[test]
     fn texts_end_neither_headers_nor_the_message() {
         let hostile = "x\r\nBcc: evil@example.org\n\n.\n";
-        let notice = Notice { id: "d1".to_owned(), timestamp_s: 1_700_000_000, title: hostile.repeat(9), text: hostile.to_owned(), link: None };
+        let notice = Notice {
+            id: "d1".to_owned(),
+            timestamp_s: 1_700_000_000,
+            title: hostile.repeat(9),
+            text: hostile.to_owned(),
+            link: None,
+        };
         let mail = mail("anna@example.org", Some("adj@example.org"), &notice).expect("a mail");
         let (head, body) = mail.split_once("\n\n").expect("a head and a body");
-        assert!(mail.lines().all(|line| line.len() <= 76 && !line.starts_with('.') && !line.contains("Bcc")), "{mail}");
-        let names: Vec<&str> = head.lines().filter(|line| !line.starts_with(' ')).filter_map(|line| Some(line.split_once(": ")?.0)).collect();
-        let expected = ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type", "Content-Transfer-Encoding"];
+        assert!(
+            mail.lines()
+                .all(|line| line.len() <= 76 && !line.starts_with('.') && !line.contains("Bcc")),
+            "{mail}"
+        );
+        let names: Vec<&str> = head
+            .lines()
+            .filter(|line| !line.starts_with(' '))
+            .filter_map(|line| Some(line.split_once(": ")?.0))
+            .collect();
+        let expected = [
+            "From",
+            "To",
+            "Subject",
+            "Date",
+            "Message-ID",
+            "Auto-Submitted",
+            "MIME-Version",
+            "Content-Type",
+            "Content-Transfer-Encoding",
+        ];
         assert_eq!(names, expected);
-        assert!(head.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000"), "{head}");
-        let text = String::from_utf8(STANDARD.decode(body.replace('\n', "")).expect("base64")).expect("text");
+        assert!(
+            head.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000"),
+            "{head}"
+        );
+        let text = String::from_utf8(STANDARD.decode(body.replace('\n', "")).expect("base64"))
+            .expect("text");
         assert!(text.contains("\n> Bcc: evil@example.org\n"), "{text}");
     }
 }

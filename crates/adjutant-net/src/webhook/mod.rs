@@ -9,7 +9,9 @@ mod mail;
 mod notice;
 mod program;
 
-use crate::config::{Address, KeySource, Notices, Service, Target, Webhook, text_variable, topic_of, webhook_address};
+use crate::config::{
+    Address, KeySource, Notices, Service, Target, Webhook, text_variable, topic_of, webhook_address,
+};
 use crate::files;
 use crate::tls;
 use adjutant_core::webhook::is_public;
@@ -94,7 +96,9 @@ async fn send(hook: &Webhook, outgoing: &Outgoing) -> Result<(), String> {
             ];
             post(url, hook.allow_private, &headers, message.body.clone()).await
         }
-        (Target::Notices(Notices { service, .. }), Outgoing::Notice(notice)) => notify(service, hook.allow_private, notice).await,
+        (Target::Notices(Notices { service, .. }), Outgoing::Notice(notice)) => {
+            notify(service, hook.allow_private, notice).await
+        }
         (Target::Signed { .. }, Outgoing::Notice(_)) | (Target::Notices(_), Outgoing::Event(_)) => {
             Err("the webhook has changed meanwhile; it is tried again".to_owned())
         }
@@ -108,22 +112,58 @@ async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Resu
             let topic = topic_of(&url)?;
             let mut headers = Vec::new();
             if let Some(token) = token {
-                headers.push(("authorization", format!("Bearer {}", key(token, "token").await?)));
+                headers.push((
+                    "authorization",
+                    format!("Bearer {}", key(token, "token").await?),
+                ));
             }
             // Messages in JSON are published to the server's address, not to the topic's.
-            post(&with_path(&url, "/")?, allow_private, &headers, notice::ntfy(&topic, notice)).await
+            post(
+                &with_path(&url, "/")?,
+                allow_private,
+                &headers,
+                notice::ntfy(&topic, notice),
+            )
+            .await
         }
-        Service::Slack { url } => post(&resolve(url, allow_private).await?, allow_private, &[], notice::slack(notice)).await,
-        Service::Discord { url } => post(&resolve(url, allow_private).await?, allow_private, &[], notice::discord(notice)).await,
+        Service::Slack { url } => {
+            post(
+                &resolve(url, allow_private).await?,
+                allow_private,
+                &[],
+                notice::slack(notice),
+            )
+            .await
+        }
+        Service::Discord { url } => {
+            post(
+                &resolve(url, allow_private).await?,
+                allow_private,
+                &[],
+                notice::discord(notice),
+            )
+            .await
+        }
         Service::Telegram { url, token, chat } => {
             let token = key(token, "token").await?;
-            if !token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-')) {
+            if !token
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-'))
+            {
                 return Err("token: it is not the token of a bot".to_owned());
             }
-            let url = with_path(url, &format!("{}/bot{token}/sendMessage", url.path().trim_end_matches('/')))?;
+            let url = with_path(
+                url,
+                &format!(
+                    "{}/bot{token}/sendMessage",
+                    url.path().trim_end_matches('/')
+                ),
+            )?;
             post(&url, allow_private, &[], notice::telegram(chat, notice)).await
         }
-        Service::Email { to, from, sendmail } => mail::send(sendmail, to, from.as_deref(), notice, DELIVERY_LIMIT).await,
+        Service::Email { to, from, sendmail } => {
+            mail::send(sendmail, to, from.as_deref(), notice, DELIVERY_LIMIT).await
+        }
         Service::Desktop => program::show_on_desktop(notice, DELIVERY_LIMIT).await,
         Service::Command { argv } => program::send(argv, notice, DELIVERY_LIMIT).await,
     }
@@ -133,7 +173,10 @@ async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Resu
 fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
     let mut parts = url.clone().into_parts();
     // The path can contain a secret, so the error does not repeat it.
-    parts.path_and_query = Some(path.parse().map_err(|_| "the address cannot be used".to_owned())?);
+    parts.path_and_query = Some(
+        path.parse()
+            .map_err(|_| "the address cannot be used".to_owned())?,
+    );
     Uri::from_parts(parts).map_err(|error| error.to_string())
 }
 
@@ -147,8 +190,12 @@ async fn resolve(address: &Address, allow_private: bool) -> Result<Uri, String> 
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| error.to_string())?
 }
 
 /// Reads a secret of one line.
@@ -158,7 +205,8 @@ async fn key(source: &KeySource, field: &'static str) -> Result<String, String> 
             let file = file.clone();
             blocking(move || private_text(&file, field)).await?
         }
-        KeySource::Env(name) => text_variable(name).ok_or_else(|| format!("{field}: the variable {name} is not set for the hub"))?,
+        KeySource::Env(name) => text_variable(name)
+            .ok_or_else(|| format!("{field}: the variable {name} is not set for the hub"))?,
     };
     let text = text.trim();
     if text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -167,29 +215,54 @@ async fn key(source: &KeySource, field: &'static str) -> Result<String, String> 
     Ok(text.to_owned())
 }
 
-async fn post(url: &Uri, allow_private: bool, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<(), String> {
+async fn post(
+    url: &Uri,
+    allow_private: bool,
+    headers: &[(&'static str, String)],
+    body: Vec<u8>,
+) -> Result<(), String> {
     let host = url.host().unwrap_or_default();
     let is_tls = url.scheme_str() == Some("https");
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let port = url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    let found = tokio::net::lookup_host((name, port)).await.map_err(|error| format!("{name} cannot be looked up: {error}"))?;
+    let found = tokio::net::lookup_host((name, port))
+        .await
+        .map_err(|error| format!("{name} cannot be looked up: {error}"))?;
     let stream = connect(name, found.collect(), allow_private).await?;
-    let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let path = url
+        .path_and_query()
+        .map_or("/", http::uri::PathAndQuery::as_str);
     let mut request = Request::post(path)
-        .header("host", url.authority().map_or(host, http::uri::Authority::as_str))
-        .header("user-agent", concat!("adjutant/", env!("CARGO_PKG_VERSION")))
+        .header(
+            "host",
+            url.authority().map_or(host, http::uri::Authority::as_str),
+        )
+        .header(
+            "user-agent",
+            concat!("adjutant/", env!("CARGO_PKG_VERSION")),
+        )
         .header("content-type", JSON)
         .header("connection", "close")
         .body(Full::new(Bytes::from(body)))
         .map_err(|error| error.to_string())?;
     for (header, value) in headers {
-        let value = HeaderValue::from_str(value).map_err(|_| format!("{header} cannot be sent: it has characters that are not allowed"))?;
-        request.headers_mut().insert(HeaderName::from_static(header), value);
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            format!("{header} cannot be sent: it has characters that are not allowed")
+        })?;
+        request
+            .headers_mut()
+            .insert(HeaderName::from_static(header), value);
     }
     if is_tls {
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name} is not a valid TLS name"))?;
-        let connector = tokio::task::spawn_blocking(tls::connector).await.map_err(|error| error.to_string())??;
-        let stream = connector.connect(name, stream).await.map_err(|error| format!("TLS failed: {error}"))?;
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| format!("{name} is not a valid TLS name"))?;
+        let connector = tokio::task::spawn_blocking(tls::connector)
+            .await
+            .map_err(|error| error.to_string())??;
+        let stream = connector
+            .connect(name, stream)
+            .await
+            .map_err(|error| format!("TLS failed: {error}"))?;
         exchange(stream, request).await
     } else {
         exchange(stream, request).await
@@ -197,10 +270,21 @@ async fn post(url: &Uri, allow_private: bool, headers: &[(&'static str, String)]
 }
 
 /// Connects to the first allowed address that accepts the connection.
-async fn connect(name: &str, addresses: Vec<SocketAddr>, allow_private: bool) -> Result<TcpStream, String> {
-    let allowed: Vec<SocketAddr> = addresses.iter().copied().filter(|address| allow_private || is_public(address.ip())).collect();
+async fn connect(
+    name: &str,
+    addresses: Vec<SocketAddr>,
+    allow_private: bool,
+) -> Result<TcpStream, String> {
+    let allowed: Vec<SocketAddr> = addresses
+        .iter()
+        .copied()
+        .filter(|address| allow_private || is_public(address.ip()))
+        .collect();
     let mut problem = match addresses.first() {
-        Some(first) => format!("{name} is {}, a private address: set allow_private = true to allow it", first.ip()),
+        Some(first) => format!(
+            "{name} is {}, a private address: set allow_private = true to allow it",
+            first.ip()
+        ),
         None => format!("{name} has no address"),
     };
     for address in allowed {
@@ -213,9 +297,15 @@ async fn connect(name: &str, addresses: Vec<SocketAddr>, allow_private: bool) ->
 }
 
 /// Sends a request and reads the head of the response.
-async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<Full<Bytes>>) -> Result<(), String> {
-    let (mut sender, connection) =
-        http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+) -> Result<(), String> {
+    let (mut sender, connection) = http1::Builder::new()
+        .max_buf_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
     tokio::pin!(connection);
     let response = sender.send_request(request);
     tokio::pin!(response);
@@ -227,8 +317,14 @@ async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, request: Request<
             Err(error) => Err(error),
         },
     };
-    let status = response.map_err(|error| format!("no response: {error}"))?.status();
-    if status.is_success() { Ok(()) } else { Err(format!("the response was {status}")) }
+    let status = response
+        .map_err(|error| format!("no response: {error}"))?
+        .status();
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("the response was {status}"))
+    }
 }
 
 /// Reads a file that only its user can read.
@@ -237,13 +333,22 @@ fn private_text(file: &Path, field: &str) -> Result<String, String> {
     let opened = files::open_named(file).map_err(described)?;
     let meta = opened.metadata().map_err(described)?;
     if meta.len() > SECRET_BYTES_MAX {
-        return Err(format!("{field} {}: larger than {SECRET_BYTES_MAX} bytes", file.display()));
+        return Err(format!(
+            "{field} {}: larger than {SECRET_BYTES_MAX} bytes",
+            file.display()
+        ));
     }
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(format!("{field} {} is accessible to other users: chmod 600", file.display()));
+        return Err(format!(
+            "{field} {} is accessible to other users: chmod 600",
+            file.display()
+        ));
     }
     let mut text = String::new();
-    opened.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(described)?;
+    opened
+        .take(SECRET_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(described)?;
     Ok(text)
 }
 
@@ -251,11 +356,16 @@ fn private_text(file: &Path, field: &str) -> Result<String, String> {
 fn secret(file: &Path) -> Result<Vec<u8>, String> {
     let text = private_text(file, "secret_file")?;
     let secret = match text.trim().strip_prefix("whsec_") {
-        Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
+        Some(encoded) => STANDARD
+            .decode(encoded)
+            .map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
         None => text.trim().as_bytes().to_vec(),
     };
     if secret.len() < SECRET_BYTES_MIN {
-        return Err(format!("secret_file {}: shorter than {SECRET_BYTES_MIN} bytes", file.display()));
+        return Err(format!(
+            "secret_file {}: shorter than {SECRET_BYTES_MIN} bytes",
+            file.display()
+        ));
     }
     Ok(secret)
 }
@@ -275,16 +385,35 @@ mod tests {
     #[test]
     fn signature_matches_the_specification() {
         // The example of the Standard Webhooks libraries.
-        let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
-        let message = Message { id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(), timestamp_s: 1_614_265_330, body: b"{\"test\": 2432232314}".to_vec() };
-        assert_eq!(signature(&secret, &message), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let secret = STANDARD
+            .decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+            .expect("base64");
+        let message = Message {
+            id: "msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned(),
+            timestamp_s: 1_614_265_330,
+            body: b"{\"test\": 2432232314}".to_vec(),
+        };
+        assert_eq!(
+            signature(&secret, &message),
+            "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+        );
     }
 
     #[tokio::test]
     async fn private_address_is_refused_under_any_name() {
-        for address in ["127.0.0.1:9", "[::1]:9", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"] {
-            let refused = connect("name", vec![address.parse().expect("an address")], false).await.expect_err("refused");
-            assert!(refused.contains("a private address"), "{address}: {refused}");
+        for address in [
+            "127.0.0.1:9",
+            "[::1]:9",
+            "169.254.169.254:80",
+            "[::ffff:10.0.0.1]:80",
+        ] {
+            let refused = connect("name", vec![address.parse().expect("an address")], false)
+                .await
+                .expect_err("refused");
+            assert!(
+                refused.contains("a private address"),
+                "{address}: {refused}"
+            );
         }
     }
 }

@@ -15,7 +15,13 @@ const PROBLEM_CHARS_MAX: usize = 300;
 const NOTIFY_SEND: &str = "notify-send";
 
 /// Runs a program to its end. The error is a message for people.
-pub(super) async fn run(program: &str, args: Vec<OsString>, env: Vec<(OsString, OsString)>, input: Vec<u8>, limit: Duration) -> Result<(), String> {
+pub(super) async fn run(
+    program: &str,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    input: Vec<u8>,
+    limit: Duration,
+) -> Result<(), String> {
     let tool = Tool {
         program: Path::new(program),
         args,
@@ -28,36 +34,74 @@ pub(super) async fn run(program: &str, args: Vec<OsString>, env: Vec<(OsString, 
         output_bytes_max: OUTPUT_BYTES_MAX,
         umask: None,
     };
-    let ended = tool::run(tool).await.map_err(|error| format!("{program}: {error}"))?;
+    let ended = tool::run(tool)
+        .await
+        .map_err(|error| format!("{program}: {error}"))?;
     if ended.exit_code == Some(0) {
         return Ok(());
     }
-    let code = ended.exit_code.map_or_else(|| "was killed by a signal".to_owned(), |code| format!("ended with exit code {code}"));
+    let code = ended.exit_code.map_or_else(
+        || "was killed by a signal".to_owned(),
+        |code| format!("ended with exit code {code}"),
+    );
     let said = text::shortened(text::line(ended.errors.trim()).as_str(), PROBLEM_CHARS_MAX);
-    Err(if said.is_empty() { format!("{program} {code}") } else { format!("{program} {code}: {said}") })
+    Err(if said.is_empty() {
+        format!("{program} {code}")
+    } else {
+        format!("{program} {code}: {said}")
+    })
 }
 
 /// Runs the configured program with the message as JSON on its standard input. `{title}` and `{text}` in its arguments stand
 /// for the parts of the message. The link is only in the JSON, because other users can read arguments.
 pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> Result<(), String> {
-    let Some((program, args)) = argv.split_first() else { return Err("command: names no program".to_owned()) };
+    let Some((program, args)) = argv.split_first() else {
+        return Err("command: names no program".to_owned());
+    };
     let (title, text) = (notice::title(message), notice::plain_text(message));
-    let args = args.iter().map(|arg| OsString::from(fill_argument(arg, &title, &text))).collect();
-    let mut input = json!({"id": message.id, "timestamp": message.timestamp_s, "title": title, "text": text});
+    let args = args
+        .iter()
+        .map(|arg| OsString::from(fill_argument(arg, &title, &text)))
+        .collect();
+    let mut input =
+        json!({"id": message.id, "timestamp": message.timestamp_s, "title": title, "text": text});
     if let Some(link) = &message.link {
         input["link"] = json!(link);
     }
-    run(program, args, notify_env(), input.to_string().into_bytes(), limit).await
+    run(
+        program,
+        args,
+        notify_env(),
+        input.to_string().into_bytes(),
+        limit,
+    )
+    .await
 }
 
 /// Shows a message on the desktop.
 pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result<(), String> {
     let path = text_variable("PATH").unwrap_or_default();
     let Some(program) = find_program(NOTIFY_SEND, &path) else {
-        return Err(format!("{NOTIFY_SEND} was not found on the hub's PATH: install it (libnotify), or set notify.command"));
+        return Err(format!(
+            "{NOTIFY_SEND} was not found on the hub's PATH: install it (libnotify), or set notify.command"
+        ));
     };
-    let args = ["--app-name=Adjutant", "--", &notice::title(message), &notice::markup_text(message)].map(OsString::from).to_vec();
-    run(&program.display().to_string(), args, notify_env(), Vec::new(), limit).await
+    let args = [
+        "--app-name=Adjutant",
+        "--",
+        &notice::title(message),
+        &notice::markup_text(message),
+    ]
+    .map(OsString::from)
+    .to_vec();
+    run(
+        &program.display().to_string(),
+        args,
+        notify_env(),
+        Vec::new(),
+        limit,
+    )
+    .await
 }
 
 /// Fills an argument. What a part of the message contains is not filled again.
@@ -68,7 +112,10 @@ fn fill_argument(arg: &str, title: &str, text: &str) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let parts = [("{title}", title), ("{text}", text)];
-        let (name, value) = parts.into_iter().find(|(name, _)| rest.starts_with(name)).unwrap_or(("{", "{"));
+        let (name, value) = parts
+            .into_iter()
+            .find(|(name, _)| rest.starts_with(name))
+            .unwrap_or(("{", "{"));
         out.push_str(value);
         rest = &rest[name.len()..];
     }
@@ -83,6 +130,9 @@ mod tests {
     fn argument_is_filled_once() {
         let fill = |arg| fill_argument(arg, "{text} $(x)", "a b");
         assert_eq!(fill("{title}"), "{text} $(x)");
-        assert_eq!(fill("--body={text}: {title} {} {other} {"), "--body=a b: {text} $(x) {} {other} {");
+        assert_eq!(
+            fill("--body={text}: {title} {} {other} {"),
+            "--body=a b: {text} $(x) {} {other} {"
+        );
     }
 }

@@ -16,8 +16,21 @@ const NOTIFIED_ELSEWHERE: i64 = i64::MAX;
 
 /// Returns the stop reasons whose phase is `wanted`, as an SQL list.
 fn reasons(wanted: impl Fn(RunPhase) -> bool) -> String {
-    let stands = |reason: &StopReason| wanted(run_phase(RunState::Stopped { reason: *reason, until: SteadyTime(0) }, false, false));
-    let words: Vec<String> = StopReason::ALL.iter().filter(|reason| stands(reason)).map(|reason| format!("'{}'", reason.word())).collect();
+    let stands = |reason: &StopReason| {
+        wanted(run_phase(
+            RunState::Stopped {
+                reason: *reason,
+                until: SteadyTime(0),
+            },
+            false,
+            false,
+        ))
+    };
+    let words: Vec<String> = StopReason::ALL
+        .iter()
+        .filter(|reason| stands(reason))
+        .map(|reason| format!("'{}'", reason.word()))
+        .collect();
     words.join(", ")
 }
 
@@ -31,7 +44,9 @@ const IS_HELD: &str = "state = 'queued' AND end_seq IS NOT NULL";
 /// The run is over for its waiters: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| phase == RunPhase::Paused);
-    format!("(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))")
+    format!(
+        "(state = 'finished' OR state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons}))"
+    )
 });
 /// The stopped run is in progress: it awaits its requests, or resumes by itself.
 static RESUMES: LazyLock<String> = LazyLock::new(|| {
@@ -39,22 +54,40 @@ static RESUMES: LazyLock<String> = LazyLock::new(|| {
     format!("(end_seq IS NULL OR stop_reason IN ({reasons}))")
 });
 /// The run did not end as its owner wanted.
-static IS_BAD_END: &str = "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
+static IS_BAD_END: &str =
+    "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IS NOT NULL)";
 /// The run did not succeed, by the same rule as exit codes.
 static HAS_FAILED: LazyLock<String> = LazyLock::new(|| {
-    let words: Vec<String> = Shortfall::ALL.iter().filter(|shortfall| shortfall.fails()).map(|shortfall| format!("'{}'", shortfall.word())).collect();
-    format!("state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IN ({}))", words.join(", "))
+    let words: Vec<String> = Shortfall::ALL
+        .iter()
+        .filter(|shortfall| shortfall.fails())
+        .map(|shortfall| format!("'{}'", shortfall.word()))
+        .collect();
+    format!(
+        "state = 'finished' AND (outcome NOT IN ('succeeded', 'cancelled') OR shortfall IN ({}))",
+        words.join(", ")
+    )
 });
 
 /// Returns the condition for runs that the caller `?1` may see. The person sees all runs.
 fn is_seen_by(who: &Principal) -> &'static str {
     // SQLite rejects a bound parameter that the statement does not use.
-    if *who == Principal::Person { "?1 = ?1" } else { "owner = ?1" }
+    if *who == Principal::Person {
+        "?1 = ?1"
+    } else {
+        "owner = ?1"
+    }
 }
 
-fn count(connection: &Connection, condition: &str, values: impl db::Params) -> Result<u64, StoreError> {
+fn count(
+    connection: &Connection,
+    condition: &str,
+    values: impl db::Params,
+) -> Result<u64, StoreError> {
     let sql = format!("SELECT count(*) FROM runs {condition}");
-    let count: i64 = connection.prepare_cached(&sql)?.query_row(values, |row| row.get(0))?;
+    let count: i64 = connection
+        .prepare_cached(&sql)?
+        .query_row(values, |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -62,13 +95,28 @@ fn count(connection: &Connection, condition: &str, values: impl db::Params) -> R
 ///
 /// # Errors
 /// A failure of the store.
-pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
+pub fn stopped_runs(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Page, StoreError> {
     let caller = who.to_string();
     let (mut runs, mut all) = (Vec::new(), 0);
-    for (index, needs) in [("runs_stopped", NEEDS_RESUME.as_str()), ("runs_held", IS_HELD)] {
+    for (index, needs) in [
+        ("runs_stopped", NEEDS_RESUME.as_str()),
+        ("runs_held", IS_HELD),
+    ] {
         let condition = format!("INDEXED BY {index} WHERE {needs} AND {}", is_seen_by(who));
-        let found = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
-        all += if found.len() < limit as usize { found.len() as u64 } else { count(connection, &condition, [&caller])? };
+        let found = list(
+            connection,
+            &format!("{condition} ORDER BY end_seq LIMIT ?2"),
+            params![caller, limit],
+        )?;
+        all += if found.len() < limit as usize {
+            found.len() as u64
+        } else {
+            count(connection, &condition, [&caller])?
+        };
         runs.extend(found);
     }
     runs.sort_by_key(|run| run.end_seq);
@@ -81,7 +129,11 @@ pub fn stopped_runs(connection: &Connection, who: &Principal, limit: u32) -> Res
 ///
 /// # Errors
 /// A failure of the store.
-pub fn silent_after_report(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Run>, StoreError> {
+pub fn silent_after_report(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
     let condition = format!(
         "INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state = 'running' AND report_seq IS NOT NULL
          AND stalled_at IS NOT NULL AND blocking_pending = 0
@@ -95,9 +147,14 @@ pub fn silent_after_report(connection: &Connection, who: &Principal, limit: u32)
 ///
 /// # Errors
 /// A failure of the store.
-pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Run>, StoreError> {
-    let has_children: bool =
-        connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?.query_row([run.to_string()], |row| row.get(0))?;
+pub fn stopped_below(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    let has_children: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?
+        .query_row([run.to_string()], |row| row.get(0))?;
     if !has_children {
         return Ok(Vec::new());
     }
@@ -105,7 +162,10 @@ pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<
          SELECT id FROM below";
     list(
         connection,
-        &format!("WHERE ({} OR {IS_HELD}) AND id IN ({below}) ORDER BY end_seq LIMIT ?2", *NEEDS_RESUME),
+        &format!(
+            "WHERE ({} OR {IS_HELD}) AND id IN ({below}) ORDER BY end_seq LIMIT ?2",
+            *NEEDS_RESUME
+        ),
         params![run.to_string(), limit],
     )
 }
@@ -114,11 +174,25 @@ pub fn stopped_below(connection: &Connection, run: RunId, limit: u32) -> Result<
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unnotified_bad_ends(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
-    let condition = format!("INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {IS_BAD_END}");
+pub fn unnotified_bad_ends(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Page, StoreError> {
+    let condition = format!(
+        "INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {IS_BAD_END}"
+    );
     let caller = who.to_string();
-    let runs = list(connection, &format!("{condition} ORDER BY end_seq LIMIT ?2"), params![caller, limit])?;
-    let more = if runs.len() < limit as usize { 0 } else { count(connection, &condition, [&caller])?.saturating_sub(runs.len() as u64) };
+    let runs = list(
+        connection,
+        &format!("{condition} ORDER BY end_seq LIMIT ?2"),
+        params![caller, limit],
+    )?;
+    let more = if runs.len() < limit as usize {
+        0
+    } else {
+        count(connection, &condition, [&caller])?.saturating_sub(runs.len() as u64)
+    };
     Ok(Page { runs, more })
 }
 
@@ -127,11 +201,23 @@ pub fn unnotified_bad_ends(connection: &Connection, who: &Principal, limit: u32)
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unknown_ends(connection: &Connection, who: &Principal, after: EventSeq, limit: u32) -> Result<Vec<Run>, StoreError> {
+pub fn unknown_ends(
+    connection: &Connection,
+    who: &Principal,
+    after: EventSeq,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
     let caller = who.to_string();
-    let own = format!("INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {} ORDER BY end_seq LIMIT ?2", *IS_OVER);
+    let own = format!(
+        "INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND {} ORDER BY end_seq LIMIT ?2",
+        *IS_OVER
+    );
     let mut found = list(connection, &own, params![caller, limit])?;
-    let since = format!("INDEXED BY runs_ends WHERE end_seq > ?2 AND {} AND {} ORDER BY end_seq LIMIT ?3", is_seen_by(who), *IS_OVER);
+    let since = format!(
+        "INDEXED BY runs_ends WHERE end_seq > ?2 AND {} AND {} ORDER BY end_seq LIMIT ?3",
+        is_seen_by(who),
+        *IS_OVER
+    );
     found.extend(list(connection, &since, params![caller, after.0, limit])?);
     found.sort_by_key(|run| run.end_seq);
     found.dedup_by_key(|run| run.id);
@@ -143,7 +229,12 @@ pub fn unknown_ends(connection: &Connection, who: &Principal, after: EventSeq, l
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: EventSeq, beyond: EventSeq) -> Result<(u64, Option<Run>), StoreError> {
+pub fn unknown_ends_beyond(
+    connection: &Connection,
+    who: &Principal,
+    after: EventSeq,
+    beyond: EventSeq,
+) -> Result<(u64, Option<Run>), StoreError> {
     let condition = format!(
         "INDEXED BY runs_ends WHERE end_seq > ?3 AND {} AND (owner = ?1 AND end_seq > notified_seq OR {} AND end_seq > ?2)",
         *IS_OVER,
@@ -151,7 +242,12 @@ pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: Even
     );
     let caller = who.to_string();
     let more = count(connection, &condition, params![caller, after.0, beyond.0])?;
-    let failed = list(connection, &format!("{condition} AND {} ORDER BY end_seq LIMIT 1", *HAS_FAILED), params![caller, after.0, beyond.0])?.pop();
+    let failed = list(
+        connection,
+        &format!("{condition} AND {} ORDER BY end_seq LIMIT 1", *HAS_FAILED),
+        params![caller, after.0, beyond.0],
+    )?
+    .pop();
     Ok((more, failed))
 }
 
@@ -159,9 +255,19 @@ pub fn unknown_ends_beyond(connection: &Connection, who: &Principal, after: Even
 ///
 /// # Errors
 /// A failure of the store.
-pub fn underway_runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Run>, StoreError> {
+pub fn underway_runs(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
     let owner = (*who != Principal::Person).then_some(who);
-    let mut runs = unfinished_with(connection, owner, &RESUMES, &format!("NOT ({IS_HELD})"), limit)?;
+    let mut runs = unfinished_with(
+        connection,
+        owner,
+        &RESUMES,
+        &format!("NOT ({IS_HELD})"),
+        limit,
+    )?;
     runs.sort_by_key(|run| Reverse(run.no));
     Ok(runs)
 }
@@ -178,7 +284,12 @@ pub fn can_set_notified(
     all_until: Option<EventSeq>,
 ) -> Result<bool, StoreError> {
     let last = last_seq(connection)?;
-    if runs.iter().map(|(_, until)| *until).chain(all_until).any(|until| until > last) {
+    if runs
+        .iter()
+        .map(|(_, until)| *until)
+        .chain(all_until)
+        .any(|until| until > last)
+    {
         return Ok(true);
     }
     let owner = owner.to_string();
@@ -193,9 +304,13 @@ pub fn can_set_notified(
             return Ok(true);
         }
     }
-    let Some(until) = all_until else { return Ok(false) };
+    let Some(until) = all_until else {
+        return Ok(false);
+    };
     let any = "SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND end_seq <= ?2)";
-    Ok(connection.prepare_cached(any)?.query_row(params![owner, until.0], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(any)?
+        .query_row(params![owner, until.0], |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -204,7 +319,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_notified(&mut self, owner: &Principal, runs: &[(RunId, EventSeq)]) -> Result<u64, StoreError> {
+    pub fn set_notified(
+        &mut self,
+        owner: &Principal,
+        runs: &[(RunId, EventSeq)],
+    ) -> Result<u64, StoreError> {
         let mut changed = 0;
         for (run, until) in runs {
             changed += self
@@ -221,7 +340,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_all_notified(&mut self, owner: &Principal, until: EventSeq) -> Result<u64, StoreError> {
+    pub fn set_all_notified(
+        &mut self,
+        owner: &Principal,
+        until: EventSeq,
+    ) -> Result<u64, StoreError> {
         let changed = self
             .prepare(
                 "UPDATE runs INDEXED BY runs_unnotified SET notified_seq = end_seq WHERE owner = ?1 AND end_seq > notified_seq AND end_seq <= ?2",
@@ -235,7 +358,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn notify_elsewhere(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET notified_seq = ?2 WHERE id = ?1")?.run(params![run.to_string(), NOTIFIED_ELSEWHERE])?;
+        self.prepare("UPDATE runs SET notified_seq = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), NOTIFIED_ELSEWHERE])?;
         Ok(())
     }
 
@@ -244,7 +368,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_shortfall(&mut self, run: RunId, shortfall: Shortfall) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET shortfall = ?2 WHERE id = ?1")?.run(params![run.to_string(), shortfall.word()])?;
+        self.prepare("UPDATE runs SET shortfall = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), shortfall.word()])?;
         Ok(())
     }
 }

@@ -39,20 +39,51 @@ struct Text {
 }
 
 pub(super) fn to_text(confirmed: &Confirmed) -> String {
-    let Confirmed { store, era, leads, numbers } = confirmed.clone();
-    let leads = leads.into_iter().map(|(id, Reached { epoch, transaction })| (id, epoch, transaction)).collect();
-    serde_json::to_string(&Text { store, era, leads, numbers }).expect("strings and numbers are JSON")
+    let Confirmed {
+        store,
+        era,
+        leads,
+        numbers,
+    } = confirmed.clone();
+    let leads = leads
+        .into_iter()
+        .map(|(id, Reached { epoch, transaction })| (id, epoch, transaction))
+        .collect();
+    serde_json::to_string(&Text {
+        store,
+        era,
+        leads,
+        numbers,
+    })
+    .expect("strings and numbers are JSON")
 }
 
 pub(super) fn of_text(text: &str) -> Option<Confirmed> {
-    let Text { store, era, leads, numbers } = serde_json::from_str(text).ok()?;
-    let leads = leads.into_iter().map(|(id, epoch, transaction)| (id, Reached { epoch, transaction })).collect();
-    Some(Confirmed { store, era, leads, numbers })
+    let Text {
+        store,
+        era,
+        leads,
+        numbers,
+    } = serde_json::from_str(text).ok()?;
+    let leads = leads
+        .into_iter()
+        .map(|(id, epoch, transaction)| (id, Reached { epoch, transaction }))
+        .collect();
+    Some(Confirmed {
+        store,
+        era,
+        leads,
+        numbers,
+    })
 }
 
 /// What others may know as the identity of a store. The secret itself signs what is given to runners.
 pub(super) fn identity_of(secret: &str) -> String {
-    Sha256::digest(secret.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(secret.as_bytes())
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A hub's note of what is confirmed.
@@ -91,7 +122,13 @@ impl ConfirmedNote {
     pub fn open(home: &Home) -> Arc<Self> {
         let opened = files::open_or_create(&home.dir, &home.confirmed()).and_then(|file| {
             // The disk may be full later.
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, COPIES * COPY_BYTES).or_else(|error| match error {
+            rustix::fs::fallocate(
+                &file,
+                rustix::fs::FallocateFlags::empty(),
+                0,
+                COPIES * COPY_BYTES,
+            )
+            .or_else(|error| match error {
                 rustix::io::Errno::OPNOTSUPP => Ok(()),
                 error => Err(error),
             })?;
@@ -106,7 +143,10 @@ impl ConfirmedNote {
         for at in 0..COPIES {
             // The newest copy continues the others.
             if let Some(found) = file.as_ref().and_then(|file| read_copy(file, at)) {
-                if confirmed.store.is_empty() || found.era > confirmed.era || found.numbers_since(&confirmed) > 0 {
+                if confirmed.store.is_empty()
+                    || found.era > confirmed.era
+                    || found.numbers_since(&confirmed) > 0
+                {
                     copy = at;
                 }
                 confirmed.learn(&found);
@@ -133,7 +173,11 @@ impl ConfirmedNote {
             unsynced_since: None,
             syncing: None,
         };
-        Arc::new(Self { state: Mutex::new(state), flushing: Mutex::default(), gone_back: watch::Sender::new(false) })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            flushing: Mutex::default(),
+            gone_back: watch::Sender::new(false),
+        })
     }
 
     /// Begins to be used for a store that is opened again.
@@ -153,7 +197,9 @@ impl ConfirmedNote {
         let (file, written) = {
             let mut state = self.state();
             state.unsynced_since = None;
-            let Some(file) = state.file.clone() else { return };
+            let Some(file) = state.file.clone() else {
+                return;
+            };
             // What comes meanwhile is written to the copy that is neither on disk nor being flushed.
             state.copy = (state.copy + 1) % COPIES;
             (file, state.confirmed.clone())
@@ -189,14 +235,21 @@ impl ConfirmedNote {
     /// Continues with the database of a leader, unless it lacks what is known.
     pub(super) fn follow(&self, history: &History) {
         let mut state = self.state();
-        if state.confirmed.store != history.store || state.confirmed.era < history.era && !state.confirmed.is_missing_in(history) {
+        if state.confirmed.store != history.store
+            || state.confirmed.era < history.era && !state.confirmed.is_missing_in(history)
+        {
             state.confirmed.enter(&history.store, history.era);
             state.write();
         }
     }
 
     /// Notes a transaction that the database has confirmed, and the last numbers of tables.
-    pub(super) fn note(self: &Arc<Self>, lead: &str, reached: Reached, numbers: impl IntoIterator<Item = (String, i64)>) {
+    pub(super) fn note(
+        self: &Arc<Self>,
+        lead: &str,
+        reached: Reached,
+        numbers: impl IntoIterator<Item = (String, i64)>,
+    ) {
         let mut state = self.state();
         state.confirmed.note(lead, reached, numbers);
         state.write();
@@ -240,7 +293,9 @@ impl ConfirmedNote {
     /// Records that the database has gone back, so that the hub starts again.
     pub(super) fn note_gone_back(&self) {
         if !self.gone_back.send_replace(true) {
-            tracing::error!("the database was set back: it lacks transactions that were confirmed. The hub starts again, with a new era");
+            tracing::error!(
+                "the database was set back: it lacks transactions that were confirmed. The hub starts again, with a new era"
+            );
         }
     }
 
@@ -267,7 +322,12 @@ impl ConfirmedNote {
         }
         let text = to_text(&state.confirmed.of_lead(&state.lead));
         let mac = signature(&state.secret, &text).finalize().into_bytes();
-        Some(mac.iter().map(|byte| format!("{byte:02x}")).chain([".".to_owned(), text]).collect())
+        Some(
+            mac.iter()
+                .map(|byte| format!("{byte:02x}"))
+                .chain([".".to_owned(), text])
+                .collect(),
+        )
     }
 
     /// Reads what a hub of this store gave to a runner. `None`: it comes from elsewhere.
@@ -277,8 +337,13 @@ impl ConfirmedNote {
         }
         let (mac, text) = statement.split_once('.')?;
         let digits = mac.as_bytes();
-        let mac: Option<Vec<u8>> = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
-        signature(&self.state().secret, text).verify_slice(&mac?).ok()?;
+        let mac: Option<Vec<u8>> = digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+            .collect();
+        signature(&self.state().secret, text)
+            .verify_slice(&mac?)
+            .ok()?;
         of_text(text)
     }
 
@@ -289,7 +354,10 @@ impl ConfirmedNote {
             return;
         }
         let weak = Arc::downgrade(self);
-        match std::thread::Builder::new().name("confirmed".to_owned()).spawn(move || sync_notes(&weak)) {
+        match std::thread::Builder::new()
+            .name("confirmed".to_owned())
+            .spawn(move || sync_notes(&weak))
+        {
             Ok(thread) => state.syncing = Some(thread.thread().clone()),
             Err(error) => tracing::warn!(%error, "what is confirmed reaches the disk later"),
         }
@@ -333,20 +401,29 @@ impl State {
         let text = to_text(&self.confirmed);
         let line = format!("{} {text}\n", digest_of(&text));
         let written = if line.len() as u64 > COPY_BYTES {
-            Err(io::Error::other(format!("{} bytes are too many", line.len())))
+            Err(io::Error::other(format!(
+                "{} bytes are too many",
+                line.len()
+            )))
         } else {
             file.write_all_at(line.as_bytes(), self.copy * COPY_BYTES)
         };
         match written {
             Ok(()) => self.has_failed = false,
-            Err(error) if !std::mem::replace(&mut self.has_failed, true) => tracing::warn!(%error, "what is confirmed cannot be noted"),
+            Err(error) if !std::mem::replace(&mut self.has_failed, true) => {
+                tracing::warn!(%error, "what is confirmed cannot be noted")
+            }
             Err(_) => {}
         }
     }
 }
 
 fn digest_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(DIGEST_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .take(DIGEST_DIGITS / 2)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Reads a copy. `None`: there is none, or the machine stopped while it was written.
@@ -363,11 +440,16 @@ fn read_copy(file: &File, copy: u64) -> Option<Confirmed> {
     }
     let end = bytes[..read].iter().position(|byte| *byte == b'\n')?;
     let (digest, text) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
-    if digest == digest_of(text) { of_text(text) } else { None }
+    if digest == digest_of(text) {
+        of_text(text)
+    } else {
+        None
+    }
 }
 
 fn signature(secret: &str, text: &str) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key may have any length");
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key may have any length");
     mac.update(PURPOSE);
     mac.update(text.as_bytes());
     mac
@@ -378,15 +460,31 @@ mod tests {
     use super::*;
 
     fn history(era: i64, last: i64) -> History {
-        let led = adjutant_core::confirmed::Led { epoch: 1, id: "lead".to_owned(), last };
-        History { store: identity_of("secret"), era, leads: vec![led], ..History::default() }
+        let led = adjutant_core::confirmed::Led {
+            epoch: 1,
+            id: "lead".to_owned(),
+            last,
+        };
+        History {
+            store: identity_of("secret"),
+            era,
+            leads: vec![led],
+            ..History::default()
+        }
     }
 
     fn noted(home: &Home, transactions: std::ops::RangeInclusive<i64>) -> Arc<ConfirmedNote> {
         let note = ConfirmedNote::open(home);
         note.enter(&history(0, *transactions.end()), "secret", Some("lead"));
         for transaction in transactions {
-            note.note("lead", Reached { epoch: 1, transaction }, [("events".to_owned(), transaction * 10)]);
+            note.note(
+                "lead",
+                Reached {
+                    epoch: 1,
+                    transaction,
+                },
+                [("events".to_owned(), transaction * 10)],
+            );
         }
         note
     }
@@ -398,28 +496,45 @@ mod tests {
         // As if it were killed.
         std::mem::forget(noted(&home, 1..=7));
         let again = ConfirmedNote::open(&home);
-        assert!(!again.known().is_missing_in(&history(0, 7)) && again.known().is_missing_in(&history(0, 6)));
+        assert!(
+            !again.known().is_missing_in(&history(0, 7))
+                && again.known().is_missing_in(&history(0, 6))
+        );
         assert_eq!(again.known().numbers["events"], 70);
         drop(again);
         let note = noted(&home, 8..=9);
         // The machine stops: the copy that is being written is torn.
         let newest = note.state().copy * COPY_BYTES;
         std::mem::forget(note);
-        let file = File::options().write(true).open(home.confirmed()).expect("a file");
+        let file = File::options()
+            .write(true)
+            .open(home.confirmed())
+            .expect("a file");
         file.write_all_at(b"7", newest + 40).expect("written");
         let again = ConfirmedNote::open(&home);
-        assert!(again.known().is_missing_in(&history(0, 6)) && !again.known().is_missing_in(&history(0, 9)));
+        assert!(
+            again.known().is_missing_in(&history(0, 6))
+                && !again.known().is_missing_in(&history(0, 9))
+        );
     }
 
     #[test]
     fn only_what_a_hub_of_the_store_has_signed_is_believed() {
-        let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
-        let [note, other] = [&dirs[0], &dirs[1]].map(|dir| noted(&Home::at(dir.path()).expect("a home"), 1..=3));
+        let dirs = [
+            tempfile::tempdir().expect("a directory"),
+            tempfile::tempdir().expect("a directory"),
+        ];
+        let [note, other] =
+            [&dirs[0], &dirs[1]].map(|dir| noted(&Home::at(dir.path()).expect("a home"), 1..=3));
         let statement = note.for_runner().expect("a statement");
         assert_eq!(other.of_runner(&statement), Some(note.known()));
         let forged = statement.replace("[[\"lead\",1,3]]", "[[\"lead\",1,9]]");
         assert!(forged != statement && other.of_runner(&forged).is_none());
         other.enter(&history(0, 3), "another secret", None);
-        assert!(other.of_runner(&statement).is_none() && other.of_runner("").is_none() && other.of_runner("zz.x").is_none());
+        assert!(
+            other.of_runner(&statement).is_none()
+                && other.of_runner("").is_none()
+                && other.of_runner("zz.x").is_none()
+        );
     }
 }

@@ -47,7 +47,11 @@ pub struct Sibling {
 /// Two runs in the order in which they are stored.
 #[must_use]
 pub fn pair(one: RunId, other: RunId) -> (RunId, RunId) {
-    if one.to_string() <= other.to_string() { (one, other) } else { (other, one) }
+    if one.to_string() <= other.to_string() {
+        (one, other)
+    } else {
+        (other, one)
+    }
 }
 
 /// Lists the isolated runs that are to be merged into the same repository as a run, by the same owner and parent, that run
@@ -55,8 +59,20 @@ pub fn pair(one: RunId, other: RunId) -> (RunId, RunId) {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn siblings_of(connection: &Connection, run: RunId, max: u32) -> Result<Vec<Sibling>, StoreError> {
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<String>(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+pub fn siblings_of(
+    connection: &Connection,
+    run: RunId,
+    max: u32,
+) -> Result<Vec<Sibling>, StoreError> {
+    let read = |row: &Row<'_>| {
+        Ok((
+            row.get(0)?,
+            row.get::<String>(1)?,
+            row.get(2)?,
+            row.get(3)?,
+            row.get(4)?,
+        ))
+    };
     let mut found: Vec<(i64, String, String, String, Option<String>)> = connection
         .prepare_cached(&format!(
             "SELECT r.no, r.id, r.name, w.base, w.changes FROM workspaces m JOIN runs o ON o.id = m.run_id
@@ -67,17 +83,34 @@ pub fn siblings_of(connection: &Connection, run: RunId, max: u32) -> Result<Vec<
         .query_map(params![run.to_string(), max], read)?
         .collect::<Result<_, _>>()?;
     found.sort_unstable_by_key(|(no, ..)| *no);
-    found.into_iter().map(|(_, id, name, base, changes)| Ok(Sibling { run: run_id(&id)?, name, base, changes })).collect()
+    found
+        .into_iter()
+        .map(|(_, id, name, base, changes)| {
+            Ok(Sibling {
+                run: run_id(&id)?,
+                name,
+                base,
+                changes,
+            })
+        })
+        .collect()
 }
 
 /// Reads the commits of a pair that were compared last.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn compared(connection: &Connection, (first, second): (RunId, RunId)) -> Result<Option<(String, String)>, StoreError> {
+pub fn compared(
+    connection: &Connection,
+    (first, second): (RunId, RunId),
+) -> Result<Option<(String, String)>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT first_commit, second_commit FROM conflicts WHERE first = ?1 AND second = ?2")?
-        .query_row(params![first.to_string(), second.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached(
+            "SELECT first_commit, second_commit FROM conflicts WHERE first = ?1 AND second = ?2",
+        )?
+        .query_row(params![first.to_string(), second.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?)
 }
 
@@ -85,7 +118,10 @@ pub fn compared(connection: &Connection, (first, second): (RunId, RunId)) -> Res
 ///
 /// # Errors
 /// A failure of the store.
-pub fn conflicts_of(connection: &Connection, run: RunId) -> Result<Vec<ConflictingRun>, StoreError> {
+pub fn conflicts_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<ConflictingRun>, StoreError> {
     let rows: Vec<(String, String, String)> = connection
         .prepare_cached(&format!(
             "SELECT r.id, r.name, c.files FROM conflicts c JOIN runs r ON r.id = CASE c.first WHEN ?1 THEN c.second ELSE c.first END
@@ -94,7 +130,15 @@ pub fn conflicts_of(connection: &Connection, run: RunId) -> Result<Vec<Conflicti
         ))?
         .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
-    rows.into_iter().map(|(id, name, files)| Ok(ConflictingRun { run: run_id(&id)?, name, files: read_files(&files)? })).collect()
+    rows.into_iter()
+        .map(|(id, name, files)| {
+            Ok(ConflictingRun {
+                run: run_id(&id)?,
+                name,
+                files: read_files(&files)?,
+            })
+        })
+        .collect()
 }
 
 /// Returns how many files a run had changed when its tree was compared last.
@@ -109,10 +153,14 @@ pub fn changed_count(connection: &Connection, run: RunId) -> Result<u64, StoreEr
 }
 
 fn read_files(text: &str) -> Result<Vec<ConflictFile>, StoreError> {
-    let rows: Vec<FileRow> = serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("a conflict: {error}")))?;
+    let rows: Vec<FileRow> = serde_json::from_slice(text.as_bytes())
+        .map_err(|error| StoreError::Corrupt(format!("a conflict: {error}")))?;
     Ok(rows
         .into_iter()
-        .map(|FileRow { path, kind }| ConflictFile { path, kind: ConflictKind::from_word(&kind).unwrap_or(ConflictKind::Other) })
+        .map(|FileRow { path, kind }| ConflictFile {
+            path,
+            kind: ConflictKind::from_word(&kind).unwrap_or(ConflictKind::Other),
+        })
         .collect())
 }
 
@@ -133,13 +181,27 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_compared(&mut self, run: RunId, comparison: &Comparison) -> Result<(), StoreError> {
-        let Comparison { pair: (first, second), commits, changed, files } = comparison;
+        let Comparison {
+            pair: (first, second),
+            commits,
+            changed,
+            files,
+        } = comparison;
         let known: Option<String> = self
             .prepare("SELECT files FROM conflicts WHERE first = ?1 AND second = ?2")?
-            .query_row(params![first.to_string(), second.to_string()], |row| row.get(0))
+            .query_row(params![first.to_string(), second.to_string()], |row| {
+                row.get(0)
+            })
             .optional()?;
-        let rows: Vec<FileRow> = files.iter().map(|file| FileRow { path: file.path.clone(), kind: file.kind.word().to_owned() }).collect();
-        let text = serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let rows: Vec<FileRow> = files
+            .iter()
+            .map(|file| FileRow {
+                path: file.path.clone(),
+                kind: file.kind.word().to_owned(),
+            })
+            .collect();
+        let text =
+            serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.prepare(
             "INSERT INTO conflicts (first, second, first_commit, second_commit, first_files, second_files, files) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -152,22 +214,45 @@ impl Tx<'_> {
             PairChange::Unchanged => Ok(()),
             PairChange::Settled => {
                 let text = format!("no conflict with {} any more", other.name);
-                let seq = append_event(self, EventKind::RunConflictSettled, run.id, &run.owner.to_string(), None, "hub", &text)?;
+                let seq = append_event(
+                    self,
+                    EventKind::RunConflictSettled,
+                    run.id,
+                    &run.owner.to_string(),
+                    None,
+                    "hub",
+                    &text,
+                )?;
                 self.touch(run.id, seq)
             }
             PairChange::Conflict => self.notify_of_conflict(&run, &other, files),
         }
     }
 
-    fn notify_of_conflict(&mut self, run: &Run, other: &Run, files: &[ConflictFile]) -> Result<(), StoreError> {
+    fn notify_of_conflict(
+        &mut self,
+        run: &Run,
+        other: &Run,
+        files: &[ConflictFile],
+    ) -> Result<(), StoreError> {
         let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let text = super::events::first_line(&format!("with {}: {}", other.name, names.join(", ")));
-        let seq: EventSeq = append_event(self, EventKind::RunConflict, run.id, &run.owner.to_string(), None, "hub", &text)?;
+        let seq: EventSeq = append_event(
+            self,
+            EventKind::RunConflict,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            "hub",
+            &text,
+        )?;
         self.touch(run.id, seq)?;
-        self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?.run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+        self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?
+            .run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         if run.state.is_finished() {
             // An owner that has been notified of the end is notified again, with the conflict.
-            self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), seq.0])?;
+            self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?
+                .run(params![run.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));
         Ok(())

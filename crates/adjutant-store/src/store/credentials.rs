@@ -25,14 +25,24 @@ pub struct DispatchEnv {
     variables: BTreeMap<String, String>,
     /// The name of the file with the credentials. The serialized name cannot collide, because a dispatcher's
     /// variables never begin with `ADJ_`.
-    #[serde(rename = "ADJ_CREDENTIALS", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "ADJ_CREDENTIALS",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     credentials: Option<String>,
 }
 
 impl DispatchEnv {
-    pub(super) fn new(mut variables: BTreeMap<String, String>, credentials: Option<String>) -> Self {
+    pub(super) fn new(
+        mut variables: BTreeMap<String, String>,
+        credentials: Option<String>,
+    ) -> Self {
         variables.retain(|name, _| !is_stored_as_credential(name));
-        Self { variables, credentials }
+        Self {
+            variables,
+            credentials,
+        }
     }
 
     /// Returns the variables that are not credentials.
@@ -69,8 +79,13 @@ impl KeptCredentials {
     /// Makes the file durable. Blocks.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if let Some(id) = self.id().filter(|_| !self.is_durable) {
-            self.credential_files.on_file(id, |path| files::open(self.credential_files.base(), path)?.sync_all())?;
-            rustix::fs::fsync(files::open_dir(self.credential_files.base(), &self.credential_files.dir)?)?;
+            self.credential_files.on_file(id, |path| {
+                files::open(self.credential_files.base(), path)?.sync_all()
+            })?;
+            rustix::fs::fsync(files::open_dir(
+                self.credential_files.base(),
+                &self.credential_files.dir,
+            )?)?;
         }
         self.is_durable = true;
         Ok(())
@@ -79,14 +94,19 @@ impl KeptCredentials {
     /// Removes the file. Blocks.
     pub(super) fn remove(self) -> io::Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
-        self.credential_files.on_file(id, |path| std::fs::remove_file(path))
+        self.credential_files
+            .on_file(id, |path| std::fs::remove_file(path))
     }
 }
 
 impl Drop for KeptCredentials {
     fn drop(&mut self) {
         if let Some(id) = &self.env.credentials {
-            self.credential_files.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.credential_files
+                .in_flight
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .remove(id);
         }
     }
 }
@@ -100,23 +120,46 @@ pub(super) struct CredentialFiles {
 
 impl CredentialFiles {
     pub(super) fn new(home: &Home) -> Arc<Self> {
-        Arc::new(Self { dir: home.credentials_dir(), in_flight: Mutex::default() })
+        Arc::new(Self {
+            dir: home.credentials_dir(),
+            in_flight: Mutex::default(),
+        })
     }
 
     /// Splits an environment and writes its credentials, if any, to a file. Blocks.
-    pub(super) fn save(self: Arc<Self>, env: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
-        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env.into_iter().partition(|(name, _)| is_stored_as_credential(name));
+    pub(super) fn save(
+        self: Arc<Self>,
+        env: BTreeMap<String, String>,
+    ) -> io::Result<KeptCredentials> {
+        let (secret, plain): (BTreeMap<_, _>, BTreeMap<_, _>) = env
+            .into_iter()
+            .partition(|(name, _)| is_stored_as_credential(name));
         self.save_all(plain, secret)
     }
 
     /// Writes all of `secret`, if not empty, to a file. Blocks.
-    pub(super) fn save_all(self: Arc<Self>, plain: BTreeMap<String, String>, secret: BTreeMap<String, String>) -> io::Result<KeptCredentials> {
+    pub(super) fn save_all(
+        self: Arc<Self>,
+        plain: BTreeMap<String, String>,
+        secret: BTreeMap<String, String>,
+    ) -> io::Result<KeptCredentials> {
         if secret.is_empty() {
-            return Ok(KeptCredentials { env: DispatchEnv::new(plain, None), credential_files: self, is_durable: true });
+            return Ok(KeptCredentials {
+                env: DispatchEnv::new(plain, None),
+                credential_files: self,
+                is_durable: true,
+            });
         }
         let id = new_id();
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
-        let kept = KeptCredentials { env: DispatchEnv::new(plain, Some(id.clone())), credential_files: Arc::clone(&self), is_durable: false };
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.clone());
+        let kept = KeptCredentials {
+            env: DispatchEnv::new(plain, Some(id.clone())),
+            credential_files: Arc::clone(&self),
+            is_durable: false,
+        };
         self.write(&id, &secret)?;
         Ok(kept)
     }
@@ -137,22 +180,32 @@ impl CredentialFiles {
     /// Calls a function with the path of a file; an error names the file.
     fn on_file<T>(&self, id: &str, work: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let path = self.dir.join(id);
-        work(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        work(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
     /// Reads the credentials that an environment refers to. Blocks.
     pub(super) fn read(&self, env: &DispatchEnv) -> io::Result<BTreeMap<String, String>> {
-        let Some(id) = &env.credentials else { return Ok(BTreeMap::new()) };
+        let Some(id) = &env.credentials else {
+            return Ok(BTreeMap::new());
+        };
         let text = self.on_file(id, |path| files::read(self.base(), path, FILE_BYTES_MAX))?;
         Ok(serde_json::from_slice(&text)?)
     }
 
     /// Removes unused files. Blocks.
-    pub(super) fn sweep(&self, used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>) -> Result<(), StoreError> {
+    pub(super) fn sweep(
+        &self,
+        used: impl FnOnce() -> Result<BTreeSet<String>, StoreError>,
+    ) -> Result<(), StoreError> {
         let files: Vec<String> = match std::fs::read_dir(&self.dir) {
             Ok(entries) => {
-                let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
-                names.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(StoreError::from_io)?
+                let names =
+                    entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
+                names
+                    .filter_map(Result::transpose)
+                    .collect::<Result<_, _>>()
+                    .map_err(StoreError::from_io)?
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(StoreError::from_io(error)),
@@ -162,11 +215,20 @@ impl CredentialFiles {
         }
         // The order matters: credentials that are no longer in flight are either in the store by now or will never
         // be.
-        let in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let in_flight = self
+            .in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let used = used()?;
-        for id in files.iter().filter(|id| !in_flight.contains(*id) && !used.contains(*id)) {
+        for id in files
+            .iter()
+            .filter(|id| !in_flight.contains(*id) && !used.contains(*id))
+        {
             match self.on_file(id, |path| std::fs::remove_file(path)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StoreError::from_io(error)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::from_io(error));
+                }
                 _ => {}
             }
         }
@@ -197,7 +259,10 @@ const IN_USE: &str = "
 /// Reads the names of the credentials that are still needed.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
-    Ok(connection.prepare_cached(&sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    Ok(connection
+        .prepare_cached(&sql)?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
 }
 
 /// Removes the credentials from a database of an older version, which stored them in rows. Those that are still
@@ -212,8 +277,12 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     for (run, text, needed) in inputs {
-        let mut spec: serde_json::Value = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
-        if let Some(env) = spec.get_mut("agent_env").and_then(serde_json::Value::as_object_mut) {
+        let mut spec: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
+        if let Some(env) = spec
+            .get_mut("agent_env")
+            .and_then(serde_json::Value::as_object_mut)
+        {
             env.retain(|name, _| !is_credential(name));
         }
         if let Some(env) = spec.get_mut("dispatch_env") {
@@ -221,7 +290,9 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         }
         let spec = spec.to_string();
         if spec != text {
-            connection.prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?.run([&run, &spec])?;
+            connection
+                .prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?
+                .run([&run, &spec])?;
         }
     }
     let turns: Vec<(i64, String, bool)> = connection
@@ -230,20 +301,30 @@ pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), 
         .collect::<Result<_, _>>()?;
     for (turn, text, needed) in turns {
         let what = format!("turn {turn}");
-        let env = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
+        let env = serde_json::from_str(&text)
+            .map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
         let env = moved_to_file(&credential_files, env, needed, &what)?.to_string();
         if env != text {
-            connection.prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?.run(db::params![turn, env])?;
+            connection
+                .prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?
+                .run(db::params![turn, env])?;
         }
     }
     Ok(())
 }
 
-fn moved_to_file(credential_files: &Arc<CredentialFiles>, env: serde_json::Value, needed: bool, what: &str) -> Result<serde_json::Value, StoreError> {
+fn moved_to_file(
+    credential_files: &Arc<CredentialFiles>,
+    env: serde_json::Value,
+    needed: bool,
+    what: &str,
+) -> Result<serde_json::Value, StoreError> {
     let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("{what}: {error}"));
     let env: BTreeMap<String, String> = serde_json::from_value(env).map_err(corrupt)?;
     let env = if needed {
-        let mut kept = Arc::clone(credential_files).save(env).map_err(StoreError::from_io)?;
+        let mut kept = Arc::clone(credential_files)
+            .save(env)
+            .map_err(StoreError::from_io)?;
         kept.sync().map_err(StoreError::from_io)?;
         kept.env.clone()
     } else {
@@ -261,23 +342,43 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(dir.path()).expect("a home");
         let credential_files = CredentialFiles::new(&home);
-        let env: BTreeMap<String, String> =
-            [("PATH", "/bin"), ("ANTHROPIC_API_KEY", "canary-1"), ("MY_DB_PASSWORD", "canary-2")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let env: BTreeMap<String, String> = [
+            ("PATH", "/bin"),
+            ("ANTHROPIC_API_KEY", "canary-1"),
+            ("MY_DB_PASSWORD", "canary-2"),
+        ]
+        .map(|(n, v)| (n.to_owned(), v.to_owned()))
+        .into();
         let kept = Arc::clone(&credential_files).save(env).expect("it is kept");
         let text = serde_json::to_string(&kept.env).expect("JSON");
         assert!(!text.contains("canary") && text.contains("/bin"), "{text}");
         let again: DispatchEnv = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(again, kept.env);
         let read = credential_files.read(&again).expect("a file");
-        assert_eq!(read.values().map(String::as_str).collect::<Vec<_>>(), ["canary-1", "canary-2"]);
+        assert_eq!(
+            read.values().map(String::as_str).collect::<Vec<_>>(),
+            ["canary-1", "canary-2"]
+        );
 
-        credential_files.sweep(|| Ok(BTreeSet::new())).expect("swept");
-        assert!(credential_files.read(&again).is_ok(), "the credentials are in flight");
+        credential_files
+            .sweep(|| Ok(BTreeSet::new()))
+            .expect("swept");
+        assert!(
+            credential_files.read(&again).is_ok(),
+            "the credentials are in flight"
+        );
         drop(kept);
         let id = again.credentials.clone().expect("a name");
-        credential_files.sweep(|| Ok(BTreeSet::from([id]))).expect("swept");
+        credential_files
+            .sweep(|| Ok(BTreeSet::from([id])))
+            .expect("swept");
         assert!(credential_files.read(&again).is_ok(), "it is in use");
-        credential_files.sweep(|| Ok(BTreeSet::new())).expect("swept");
-        assert_eq!(credential_files.read(&again).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+        credential_files
+            .sweep(|| Ok(BTreeSet::new()))
+            .expect("swept");
+        assert_eq!(
+            credential_files.read(&again).map_err(|error| error.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
     }
 }

@@ -21,7 +21,9 @@ const GENERATIONS_MAX: usize = 1_000;
 /// A failure of the store.
 pub fn tree_size(connection: &Connection, run: &Run) -> Result<TreeSize, StoreError> {
     let count = |sql: &str, id: RunId| -> Result<u64, StoreError> {
-        let count: i64 = connection.prepare_cached(sql)?.query_row([id.to_string()], |row| row.get(0))?;
+        let count: i64 = connection
+            .prepare_cached(sql)?
+            .query_row([id.to_string()], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     };
     let mut depth = 1;
@@ -33,7 +35,10 @@ pub fn tree_size(connection: &Connection, run: &Run) -> Result<TreeSize, StoreEr
     Ok(TreeSize {
         depth,
         children: count("SELECT count(*) FROM runs WHERE parent = ?1", run.id)?,
-        live: count("SELECT count(*) FROM runs WHERE root = ?1 AND state IN ('queued', 'starting', 'running', 'stopping')", run.root)?,
+        live: count(
+            "SELECT count(*) FROM runs WHERE root = ?1 AND state IN ('queued', 'starting', 'running', 'stopping')",
+            run.root,
+        )?,
         total: count("SELECT count(*) FROM runs WHERE root = ?1", run.root)?,
     })
 }
@@ -51,10 +56,16 @@ pub fn children_of(connection: &Connection, run: RunId) -> Result<Vec<RunId>, St
 }
 
 /// Reads the ids of runs that answer in the chats of a root and that no run of its tree asked.
-fn unrequested_answering_runs(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
+fn unrequested_answering_runs(
+    connection: &Connection,
+    root: RunId,
+) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT r.id FROM runs r JOIN chat_turns t ON t.run = r.id AND t.state = 'running'
          WHERE r.root = ?1 AND r.id <> ?1 AND r.parent IS NULL";
-    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([root.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<String> = connection
+        .prepare_cached(sql)?
+        .query_map([root.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
@@ -62,10 +73,19 @@ fn unrequested_answering_runs(connection: &Connection, root: RunId) -> Result<Ve
 ///
 /// # Errors
 /// A failure of the store.
-pub fn open_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
-    let has_children: bool =
-        connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?.query_row([run.to_string()], |row| row.get(0))?;
-    if has_children { requests_below(connection, run, limit) } else { Ok(Vec::new()) }
+pub fn open_below(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
+    let has_children: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?
+        .query_row([run.to_string()], |row| row.get(0))?;
+    if has_children {
+        requests_below(connection, run, limit)
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 impl Tx<'_> {
@@ -87,42 +107,91 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The new run is rejected.
-    pub fn start_delegated(&mut self, request: &Request, new: &NewRun, held: bool) -> Result<Request, StoreError> {
+    pub fn start_delegated(
+        &mut self,
+        request: &Request,
+        new: &NewRun,
+        held: bool,
+    ) -> Result<Request, StoreError> {
         let child = self.dispatch(new)?;
-        self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?.run(params![
-            request.id.to_string(),
-            child.id.to_string(),
-            child.name,
-            held
-        ])?;
-        Ok(Request { child: Some((child.id, child.name)), held, ..request.clone() })
+        self.prepare("UPDATE requests SET child = ?2, child_name = ?3, held = ?4 WHERE id = ?1")?
+            .run(params![
+                request.id.to_string(),
+                child.id.to_string(),
+                child.name,
+                held
+            ])?;
+        Ok(Request {
+            child: Some((child.id, child.name)),
+            held,
+            ..request.clone()
+        })
     }
 
     /// Informs the requester of a delegated run of its end.
-    pub(super) fn child_ended(&mut self, child: &Run, retention: Retention) -> Result<(), StoreError> {
-        let Some(request) = request_by_child(self.connection(), child.id)? else { return Ok(()) };
+    pub(super) fn child_ended(
+        &mut self,
+        child: &Run,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
+        let Some(request) = request_by_child(self.connection(), child.id)? else {
+            return Ok(());
+        };
         let (report, _) = report_of(self.connection(), child.id)?;
         let details = report.map(|report| report.details());
-        let last = child.summary.as_deref().or(child.reconstructed.as_deref()).or(child.result.as_deref());
-        let words = [last, details.as_deref()].into_iter().flatten().map(str::trim).filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
-        let adjutant_core::RunState::Finished(outcome) = child.state else { return Ok(()) };
+        let last = child
+            .summary
+            .as_deref()
+            .or(child.reconstructed.as_deref())
+            .or(child.result.as_deref());
+        let words = [last, details.as_deref()]
+            .into_iter()
+            .flatten()
+            .map(str::trim)
+            .filter(|words| !words.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n");
+        let adjutant_core::RunState::Finished(outcome) = child.state else {
+            return Ok(());
+        };
         let mut result = outcome.to_string();
         if !words.is_empty() {
-            let end = (0..=RESULT_BYTES_MAX.min(words.len())).rev().find(|end| words.is_char_boundary(*end)).unwrap_or(0);
+            let end = (0..=RESULT_BYTES_MAX.min(words.len()))
+                .rev()
+                .find(|end| words.is_char_boundary(*end))
+                .unwrap_or(0);
             result = format!("{result}: {}", &words[..end]);
             if end < words.len() {
                 result.push_str(&format!("… ({} more bytes in its log)", words.len() - end));
             }
         }
-        self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?.run(params![request.id.to_string(), result])?;
-        let text = format!("{} {}: {}", request.no, child.name, super::events::first_line(&result));
+        self.prepare("UPDATE requests SET outcome = ?2, held = 0 WHERE id = ?1")?
+            .run(params![request.id.to_string(), result])?;
+        let text = format!(
+            "{} {}: {}",
+            request.no,
+            child.name,
+            super::events::first_line(&result)
+        );
         let by = Principal::Run(child.id).to_string();
-        let seq = append_event(self, EventKind::DelegationEnded, request.run, &request.owner.to_string(), Some(request.id), &by, &text)?;
+        let seq = append_event(
+            self,
+            EventKind::DelegationEnded,
+            request.run,
+            &request.owner.to_string(),
+            Some(request.id),
+            &by,
+            &text,
+        )?;
         self.touch(request.run, seq)?;
         self.notify(Topic::Request(request.id));
         self.notify(Topic::Answer(request.run, request.id));
         let was_held = request.held;
-        let request = Request { held: false, outcome: Some(result), ..request };
+        let request = Request {
+            held: false,
+            outcome: Some(result),
+            ..request
+        };
         if was_held {
             self.prepare(
                 "UPDATE runs SET holding = holding - 1,
@@ -137,7 +206,12 @@ impl Tx<'_> {
         let requester = self.run(request.run)?;
         let goes_on = matches!(&request.subject, Subject::Delegation(delegation) if delegation.independence == Independence::Parallel);
         if goes_on && !requester.state.is_finished() {
-            self.send_message(&requester, &Principal::Run(child.id), super::handover::message_id(self.now()), &settled_text(&request))?;
+            self.send_message(
+                &requester,
+                &Principal::Run(child.id),
+                super::handover::message_id(self.now()),
+                &settled_text(&request),
+            )?;
         }
         Ok(())
     }
@@ -146,7 +220,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn cancel_below(&mut self, run: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
+    pub fn cancel_below(
+        &mut self,
+        run: RunId,
+        retention: Retention,
+        by: &str,
+    ) -> Result<(), StoreError> {
         let mut below = children_of(self.connection(), run)?;
         below.extend(unrequested_answering_runs(self.connection(), run)?);
         for _ in 0..GENERATIONS_MAX {
@@ -154,7 +233,13 @@ impl Tx<'_> {
             for id in below {
                 let child = self.run(id)?;
                 if !child.state.is_finished() {
-                    self.advance(&child, RunEvent::StopAsked(StopReason::Cancelled), retention, by, "with the run that it was delegated by")?;
+                    self.advance(
+                        &child,
+                        RunEvent::StopAsked(StopReason::Cancelled),
+                        retention,
+                        by,
+                        "with the run that it was delegated by",
+                    )?;
                 }
                 next.extend(children_of(self.connection(), id)?);
             }

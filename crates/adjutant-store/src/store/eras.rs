@@ -33,10 +33,18 @@ pub fn eras(connection: &Connection) -> Result<Vec<Era>, StoreError> {
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     let era = |(number, began_at, gaps): (i64, i64, String)| {
-        let gaps: BTreeMap<String, (i64, i64)> =
-            serde_json::from_str(&gaps).map_err(|error| StoreError::Corrupt(format!("the numbers left out by era {number}: {error}")))?;
-        let gaps = gaps.into_iter().map(|(table, (last, start))| (table, NumberGap { last, start })).collect();
-        Ok(Era { number, began_at: Time(began_at), gaps })
+        let gaps: BTreeMap<String, (i64, i64)> = serde_json::from_str(&gaps).map_err(|error| {
+            StoreError::Corrupt(format!("the numbers left out by era {number}: {error}"))
+        })?;
+        let gaps = gaps
+            .into_iter()
+            .map(|(table, (last, start))| (table, NumberGap { last, start }))
+            .collect();
+        Ok(Era {
+            number,
+            began_at: Time(began_at),
+            gaps,
+        })
     };
     rows.into_iter().map(era).collect()
 }
@@ -49,9 +57,17 @@ pub(super) fn begin(tx: &Tx<'_>, known: &Confirmed) -> Result<Era, StoreError> {
         .collect::<Result<_, _>>()?;
     let last: BTreeMap<String, i64> = last.into_iter().collect();
     let tables: BTreeSet<&String> = last.keys().chain(known.numbers.keys()).collect();
-    let of = |numbers: &BTreeMap<String, i64>, table: &str| numbers.get(table).copied().unwrap_or(0);
-    let gaps: BTreeMap<String, NumberGap> =
-        tables.into_iter().map(|table| (table.clone(), NumberGap::after(of(&last, table), of(&known.numbers, table)))).collect();
+    let of =
+        |numbers: &BTreeMap<String, i64>, table: &str| numbers.get(table).copied().unwrap_or(0);
+    let gaps: BTreeMap<String, NumberGap> = tables
+        .into_iter()
+        .map(|table| {
+            (
+                table.clone(),
+                NumberGap::after(of(&last, table), of(&known.numbers, table)),
+            )
+        })
+        .collect();
     for (table, gap) in &gaps {
         let known = if last.contains_key(table) {
             "UPDATE sqlite_sequence SET seq = ?2 WHERE name = ?1"
@@ -66,19 +82,31 @@ pub(super) fn begin(tx: &Tx<'_>, known: &Confirmed) -> Result<Era, StoreError> {
                    WHERE (linked IS NULL OR linked = 'shared') AND importing IS NULL";
         tx.prepare(sql)?.execute([gap.start - gap.last])?;
     }
-    let newest: i64 = tx.prepare("SELECT coalesce(max(era), 0) FROM eras")?.query_row([], |row| row.get(0))?;
+    let newest: i64 = tx
+        .prepare("SELECT coalesce(max(era), 0) FROM eras")?
+        .query_row([], |row| row.get(0))?;
     // An era that the database has lost as well is not begun a second time.
     let number = newest.max(known.era) + 1;
-    let text: BTreeMap<&String, (i64, i64)> = gaps.iter().map(|(table, gap)| (table, (gap.last, gap.start))).collect();
-    let text = serde_json::to_string(&text).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    tx.prepare("INSERT INTO eras (era, began_at, gaps) VALUES (?1, ?2, ?3)")?.execute(params![number, tx.now().0, text])?;
-    Ok(Era { number, began_at: tx.now(), gaps })
+    let text: BTreeMap<&String, (i64, i64)> = gaps
+        .iter()
+        .map(|(table, gap)| (table, (gap.last, gap.start)))
+        .collect();
+    let text =
+        serde_json::to_string(&text).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    tx.prepare("INSERT INTO eras (era, began_at, gaps) VALUES (?1, ?2, ?3)")?
+        .execute(params![number, tx.now().0, text])?;
+    Ok(Era {
+        number,
+        began_at: tx.now(),
+        gaps,
+    })
 }
 
 /// Returns the era that began because the database lost the row with this number.
 #[must_use]
 pub fn era_that_lost<'e>(eras: &'e [Era], table: &str, number: i64) -> Option<&'e Era> {
-    eras.iter().find(|era| era.gap(table).is_some_and(|gap| gap.contains(number)))
+    eras.iter()
+        .find(|era| era.gap(table).is_some_and(|gap| gap.contains(number)))
 }
 
 /// A position in a history, as a caller gave it.
@@ -94,12 +122,22 @@ pub struct Position {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn position_in_events(connection: &Connection, eras: &[Era], after: i64) -> Result<Position, StoreError> {
+pub fn position_in_events(
+    connection: &Connection,
+    eras: &[Era],
+    after: i64,
+) -> Result<Position, StoreError> {
     let lost = era_that_lost(eras, "events", after).and_then(|era| era.gap("events"));
     let last = last_seq(connection)?.0;
     Ok(match lost {
-        Some(gap) => Position { after: gap.last, is_reset: true },
-        None => Position { after: after.min(last), is_reset: after > last },
+        Some(gap) => Position {
+            after: gap.last,
+            is_reset: true,
+        },
+        None => Position {
+            after: after.min(last),
+            is_reset: after > last,
+        },
     })
 }
 
@@ -107,25 +145,43 @@ pub fn position_in_events(connection: &Connection, eras: &[Era], after: i64) -> 
 ///
 /// # Errors
 /// A failure of the store.
-pub fn position_in_chat(connection: &Connection, eras: &[Era], chat: &Chat, after: i64) -> Result<Position, StoreError> {
+pub fn position_in_chat(
+    connection: &Connection,
+    eras: &[Era],
+    chat: &Chat,
+    after: i64,
+) -> Result<Position, StoreError> {
     if eras.is_empty() || after <= 0 || after == chat.last_seq {
-        return Ok(Position { after, is_reset: false });
+        return Ok(Position {
+            after,
+            is_reset: false,
+        });
     }
     let before: Option<i64> = connection
         .prepare_cached("SELECT max(seq) FROM chat_messages WHERE chat = ?1 AND seq <= ?2")?
         .query_row(params![chat.id.0, after], |row| row.get(0))?;
     let before = before.unwrap_or(0);
-    Ok(Position { after: before, is_reset: before != after })
+    Ok(Position {
+        after: before,
+        is_reset: before != after,
+    })
 }
 
 /// Counts the entries of a chat after one.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entries_beyond(connection: &Connection, eras: &[Era], chat: &Chat, seq: i64) -> Result<i64, StoreError> {
+pub fn entries_beyond(
+    connection: &Connection,
+    eras: &[Era],
+    chat: &Chat,
+    seq: i64,
+) -> Result<i64, StoreError> {
     if eras.is_empty() || seq >= chat.last_seq {
         return Ok((chat.last_seq - seq).max(0));
     }
     let sql = "SELECT count(*) FROM chat_messages WHERE chat = ?1 AND seq > ?2";
-    Ok(connection.prepare_cached(sql)?.query_row(params![chat.id.0, seq], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(params![chat.id.0, seq], |row| row.get(0))?)
 }

@@ -22,8 +22,14 @@ pub enum StoreError {
     /// A row that this binary cannot understand.
     #[error("the store contains an unreadable value: {0}")]
     Corrupt(String),
-    #[error("{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME")]
-    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "{path} was written by a newer version of adj (schema {found}, this one knows {known}): use that version, or another ADJ_HOME"
+    )]
+    Newer {
+        path: PathBuf,
+        found: i64,
+        known: i64,
+    },
     /// A file in the home was not created by Adjutant or cannot be used.
     #[error("{0}: remove it, or use another ADJ_HOME")]
     Unusable(String),

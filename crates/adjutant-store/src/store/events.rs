@@ -75,13 +75,27 @@ pub fn append(
 ///
 /// # Errors
 /// A failure of the store.
-pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Principal, text: &str) -> Result<(), StoreError> {
+pub fn append_of_pool(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    pool: &PoolName,
+    by: &Principal,
+    text: &str,
+) -> Result<(), StoreError> {
     // The same sequence as that of the events of runs.
-    if tx.prepare("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'events'")?.execute([])? == 0 {
-        tx.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 1)")?.run([])?;
+    if tx
+        .prepare("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'events'")?
+        .execute([])?
+        == 0
+    {
+        tx.prepare("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', 1)")?
+            .run([])?;
     }
     let seq = last_seq(tx.connection())?;
-    tx.prepare("INSERT INTO pool_events (seq, at, kind, pool, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
+    tx.prepare(
+        "INSERT INTO pool_events (seq, at, kind, pool, by, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .run(params![
         seq.0,
         tx.now().0,
         kind.word(),
@@ -100,9 +114,14 @@ pub fn append_of_pool(tx: &mut Tx<'_>, kind: EventKind, pool: &PoolName, by: &Pr
 ///
 /// # Errors
 /// A failure of the store.
-pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
-    const COLUMNS: &str =
-        "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run";
+pub fn events_after(
+    connection: &Connection,
+    who: &Principal,
+    run: Option<RunId>,
+    after: EventSeq,
+    limit: u32,
+) -> Result<Vec<Event>, StoreError> {
+    const COLUMNS: &str = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run";
     let one_run = match (who, run) {
         (_, Some(run)) => Some(run),
         (Principal::Run(run), None) => Some(*run),
@@ -111,15 +130,21 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
     let read = |row: &Row<'_>| read_event(row);
     let rows = match (one_run, who) {
         (Some(run), _) => connection
-            .prepare_cached(&format!("{COLUMNS} WHERE e.run = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"))?
+            .prepare_cached(&format!(
+                "{COLUMNS} WHERE e.run = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
+            ))?
             .query_map(params![run.to_string(), after.0, limit], read)?
             .collect::<Result<Vec<_>, _>>()?,
         (None, Principal::Client(_)) => connection
-            .prepare_cached(&format!("{COLUMNS} WHERE r.owner = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"))?
+            .prepare_cached(&format!(
+                "{COLUMNS} WHERE r.owner = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
+            ))?
             .query_map(params![who.to_string(), after.0, limit], read)?
             .collect::<Result<Vec<_>, _>>()?,
         (None, _) => connection
-            .prepare_cached(&format!("{COLUMNS} WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2"))?
+            .prepare_cached(&format!(
+                "{COLUMNS} WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2"
+            ))?
             .query_map(params![after.0, limit], read)?
             .collect::<Result<Vec<_>, _>>()?,
     };
@@ -132,15 +157,30 @@ pub fn events_after(connection: &Connection, who: &Principal, run: Option<RunId>
     Ok(events)
 }
 
-fn pool_events_after(connection: &Connection, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
+fn pool_events_after(
+    connection: &Connection,
+    after: EventSeq,
+    limit: u32,
+) -> Result<Vec<Event>, StoreError> {
     let rows: Vec<(i64, i64, String, String, String, String)> = connection
         .prepare_cached("SELECT seq, at, kind, pool, by, text FROM pool_events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?
         .query_map(params![after.0, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))?
         .collect::<Result<_, _>>()?;
     let read = |(seq, at, kind, pool, by, text): (i64, i64, String, String, String, String)| {
-        let kind = EventKind::from_word(&kind).ok_or_else(|| StoreError::Corrupt(format!("event {seq}: {kind}")))?;
+        let kind = EventKind::from_word(&kind)
+            .ok_or_else(|| StoreError::Corrupt(format!("event {seq}: {kind}")))?;
         let (seq, at, about) = (EventSeq(seq), Time(at), EventSubject::Pool(pool));
-        Ok(Event { seq, at, kind, about, request: None, by, text, signal: None, source: None })
+        Ok(Event {
+            seq,
+            at,
+            kind,
+            about,
+            request: None,
+            by,
+            text,
+            signal: None,
+            source: None,
+        })
     };
     rows.into_iter().map(read).collect()
 }
@@ -151,25 +191,41 @@ fn pool_events_after(connection: &Connection, after: EventSeq, limit: u32) -> Re
 /// A failure of the store.
 pub fn has_event(connection: &Connection, run: RunId, kind: EventKind) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE run = ?1 AND kind = ?2)";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string().as_str(), kind.word()], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string().as_str(), kind.word()], |row| row.get(0))?)
 }
 
 /// Reads the newest `limit` events caused by a run's signals, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn signals_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Event>, StoreError> {
+pub fn signals_of(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Event>, StoreError> {
     let sql = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run
         WHERE e.run = ?1 AND e.signal IS NOT NULL ORDER BY e.seq DESC LIMIT ?2";
-    let rows = connection.prepare_cached(sql)?.query_map(params![run.to_string(), limit], read_event)?.collect::<Result<Vec<_>, _>>()?;
+    let rows = connection
+        .prepare_cached(sql)?
+        .query_map(params![run.to_string(), limit], read_event)?
+        .collect::<Result<Vec<_>, _>>()?;
     let mut events = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
     events.reverse();
     Ok(events)
 }
 
 fn read_event(row: &Row<'_>) -> db::Result<Result<Event, StoreError>> {
-    let (kind, run, request): (String, String, Option<String>) = (row.get(2)?, row.get(3)?, row.get(5)?);
-    let (seq, at, run_name, by, text) = (row.get(0)?, row.get(1)?, row.get(4)?, row.get(6)?, row.get(7)?);
+    let (kind, run, request): (String, String, Option<String>) =
+        (row.get(2)?, row.get(3)?, row.get(5)?);
+    let (seq, at, run_name, by, text) = (
+        row.get(0)?,
+        row.get(1)?,
+        row.get(4)?,
+        row.get(6)?,
+        row.get(7)?,
+    );
     let (signal, source) = (row.get(8)?, row.get(9)?);
     let corrupt = |what: &str| StoreError::Corrupt(format!("event {seq}: {what}"));
     Ok((|| {
@@ -177,8 +233,13 @@ fn read_event(row: &Row<'_>) -> db::Result<Result<Event, StoreError>> {
             seq: EventSeq(seq),
             at: Time(at),
             kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(&kind))?,
-            about: EventSubject::Run { id: RunId::parse(&run).map_err(|_| corrupt(&run))?, name: run_name },
-            request: request.map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id))).transpose()?,
+            about: EventSubject::Run {
+                id: RunId::parse(&run).map_err(|_| corrupt(&run))?,
+                name: run_name,
+            },
+            request: request
+                .map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id)))
+                .transpose()?,
             by,
             text,
             signal,
@@ -193,8 +254,13 @@ fn read_event(row: &Row<'_>) -> db::Result<Result<Event, StoreError>> {
 /// A failure of the store.
 pub fn last_stop(connection: &Connection, run: RunId) -> Result<Option<StopReason>, StoreError> {
     let text: Option<String> = connection
-        .prepare_cached("SELECT text FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1")?
-        .query_row(params![run.to_string(), EventKind::RunStopped.word()], |row| row.get(0))
+        .prepare_cached(
+            "SELECT text FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1",
+        )?
+        .query_row(
+            params![run.to_string(), EventKind::RunStopped.word()],
+            |row| row.get(0),
+        )
         .optional()?;
     Ok(text.as_deref().and_then(StopReason::from_word))
 }
@@ -205,8 +271,9 @@ pub fn last_stop(connection: &Connection, run: RunId) -> Result<Option<StopReaso
 /// A failure of the store.
 pub fn last_seq(connection: &Connection) -> Result<EventSeq, StoreError> {
     // The sequence table keeps the position even after the newest events were removed.
-    let seq: Option<i64> =
-        connection.prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")?.query_row([], |row| row.get(0))?;
+    let seq: Option<i64> = connection
+        .prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")?
+        .query_row([], |row| row.get(0))?;
     Ok(EventSeq(seq.unwrap_or(0)))
 }
 
@@ -214,19 +281,35 @@ pub fn last_seq(connection: &Connection) -> Result<EventSeq, StoreError> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn changed_runs(connection: &Connection, after: EventSeq) -> Result<(Vec<RunId>, EventSeq), StoreError> {
+pub fn changed_runs(
+    connection: &Connection,
+    after: EventSeq,
+) -> Result<(Vec<RunId>, EventSeq), StoreError> {
     let last = last_seq(connection)?;
     let runs: Vec<String> = connection
         .prepare_cached("SELECT DISTINCT run FROM events WHERE seq > ?1")?
         .query_map([after.0], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    Ok((runs.iter().map(|run| run_id(run)).collect::<Result<_, _>>()?, last))
+    Ok((
+        runs.iter()
+            .map(|run| run_id(run))
+            .collect::<Result<_, _>>()?,
+        last,
+    ))
 }
 
 /// Returns the first line of a text that is not blank, shortened and without control characters.
 pub(super) fn first_line(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-    let mut out: String = line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect();
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or("");
+    let mut out: String = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LINE_CHARS_MAX)
+        .collect();
     if line.chars().nth(LINE_CHARS_MAX).is_some() {
         out.push('…');
     }

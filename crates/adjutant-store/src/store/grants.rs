@@ -4,7 +4,9 @@ use super::ids::run_id;
 use super::{Request, Run, StoreError, Tx, append_event};
 use crate::store::db::{self, Connection, OptionalExtension, Row, params};
 use adjutant_core::policy::{GrantNo, GrantState, GrantTerms, use_grant};
-use adjutant_core::{AnsweredBy, EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, Time};
+use adjutant_core::{
+    AnsweredBy, EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, Time,
+};
 
 /// One stored grant.
 #[derive(Debug, Clone)]
@@ -46,10 +48,26 @@ const COLUMNS: &str = "SELECT g.no, g.root, r.name, g.what, g.request, g.granted
   g.revoked_by, r.state = 'finished' FROM grants g JOIN runs r ON r.id = g.root";
 
 fn read(row: &Row<'_>) -> db::Result<Result<Grant, StoreError>> {
-    let (no, root, root_name, what) = (GrantNo(row.get(0)?), row.get::<String>(1)?, row.get(2)?, row.get(3)?);
-    let (request, by, granted_at) = (RequestNo(row.get(4)?), row.get::<String>(5)?, Time(row.get(6)?));
-    let terms = GrantTerms { expires_at: row.get::<Option<i64>>(7)?.map(SteadyTime), uses_max: row.get::<Option<i64>>(8)?.map(unsigned) };
-    let (uses, revoked_at, revoked_by) = (unsigned(row.get(9)?), row.get::<Option<i64>>(10)?, row.get::<Option<String>>(11)?);
+    let (no, root, root_name, what) = (
+        GrantNo(row.get(0)?),
+        row.get::<String>(1)?,
+        row.get(2)?,
+        row.get(3)?,
+    );
+    let (request, by, granted_at) = (
+        RequestNo(row.get(4)?),
+        row.get::<String>(5)?,
+        Time(row.get(6)?),
+    );
+    let terms = GrantTerms {
+        expires_at: row.get::<Option<i64>>(7)?.map(SteadyTime),
+        uses_max: row.get::<Option<i64>>(8)?.map(unsigned),
+    };
+    let (uses, revoked_at, revoked_by) = (
+        unsigned(row.get(9)?),
+        row.get::<Option<i64>>(10)?,
+        row.get::<Option<String>>(11)?,
+    );
     let is_tree_over = row.get(12)?;
     let corrupt = || StoreError::Corrupt(format!("grant {no}"));
     Ok((|| {
@@ -66,7 +84,11 @@ fn read(row: &Row<'_>) -> db::Result<Result<Grant, StoreError>> {
             granted_by: Principal::parse(&by).ok_or_else(corrupt)?,
             granted_at,
             terms,
-            state: GrantState { uses, is_revoked: revoked.is_some(), is_tree_over },
+            state: GrantState {
+                uses,
+                is_revoked: revoked.is_some(),
+                is_tree_over,
+            },
             revoked,
             answered: Vec::new(),
         })
@@ -81,7 +103,11 @@ fn unsigned(count: i64) -> u64 {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<Grant>, StoreError> {
+pub fn grants(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Vec<Grant>, StoreError> {
     // SQLite rejects a bound parameter that the statement does not use.
     let whose = match who {
         Principal::Person => "?1 = ?1",
@@ -89,7 +115,9 @@ pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Ve
         Principal::Run(_) => return Ok(Vec::new()),
     };
     let mut found = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE {whose} ORDER BY g.no DESC LIMIT ?2"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} WHERE {whose} ORDER BY g.no DESC LIMIT ?2"
+        ))?
         .query_map(params![who.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -106,8 +134,19 @@ pub fn grants(connection: &Connection, who: &Principal, limit: u32) -> Result<Ve
 /// # Errors
 /// A failure of the store.
 pub fn grant_by_no(connection: &Connection, no: GrantNo) -> Result<Option<Grant>, StoreError> {
-    let found = connection.prepare_cached(&format!("{COLUMNS} WHERE g.no = ?1"))?.query_row([no.0], read).optional()?.transpose()?;
-    found.map(|grant| Ok(Grant { answered: answered_requests(connection, no)?, ..grant })).transpose()
+    let found = connection
+        .prepare_cached(&format!("{COLUMNS} WHERE g.no = ?1"))?
+        .query_row([no.0], read)
+        .optional()?
+        .transpose()?;
+    found
+        .map(|grant| {
+            Ok(Grant {
+                answered: answered_requests(connection, no)?,
+                ..grant
+            })
+        })
+        .transpose()
 }
 
 fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<RequestNo>, StoreError> {
@@ -123,13 +162,16 @@ fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<Request
 ///
 /// # Errors
 /// A failure of the store.
-pub fn answers_by_rules(connection: &Connection) -> Result<Vec<(AnsweredBy, u64, Time)>, StoreError> {
+pub fn answers_by_rules(
+    connection: &Connection,
+) -> Result<Vec<(AnsweredBy, u64, Time)>, StoreError> {
     let rows: Vec<(String, i64, i64)> = connection
         .prepare_cached("SELECT answered_by, count(*), max(answered_at) FROM requests WHERE kind = 'approval' AND substr(answered_by, 1, 7) = 'policy ' GROUP BY answered_by")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     let parsed = rows.into_iter().map(|(by, count, at)| {
-        let by = AnsweredBy::parse(&by).ok_or_else(|| StoreError::Corrupt(format!("answered by {by}")))?;
+        let by = AnsweredBy::parse(&by)
+            .ok_or_else(|| StoreError::Corrupt(format!("answered by {by}")))?;
         Ok((by, unsigned(count), Time(at)))
     });
     parsed.collect()
@@ -141,7 +183,14 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn add_grant(&mut self, new: &NewGrant) -> Result<GrantNo, StoreError> {
-        let NewGrant { root, identity, what, request, by, terms } = new;
+        let NewGrant {
+            root,
+            identity,
+            what,
+            request,
+            by,
+            terms,
+        } = new;
         let root = self.run(*root)?;
         let no = self.prepare(
             "INSERT INTO grants (root, identity, what, request, granted_by, granted_at, expires_at, uses_max) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -157,7 +206,12 @@ impl Tx<'_> {
             terms.uses_max.map(|max| i64::try_from(max).unwrap_or(i64::MAX))
         ])?;
         let no = GrantNo(no);
-        self.record_grant(EventKind::GrantGiven, &root, by, &format!("{no} {}", super::events::first_line(what)))?;
+        self.record_grant(
+            EventKind::GrantGiven,
+            &root,
+            by,
+            &format!("{no} {}", super::events::first_line(what)),
+        )?;
         Ok(no)
     }
 
@@ -166,23 +220,35 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn use_grant_for(&mut self, root: RunId, identity: &str, request: RequestId) -> Result<Option<GrantNo>, StoreError> {
+    pub fn use_grant_for(
+        &mut self,
+        root: RunId,
+        identity: &str,
+        request: RequestId,
+    ) -> Result<Option<GrantNo>, StoreError> {
         let found = self
             .prepare(&format!("{COLUMNS} WHERE g.root = ?1 AND g.identity = ?2 AND g.revoked_at IS NULL ORDER BY g.no"))?
             .query_map(params![root.to_string(), identity], read)?
             .collect::<Result<Vec<_>, _>>()?;
         for grant in found {
-            let Grant { no, state, terms, .. } = grant?;
-            let Ok(used) = use_grant(state, terms, self.steady()) else { continue };
+            let Grant {
+                no, state, terms, ..
+            } = grant?;
+            let Ok(used) = use_grant(state, terms, self.steady()) else {
+                continue;
+            };
             let changed = self.prepare("UPDATE grants SET uses = ?2 WHERE no = ?1 AND uses = ?3 AND revoked_at IS NULL")?.execute(params![
                 no.0,
                 i64::try_from(used.uses).unwrap_or(i64::MAX),
                 i64::try_from(state.uses).unwrap_or(i64::MAX)
             ])?;
             if changed != 1 {
-                return Err(StoreError::Corrupt(format!("grant {no} changed within its transaction")));
+                return Err(StoreError::Corrupt(format!(
+                    "grant {no} changed within its transaction"
+                )));
             }
-            self.prepare("INSERT INTO grant_uses (grant_no, request) VALUES (?1, ?2)")?.run(params![no.0, request.to_string()])?;
+            self.prepare("INSERT INTO grant_uses (grant_no, request) VALUES (?1, ?2)")?
+                .run(params![no.0, request.to_string()])?;
             return Ok(Some(no));
         }
         Ok(None)
@@ -213,9 +279,24 @@ impl Tx<'_> {
         super::requests::open_approvals_of_tree(self.connection(), root)
     }
 
-    fn record_grant(&mut self, kind: EventKind, root: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
-        let seq = append_event(self, kind, root.id, &root.owner.to_string(), None, &by.to_string(), text)?;
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![root.id.to_string(), seq.0, self.now().0])?;
+    fn record_grant(
+        &mut self,
+        kind: EventKind,
+        root: &Run,
+        by: &Principal,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let seq = append_event(
+            self,
+            kind,
+            root.id,
+            &root.owner.to_string(),
+            None,
+            &by.to_string(),
+            text,
+        )?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
+            .run(params![root.id.to_string(), seq.0, self.now().0])?;
         Ok(())
     }
 }

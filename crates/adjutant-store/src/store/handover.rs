@@ -1,10 +1,14 @@
 //! Delivers the outcome of a request to its run if no call of the run waits for it.
 
 use super::{Request, StoreError, Tx};
-use adjutant_core::resume::{OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation, SettledQuestion, SettledRequest};
+use adjutant_core::resume::{
+    OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation,
+    SettledQuestion, SettledRequest,
+};
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState, RunEvent, RunState, StopReason, Subject, Time,
+    Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState,
+    RunEvent, RunState, StopReason, Subject, Time,
 };
 
 /// Describes a settled request for its run.
@@ -14,19 +18,44 @@ pub fn settled_request(request: &Request) -> SettledRequest {
     let decision = request.state.answer().map(|answer| &answer.decision);
     match (&request.subject, decision) {
         (Subject::Approval { .. }, Some(Decision::Approved { note, .. })) => {
-            SettledRequest::Approval(SettledApproval { number, action: request.question.clone(), approved: true, words: note.clone() })
+            SettledRequest::Approval(SettledApproval {
+                number,
+                action: request.question.clone(),
+                approved: true,
+                words: note.clone(),
+            })
         }
         (Subject::Approval { .. }, Some(Decision::Denied { reason })) => {
-            SettledRequest::Approval(SettledApproval { number, action: request.question.clone(), approved: false, words: Some(reason.clone()) })
+            SettledRequest::Approval(SettledApproval {
+                number,
+                action: request.question.clone(),
+                approved: false,
+                words: Some(reason.clone()),
+            })
         }
         (Subject::Delegation(delegation), Some(Decision::Approved { changes, note })) => {
-            let task = adjutant_core::tree::with_changes(delegation, changes).task.trim().to_owned();
-            let child = request.child.as_ref().map_or_else(String::new, |(id, name)| format!("{name} (run {id})"));
+            let task = adjutant_core::tree::with_changes(delegation, changes)
+                .task
+                .trim()
+                .to_owned();
+            let child = request
+                .child
+                .as_ref()
+                .map_or_else(String::new, |(id, name)| format!("{name} (run {id})"));
             let (coordination, note) = (delegation.coordination.clone(), note.clone());
-            SettledRequest::Delegation(SettledDelegation::Approved { task, child, coordination, note, result: request.outcome.clone() })
+            SettledRequest::Delegation(SettledDelegation::Approved {
+                task,
+                child,
+                coordination,
+                note,
+                result: request.outcome.clone(),
+            })
         }
         (Subject::Delegation(delegation), Some(Decision::Denied { reason })) => {
-            SettledRequest::Delegation(SettledDelegation::Denied { task: delegation.task.trim().to_owned(), reason: reason.clone() })
+            SettledRequest::Delegation(SettledDelegation::Denied {
+                task: delegation.task.trim().to_owned(),
+                reason: reason.clone(),
+            })
         }
         (_, decision) => {
             let outcome = match (decision, &request.state) {
@@ -34,8 +63,19 @@ pub fn settled_request(request: &Request) -> SettledRequest {
                 (None, RequestState::Withdrawn { .. }) => QuestionOutcome::Withdrawn,
                 (None, _) => QuestionOutcome::Expired,
             };
-            let (own_id, context, clarification) = (request.own_id.clone(), request.context.clone(), request.clarification.clone());
-            SettledRequest::Question(SettledQuestion { number, own_id, question: request.question.clone(), context, outcome, clarification })
+            let (own_id, context, clarification) = (
+                request.own_id.clone(),
+                request.context.clone(),
+                request.clarification.clone(),
+            );
+            SettledRequest::Question(SettledQuestion {
+                number,
+                own_id,
+                question: request.question.clone(),
+                context,
+                outcome,
+                clarification,
+            })
         }
     }
 }
@@ -43,12 +83,31 @@ pub fn settled_request(request: &Request) -> SettledRequest {
 /// Describes a request without an outcome for a prompt.
 #[must_use]
 pub fn open_request(request: &Request) -> OpenRequest {
-    let (text, state) = match (&request.subject, &request.child, request.state.answer().map(|answer| &answer.decision)) {
-        (Subject::Delegation(delegation), Some((_, child)), Some(Decision::Approved { changes, .. })) => {
-            let state = OpenRequestState::ChildRunning { child: child.clone(), independence: delegation.independence };
-            (adjutant_core::tree::with_changes(delegation, changes).task, state)
+    let (text, state) = match (
+        &request.subject,
+        &request.child,
+        request.state.answer().map(|answer| &answer.decision),
+    ) {
+        (
+            Subject::Delegation(delegation),
+            Some((_, child)),
+            Some(Decision::Approved { changes, .. }),
+        ) => {
+            let state = OpenRequestState::ChildRunning {
+                child: child.clone(),
+                independence: delegation.independence,
+            };
+            (
+                adjutant_core::tree::with_changes(delegation, changes).task,
+                state,
+            )
         }
-        _ => (request.question.clone(), OpenRequestState::Undecided { blocking: request.blocking }),
+        _ => (
+            request.question.clone(),
+            OpenRequestState::Undecided {
+                blocking: request.blocking,
+            },
+        ),
     };
     OpenRequest {
         number: request.no.to_string(),
@@ -77,7 +136,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn deliver_outcome(&mut self, request: &Request, retention: Retention) -> Result<(), StoreError> {
+    pub fn deliver_outcome(
+        &mut self,
+        request: &Request,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         if !request.by_block || !request.is_ready() {
             return Ok(());
         }
@@ -87,18 +150,30 @@ impl Tx<'_> {
         }
         if run.prompt_via == PromptVia::Stream {
             let by = match &request.state {
-                RequestState::Answered(Answer { by: AnsweredBy::Principal(by), .. }) => by.clone(),
+                RequestState::Answered(Answer {
+                    by: AnsweredBy::Principal(by),
+                    ..
+                }) => by.clone(),
                 _ => Principal::Person,
             };
             self.send_message(&run, &by, message_id(self.now()), &settled_text(request))?;
             return match request.state {
-                RequestState::Answered(_) => self.advance_request(request, RequestEvent::Retrieve).map(|_| ()),
+                RequestState::Answered(_) => self
+                    .advance_request(request, RequestEvent::Retrieve)
+                    .map(|_| ()),
                 _ => self.record_receipt(request, run.attempt),
             };
         }
         if !request.blocking || run.is_waiting() {
             return Ok(());
         }
-        self.advance(&run, RunEvent::StopAsked(StopReason::Parked), retention, "hub", "to resume with the answer").map(|_| ())
+        self.advance(
+            &run,
+            RunEvent::StopAsked(StopReason::Parked),
+            retention,
+            "hub",
+            "to resume with the answer",
+        )
+        .map(|_| ())
     }
 }

@@ -25,7 +25,10 @@ impl Key {
         hash.update(name.as_bytes());
         hash.update([0]);
         hash.update(body);
-        Self { key: key.to_owned(), body_hash: hash.finalize().into() }
+        Self {
+            key: key.to_owned(),
+            body_hash: hash.finalize().into(),
+        }
     }
 
     /// Returns the key for a part of its call, as if the part were a call of its own.
@@ -37,7 +40,10 @@ impl Key {
     /// Returns the key for one step of its call. Like the key itself, it belongs to the call's body.
     #[must_use]
     pub fn for_step(&self, name: &str) -> Self {
-        Self { key: format!("{}/{name}", self.key), body_hash: self.body_hash }
+        Self {
+            key: format!("{}/{name}", self.key),
+            body_hash: self.body_hash,
+        }
     }
 
     /// Creates the key of additional data in a reply. It does not depend on the call's body, because a
@@ -52,7 +58,11 @@ impl Key {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Result<bool, StoreError> {
+pub fn is_key_used(
+    connection: &Connection,
+    who: &Principal,
+    key: &Key,
+) -> Result<bool, StoreError> {
     is_key_stored(connection, who, &key.key)
 }
 
@@ -60,24 +70,38 @@ pub fn is_key_used(connection: &Connection, who: &Principal, key: &Key) -> Resul
 ///
 /// # Errors
 /// A failure of the store.
-pub fn is_key_stored(connection: &Connection, who: &Principal, key: &str) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?.exists((key, who.to_string()))?)
+pub fn is_key_stored(
+    connection: &Connection,
+    who: &Principal,
+    key: &str,
+) -> Result<bool, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT 1 FROM keys WHERE key = ?1 AND principal = ?2")?
+        .exists((key, who.to_string()))?)
 }
 
 /// Returns the reply that is stored under a key.
 ///
 /// # Errors
 /// `KeyReused` if the key was used with another body; a failure of the store.
-pub fn stored_reply<R: DeserializeOwned>(connection: &Connection, who: &Principal, key: &Key) -> Result<Option<R>, StoreError> {
+pub fn stored_reply<R: DeserializeOwned>(
+    connection: &Connection,
+    who: &Principal,
+    key: &Key,
+) -> Result<Option<R>, StoreError> {
     let kept: Option<([u8; 32], String)> = connection
         .prepare_cached("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
-        .query_row(params![key.key, who.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![key.key, who.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     match kept {
         None => Ok(None),
         Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
         // From bytes, as elsewhere: parsing the same types from a `str` too would compile their code twice.
-        Some((_, reply)) => serde_json::from_slice(reply.as_bytes()).map(Some).map_err(|error| StoreError::Corrupt(error.to_string())),
+        Some((_, reply)) => serde_json::from_slice(reply.as_bytes())
+            .map(Some)
+            .map_err(|error| StoreError::Corrupt(error.to_string())),
     }
 }
 
@@ -86,7 +110,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// `KeyReused` if the key was used with another body. Errors of `work` are not remembered.
-    pub fn once<T>(&mut self, who: &Principal, key: Option<&Key>, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError>
+    pub fn once<T>(
+        &mut self,
+        who: &Principal,
+        key: Option<&Key>,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -124,10 +153,27 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    fn store_reply(&self, who: &Principal, key: &Key, reply: &impl Serialize) -> Result<(), StoreError> {
-        let reply = serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .insert("no", params![key.key, who.to_string(), key.body_hash, reply, self.steady().0])?;
+    fn store_reply(
+        &self,
+        who: &Principal,
+        key: &Key,
+        reply: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let reply =
+            serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare(
+            "INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .insert(
+            "no",
+            params![
+                key.key,
+                who.to_string(),
+                key.body_hash,
+                reply,
+                self.steady().0
+            ],
+        )?;
         Ok(())
     }
 

@@ -60,7 +60,9 @@ struct State {
 
 impl std::fmt::Debug for Lead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lead").field("address", &self.address.to_string()).finish_non_exhaustive()
+        f.debug_struct("Lead")
+            .field("address", &self.address.to_string())
+            .finish_non_exhaustive()
     }
 }
 
@@ -78,18 +80,30 @@ pub fn stand_by(
     let (won, lead) = oneshot::channel();
     note.begin();
     let (note, own_note) = (Arc::clone(note), Arc::clone(note));
-    let (waiting, hash, own) = (address.clone(), token_hash.to_owned(), LeaderAddress { name: name.to_owned(), ..LeaderAddress::default() });
-    std::thread::Builder::new().name("leader lock".to_owned()).spawn(move || {
-        let session = postgres::lead::wait_for_lock(&waiting, &hash, &own_note).map_err(StoreError::of_opening);
-        let lead = session.and_then(|session| Lead::begin(waiting, session, own, own_note));
-        if won.send(lead).is_err() {
-            tracing::debug!("the hub has ended while it waited for leadership");
-        }
-    })?;
+    let (waiting, hash, own) = (
+        address.clone(),
+        token_hash.to_owned(),
+        LeaderAddress {
+            name: name.to_owned(),
+            ..LeaderAddress::default()
+        },
+    );
+    std::thread::Builder::new()
+        .name("leader lock".to_owned())
+        .spawn(move || {
+            let session = postgres::lead::wait_for_lock(&waiting, &hash, &own_note)
+                .map_err(StoreError::of_opening);
+            let lead = session.and_then(|session| Lead::begin(waiting, session, own, own_note));
+            if won.send(lead).is_err() {
+                tracing::debug!("the hub has ended while it waited for leadership");
+            }
+        })?;
     let watched = address.clone();
     std::thread::Builder::new()
         .name("leader".to_owned())
-        .spawn(move || postgres::lead::watch_leader(&watched, &note, |status| statuses.send(status).is_ok()))?;
+        .spawn(move || {
+            postgres::lead::watch_leader(&watched, &note, |status| statuses.send(status).is_ok())
+        })?;
     Ok((seen, lead))
 }
 
@@ -102,7 +116,12 @@ pub async fn ends_with_runtime() {
 }
 
 impl Lead {
-    fn begin(address: PostgresAddress, session: postgres::Connection, own: LeaderAddress, note: Arc<ConfirmedNote>) -> Result<Arc<Self>, StoreError> {
+    fn begin(
+        address: PostgresAddress,
+        session: postgres::Connection,
+        own: LeaderAddress,
+        note: Arc<ConfirmedNote>,
+    ) -> Result<Arc<Self>, StoreError> {
         let state = State {
             writer: i64::from(session.backend()),
             session: Some(session),
@@ -129,7 +148,10 @@ impl Lead {
             .name("lead".to_owned())
             .spawn(move || sending.send_heartbeats())
             .map_err(|error| StoreError::Unreachable(error.to_string()))?;
-        *lead.heartbeat_thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
+        *lead
+            .heartbeat_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(thread.thread().clone());
         Ok(lead)
     }
 
@@ -138,14 +160,21 @@ impl Lead {
     }
 
     /// Opens the session that writes: the one that holds the lock, or one that replaces it.
-    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>) -> Result<Connection, Error> {
+    pub(super) fn writable(
+        &self,
+        replaced: Option<&postgres::open::Replaced>,
+    ) -> Result<Connection, Error> {
         let (session, own) = {
             let mut state = self.state();
             (state.session.take(), state.own.clone())
         };
         let opened = match (session, replaced) {
-            (Some(session), _) => own.to_json().and_then(|own| postgres::open::begin_lead(session, Some(&own), &self.note)),
-            (None, replaced @ Some(_)) => postgres::open::writable(&self.address, replaced, &self.note),
+            (Some(session), _) => own
+                .to_json()
+                .and_then(|own| postgres::open::begin_lead(session, Some(&own), &self.note)),
+            (None, replaced @ Some(_)) => {
+                postgres::open::writable(&self.address, replaced, &self.note)
+            }
             (None, None) => Err(postgres::open::taken_over()),
         };
         match opened {
@@ -187,7 +216,11 @@ impl Lead {
     /// Returns whether this hub has just confirmed that it is the leader.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        !*self.lost.borrow() && clock::reading().since_boot_ms.saturating_sub(self.state().confirmed_at) < CONFIRMED_FOR_MS
+        !*self.lost.borrow()
+            && clock::reading()
+                .since_boot_ms
+                .saturating_sub(self.state().confirmed_at)
+                < CONFIRMED_FOR_MS
     }
 
     /// Waits until leadership is confirmed, for a limited time. Returns whether it is.
@@ -238,10 +271,25 @@ impl Lead {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn announce(&self, store: &Store, url: Option<String>, fingerprint: Option<String>) -> Result<(), StoreError> {
-        let own = LeaderAddress { name: self.state().own.name.clone(), url, fingerprint };
+    pub async fn announce(
+        &self,
+        store: &Store,
+        url: Option<String>,
+        fingerprint: Option<String>,
+    ) -> Result<(), StoreError> {
+        let own = LeaderAddress {
+            name: self.state().own.name.clone(),
+            url,
+            fingerprint,
+        };
         let json = own.to_json()?;
-        store.write(move |tx| Ok(tx.connection().execute("UPDATE hub SET leader = ?1", [json])?)).await?;
+        store
+            .write(move |tx| {
+                Ok(tx
+                    .connection()
+                    .execute("UPDATE hub SET leader = ?1", [json])?)
+            })
+            .await?;
         {
             let mut state = self.state();
             state.own = own;
@@ -259,7 +307,11 @@ impl Lead {
         }
         // It may have come since the last heartbeat.
         self.send_heartbeat_now();
-        let next = tokio::time::timeout(Duration::from_millis(CONFIRMED_FOR_MS.unsigned_abs()), heartbeats.changed()).await;
+        let next = tokio::time::timeout(
+            Duration::from_millis(CONFIRMED_FOR_MS.unsigned_abs()),
+            heartbeats.changed(),
+        )
+        .await;
         matches!(next, Ok(Ok(()))) && self.knows_token(token_hash)
     }
 
@@ -268,7 +320,11 @@ impl Lead {
     }
 
     fn send_heartbeat_now(&self) {
-        if let Some(thread) = &*self.heartbeat_thread.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(thread) = &*self
+            .heartbeat_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
             thread.unpark();
         }
     }
@@ -294,7 +350,8 @@ impl Lead {
             let confirmed = self.note.for_hubs();
             let sent = match &session {
                 Some(open) => open.send(writer, generation, &confirmed),
-                None => postgres::lead::Heartbeat::connect(&self.address).and_then(|open| session.insert(open).send(writer, generation, &confirmed)),
+                None => postgres::lead::Heartbeat::connect(&self.address)
+                    .and_then(|open| session.insert(open).send(writer, generation, &confirmed)),
             };
             match sent {
                 Ok(reply) => {
@@ -305,7 +362,10 @@ impl Lead {
                         state.confirmed_at = asked_at;
                     }
                     let has_begun = state.epoch.is_some() && self.note.has_lead();
-                    let is_over = state.epoch.zip(reply.epoch).is_some_and(|(own, current)| own != current);
+                    let is_over = state
+                        .epoch
+                        .zip(reply.epoch)
+                        .is_some_and(|(own, current)| own != current);
                     drop(state);
                     if is_over {
                         self.lose("another hub is the leader");
@@ -313,7 +373,10 @@ impl Lead {
                     }
                     // What standby hubs know from a former leader.
                     if has_begun && reply.is_missing {
-                        reply.known_to_others.iter().for_each(|known| self.note.learn(known));
+                        reply
+                            .known_to_others
+                            .iter()
+                            .for_each(|known| self.note.learn(known));
                         self.note.note_gone_back();
                         self.lose("the database was set back");
                         return;
@@ -329,7 +392,11 @@ impl Lead {
                     session = None;
                 }
             }
-            if clock::reading().since_boot_ms.saturating_sub(self.state().confirmed_at) > UNCONFIRMED_MAX_MS {
+            if clock::reading()
+                .since_boot_ms
+                .saturating_sub(self.state().confirmed_at)
+                > UNCONFIRMED_MAX_MS
+            {
                 self.lose("it could not be confirmed");
                 return;
             }

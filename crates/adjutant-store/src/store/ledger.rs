@@ -49,7 +49,8 @@ pub fn announced_by(connection: &Connection, run: RunId) -> Result<Announced, St
         .collect::<Result<_, _>>()?;
     let mut announced = Announced::default();
     for (kind, what, place, top) in rows {
-        let kind = AnnouncedKind::from_word(&kind).ok_or_else(|| StoreError::Corrupt(format!("an announcement of run {run}: {kind}")))?;
+        let kind = AnnouncedKind::from_word(&kind)
+            .ok_or_else(|| StoreError::Corrupt(format!("an announcement of run {run}: {kind}")))?;
         announced.items.push(Announcement { kind, what, place });
         announced.top = top;
     }
@@ -60,7 +61,11 @@ pub fn announced_by(connection: &Connection, run: RunId) -> Result<Announced, St
 ///
 /// # Errors
 /// A failure of the store.
-pub fn other_announcing_runs(connection: &Connection, owner: &Principal, run: RunId) -> Result<Vec<RunId>, StoreError> {
+pub fn other_announcing_runs(
+    connection: &Connection,
+    owner: &Principal,
+    run: RunId,
+) -> Result<Vec<RunId>, StoreError> {
     let ids: Vec<String> = connection
         .prepare_cached(
             "SELECT r.id FROM runs r WHERE r.owner = ?1 AND r.state <> 'finished' AND r.id <> ?2
@@ -102,19 +107,40 @@ pub fn overlaps_of(connection: &Connection, run: RunId) -> Result<Vec<Overlappin
         .collect::<Result<_, _>>()?;
     let read = |(id, name, items, is_first): (String, String, String, bool)| {
         let items = read_items(&items)?;
-        let turned = |item: Overlap| Overlap { kind: item.kind, first: item.second, second: item.first };
-        let items = if is_first { items } else { items.into_iter().map(turned).collect() };
-        Ok(OverlappingRun { run: run_id(&id)?, name, items })
+        let turned = |item: Overlap| Overlap {
+            kind: item.kind,
+            first: item.second,
+            second: item.first,
+        };
+        let items = if is_first {
+            items
+        } else {
+            items.into_iter().map(turned).collect()
+        };
+        Ok(OverlappingRun {
+            run: run_id(&id)?,
+            name,
+            items,
+        })
     };
     rows.into_iter().map(read).collect()
 }
 
 fn read_items(text: &str) -> Result<Vec<Overlap>, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("an overlap: {why}"));
-    let rows: Vec<ItemRow> = serde_json::from_slice(text.as_bytes()).map_err(|error| corrupt(error.to_string()))?;
-    let read = |ItemRow { kind, first, second }| {
+    let rows: Vec<ItemRow> =
+        serde_json::from_slice(text.as_bytes()).map_err(|error| corrupt(error.to_string()))?;
+    let read = |ItemRow {
+                    kind,
+                    first,
+                    second,
+                }| {
         let kind = AnnouncedKind::from_word(&kind).ok_or_else(|| corrupt(kind))?;
-        Ok(Overlap { kind, first, second })
+        Ok(Overlap {
+            kind,
+            first,
+            second,
+        })
     };
     rows.into_iter().map(read).collect()
 }
@@ -148,7 +174,8 @@ impl Tx<'_> {
         for id in entries {
             if let Some(entry) = entry_by_id(self.connection(), id)? {
                 self.revise_entry(&entry, REMOVED_ANNOUNCEMENT, None)?;
-                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.run([id])?;
+                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?
+                    .run([id])?;
             }
         }
         Ok(())
@@ -159,7 +186,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_announced(&mut self, run: RunId, announced: &Announced) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM announcements WHERE run = ?1")?.run([run.to_string()])?;
+        self.prepare("DELETE FROM announcements WHERE run = ?1")?
+            .run([run.to_string()])?;
         for Announcement { kind, what, place } in &announced.items {
             self.prepare("INSERT INTO announcements (run, kind, what, place, top, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING")?
                 .run(params![run.to_string(), kind.word(), what, place, announced.top, self.now().0])?;
@@ -172,38 +200,76 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_overlap(&mut self, run: &Run, other: &Run, items: &[Overlap]) -> Result<OverlapChange, StoreError> {
+    pub fn set_overlap(
+        &mut self,
+        run: &Run,
+        other: &Run,
+        items: &[Overlap],
+    ) -> Result<OverlapChange, StoreError> {
         let (first, second) = pair(run.id, other.id);
         let known: Option<String> = self
             .prepare("SELECT items FROM \"overlaps\" WHERE first = ?1 AND second = ?2")?
-            .query_row(params![first.to_string(), second.to_string()], |row| row.get(0))
+            .query_row(params![first.to_string(), second.to_string()], |row| {
+                row.get(0)
+            })
             .optional()?;
         if known.is_none() && items.is_empty() {
             return Ok(OverlapChange::None);
         }
         let row = |item: &Overlap| {
             let (one, two) = (item.first.clone(), item.second.clone());
-            let (one, two) = if first == run.id { (one, two) } else { (two, one) };
-            ItemRow { kind: item.kind.word().to_owned(), first: one, second: two }
-        };
-        let text = serde_json::to_string(&items.iter().map(row).collect::<Vec<_>>()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("INSERT INTO \"overlaps\" (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT (first, second) DO UPDATE SET items = ?3")?
-            .run(params![first.to_string(), second.to_string(), text])?;
-        let (kind, text) = match pair_change(known.as_deref().is_some_and(|known| known != "[]"), !items.is_empty()) {
-            PairChange::Unchanged => return Ok(OverlapChange::None),
-            PairChange::Settled => (EventKind::RunOverlapSettled, format!("no overlap with {} any more", other.name)),
-            PairChange::Conflict => {
-                let what: Vec<&str> = items.iter().map(|item| item.first.as_str()).collect();
-                (EventKind::RunOverlap, format!("with {}: {}", other.name, what.join(", ")))
+            let (one, two) = if first == run.id {
+                (one, two)
+            } else {
+                (two, one)
+            };
+            ItemRow {
+                kind: item.kind.word().to_owned(),
+                first: one,
+                second: two,
             }
         };
-        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, "hub", &super::events::first_line(&text))?;
+        let text = serde_json::to_string(&items.iter().map(row).collect::<Vec<_>>())
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("INSERT INTO \"overlaps\" (first, second, items) VALUES (?1, ?2, ?3) ON CONFLICT (first, second) DO UPDATE SET items = ?3")?
+            .run(params![first.to_string(), second.to_string(), text])?;
+        let (kind, text) = match pair_change(
+            known.as_deref().is_some_and(|known| known != "[]"),
+            !items.is_empty(),
+        ) {
+            PairChange::Unchanged => return Ok(OverlapChange::None),
+            PairChange::Settled => (
+                EventKind::RunOverlapSettled,
+                format!("no overlap with {} any more", other.name),
+            ),
+            PairChange::Conflict => {
+                let what: Vec<&str> = items.iter().map(|item| item.first.as_str()).collect();
+                (
+                    EventKind::RunOverlap,
+                    format!("with {}: {}", other.name, what.join(", ")),
+                )
+            }
+        };
+        let seq = append_event(
+            self,
+            kind,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            "hub",
+            &super::events::first_line(&text),
+        )?;
         self.touch(run.id, seq)?;
         if kind == EventKind::RunOverlap {
             let update = "UPDATE runs SET overlap_seq = ?3 WHERE id IN (?1, ?2)";
-            self.prepare(update)?.run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+            self.prepare(update)?
+                .run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
         }
         self.notify(Topic::Run(other.id));
-        Ok(if known.is_none() { OverlapChange::First } else { OverlapChange::None })
+        Ok(if known.is_none() {
+            OverlapChange::First
+        } else {
+            OverlapChange::None
+        })
     }
 }

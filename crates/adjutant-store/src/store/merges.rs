@@ -31,12 +31,15 @@ pub struct Merge {
     pub by: Principal,
 }
 
-const COLUMNS: &str =
-    "SELECT run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, merged_by FROM merges";
+const COLUMNS: &str = "SELECT run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, merged_by FROM merges";
 
 fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
     let (run, mode, by): (String, String, String) = (row.get(0)?, row.get(2)?, row.get(11)?);
-    let (Ok(id), Some(mode), Some(by)) = (run_id(&run), MergeMode::from_word(&mode), Principal::parse(&by)) else {
+    let (Ok(id), Some(mode), Some(by)) = (
+        run_id(&run),
+        MergeMode::from_word(&mode),
+        Principal::parse(&by),
+    ) else {
         return Ok(Err(StoreError::Corrupt(format!("a merge of run {run}"))));
     };
     Ok(Ok(Merge {
@@ -61,7 +64,11 @@ fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
 /// A failure of the store.
 pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_done = 0"))?;
-    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    statement
+        .query_map([], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Lists the completed merges of the newest runs, newest first.
@@ -69,9 +76,15 @@ pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreErro
 /// # Errors
 /// A failure of the store.
 pub fn last_merges(connection: &Connection, limit: u32) -> Result<Vec<Merge>, StoreError> {
-    let sql = format!("{COLUMNS} WHERE is_done = 1 ORDER BY (SELECT no FROM runs WHERE id = run_id) DESC, n DESC LIMIT ?1");
+    let sql = format!(
+        "{COLUMNS} WHERE is_done = 1 ORDER BY (SELECT no FROM runs WHERE id = run_id) DESC, n DESC LIMIT ?1"
+    );
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_map([limit], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    statement
+        .query_map([limit], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Lists the completed merges of a run, newest first.
@@ -79,8 +92,14 @@ pub fn last_merges(connection: &Connection, limit: u32) -> Result<Vec<Merge>, St
 /// # Errors
 /// A failure of the store.
 pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"))?;
-    statement.query_map([run.to_string()], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    let mut statement = connection.prepare_cached(&format!(
+        "{COLUMNS} WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"
+    ))?;
+    statement
+        .query_map([run.to_string()], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Returns the run whose conflicts another run resolves.
@@ -88,8 +107,10 @@ pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, Stor
 /// # Errors
 /// A failure of the store.
 pub fn resolved_by(connection: &Connection, run: RunId) -> Result<Option<RunId>, StoreError> {
-    let found: Option<String> =
-        connection.prepare_cached("SELECT resolves FROM resolutions WHERE run_id = ?1")?.query_row([run.to_string()], |row| row.get(0)).optional()?;
+    let found: Option<String> = connection
+        .prepare_cached("SELECT resolves FROM resolutions WHERE run_id = ?1")?
+        .query_row([run.to_string()], |row| row.get(0))
+        .optional()?;
     found.map(|run| run_id(&run)).transpose()
 }
 
@@ -97,7 +118,10 @@ pub fn resolved_by(connection: &Connection, run: RunId) -> Result<Option<RunId>,
 ///
 /// # Errors
 /// A failure of the store.
-pub fn resolved_below(connection: &Connection, run: RunId) -> Result<Vec<(RunId, RunId)>, StoreError> {
+pub fn resolved_below(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<(RunId, RunId)>, StoreError> {
     let mut pairs: Vec<(RunId, RunId)> = Vec::new();
     let mut by = run;
     while let Some(resolved) = resolved_by(connection, by)?
@@ -116,8 +140,23 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn start_merge(&mut self, merge: &Merge) -> Result<Merge, StoreError> {
-        let Merge { run, n: _, mode, repository, git_ref, before, after, snapshot, user_name, user_email, reason, by } = merge;
-        let n: u32 = self.prepare("SELECT coalesce(max(n), 0) + 1 FROM merges WHERE run_id = ?1")?.query_row([run.to_string()], |row| row.get(0))?;
+        let Merge {
+            run,
+            n: _,
+            mode,
+            repository,
+            git_ref,
+            before,
+            after,
+            snapshot,
+            user_name,
+            user_email,
+            reason,
+            by,
+        } = merge;
+        let n: u32 = self
+            .prepare("SELECT coalesce(max(n), 0) + 1 FROM merges WHERE run_id = ?1")?
+            .query_row([run.to_string()], |row| row.get(0))?;
         self.prepare(
             "INSERT INTO merges (run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, \
              merged_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -144,7 +183,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn finish_merge(&mut self, merge: &Merge, text: &str, resolved: &[(RunId, u32)]) -> Result<(), StoreError> {
+    pub fn finish_merge(
+        &mut self,
+        merge: &Merge,
+        text: &str,
+        resolved: &[(RunId, u32)],
+    ) -> Result<(), StoreError> {
         let changed = self
             .prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?
             .execute(params![merge.run.to_string(), merge.n])?;
@@ -152,10 +196,19 @@ impl Tx<'_> {
         if changed == 0 {
             return Ok(());
         }
-        for run in std::iter::once(merge.run).chain(resolved_below(self.connection(), merge.run)?.into_iter().map(|(_, run)| run)) {
+        for run in std::iter::once(merge.run).chain(
+            resolved_below(self.connection(), merge.run)?
+                .into_iter()
+                .map(|(_, run)| run),
+        ) {
             if let Some((_, snapshot)) = resolved.iter().find(|(resolved, _)| *resolved == run) {
-                let of_run = self.start_merge(&Merge { run, snapshot: *snapshot, ..merge.clone() })?;
-                self.prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2")?.run(params![run.to_string(), of_run.n])?;
+                let of_run = self.start_merge(&Merge {
+                    run,
+                    snapshot: *snapshot,
+                    ..merge.clone()
+                })?;
+                self.prepare("UPDATE merges SET is_done = 1 WHERE run_id = ?1 AND n = ?2")?
+                    .run(params![run.to_string(), of_run.n])?;
             }
             // A new branch is not merged into the user's yet.
             if merge.mode != MergeMode::Branch {
@@ -171,7 +224,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?.run(params![merge.run.to_string(), merge.n])?;
+        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2 AND is_done = 0")?
+            .run(params![merge.run.to_string(), merge.n])?;
         Ok(())
     }
 
@@ -180,8 +234,11 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn reopen_merge(&mut self, merge: &Merge) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2")?.run(params![merge.run.to_string(), merge.n])?;
-        if workspace_of(self.connection(), merge.run)?.is_some_and(|workspace| workspace.state == WorkspaceState::Merged) {
+        self.prepare("DELETE FROM merges WHERE run_id = ?1 AND n = ?2")?
+            .run(params![merge.run.to_string(), merge.n])?;
+        if workspace_of(self.connection(), merge.run)?
+            .is_some_and(|workspace| workspace.state == WorkspaceState::Merged)
+        {
             self.set_workspace_state(merge.run, WorkspaceState::Ready)?;
         }
         Ok(())
@@ -192,8 +249,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_resolved_run(&mut self, run: RunId, resolves: RunId) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO resolutions (run_id, resolves) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-            .run([run.to_string(), resolves.to_string()])?;
+        self.prepare(
+            "INSERT INTO resolutions (run_id, resolves) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        )?
+        .run([run.to_string(), resolves.to_string()])?;
         Ok(())
     }
 
@@ -201,14 +260,33 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn discard_workspace(&mut self, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
+    pub fn discard_workspace(
+        &mut self,
+        run: &Run,
+        by: &Principal,
+        text: &str,
+    ) -> Result<(), StoreError> {
         self.set_workspace_state(run.id, WorkspaceState::Discarded)?;
         self.forget_undo(run.id)?;
         self.append_run_event(EventKind::RunDiscarded, run, by, text)
     }
 
-    fn append_run_event(&mut self, kind: EventKind, run: &Run, by: &Principal, text: &str) -> Result<(), StoreError> {
-        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, &by.to_string(), text)?;
+    fn append_run_event(
+        &mut self,
+        kind: EventKind,
+        run: &Run,
+        by: &Principal,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let seq = append_event(
+            self,
+            kind,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &by.to_string(),
+            text,
+        )?;
         self.touch(run.id, seq)
     }
 }

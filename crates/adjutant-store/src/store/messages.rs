@@ -26,11 +26,24 @@ const COLUMNS: &str = "SELECT id, run, sender, text, sent_at, delivery, delivere
 
 fn read(row: &Row<'_>) -> db::Result<Result<Message, StoreError>> {
     let run: String = row.get(1)?;
-    let (id, sender, text, sent_at, delivery): (String, String, String, i64, String) =
-        (row.get(0)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?);
+    let (id, sender, text, sent_at, delivery): (String, String, String, i64, String) = (
+        row.get(0)?,
+        row.get(2)?,
+        row.get(3)?,
+        row.get(4)?,
+        row.get(5)?,
+    );
     let delivered_at: Option<i64> = row.get(6)?;
     Ok(RunId::parse(&run)
-        .map(|run| Message { id, run, sender, text, sent_at: Time(sent_at), delivery, delivered_at: delivered_at.map(Time) })
+        .map(|run| Message {
+            id,
+            run,
+            sender,
+            text,
+            sent_at: Time(sent_at),
+            delivery,
+            delivered_at: delivered_at.map(Time),
+        })
         .map_err(|_| StoreError::Corrupt(format!("message of run {run}"))))
 }
 
@@ -40,7 +53,9 @@ fn read(row: &Row<'_>) -> db::Result<Result<Message, StoreError>> {
 /// A failure of the store.
 pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Message>, StoreError> {
     connection
-        .prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND delivery = 'queued' ORDER BY no LIMIT 100"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} WHERE run = ?1 AND delivery = 'queued' ORDER BY no LIMIT 100"
+        ))?
         .query_map([run.to_string()], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -52,7 +67,9 @@ pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Messag
 /// # Errors
 /// A failure of the store.
 pub fn has_queued_messages(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM messages WHERE run = ?1 AND delivery = 'queued'")?.exists([run.to_string()])?)
+    Ok(connection
+        .prepare_cached("SELECT 1 FROM messages WHERE run = ?1 AND delivery = 'queued'")?
+        .exists([run.to_string()])?)
 }
 
 /// Returns whether a run has fewer undelivered messages than [`QUEUED_MAX`].
@@ -76,9 +93,15 @@ pub fn has_unread_notes(connection: &Connection, run: RunId) -> Result<bool, Sto
 ///
 /// # Errors
 /// A failure of the store.
-pub fn delivered_messages(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Message>, StoreError> {
+pub fn delivered_messages(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Message>, StoreError> {
     let mut newest: Vec<Message> = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND delivery <> 'queued' ORDER BY no DESC LIMIT ?2"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} WHERE run = ?1 AND delivery <> 'queued' ORDER BY no DESC LIMIT ?2"
+        ))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -93,7 +116,16 @@ pub fn delivered_messages(connection: &Connection, run: RunId, limit: u32) -> Re
 /// A failure of the store.
 pub fn messages_by_id(connection: &Connection, ids: &[String]) -> Result<Vec<Message>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
-    ids.iter().filter_map(|id| statement.query_row([id], read).optional().map_err(StoreError::from).and_then(Option::transpose).transpose()).collect()
+    ids.iter()
+        .filter_map(|id| {
+            statement
+                .query_row([id], read)
+                .optional()
+                .map_err(StoreError::from)
+                .and_then(Option::transpose)
+                .transpose()
+        })
+        .collect()
 }
 
 /// The receipt of a chat entry that was sent to a run.
@@ -129,7 +161,13 @@ pub fn receipts_of(connection: &Connection, entry: i64) -> Result<Vec<NoteReceip
             Receipt::Read => read.unwrap_or(sent),
             Receipt::RunEnded => updated,
         };
-        Ok(NoteReceipt { run: run_id(&run)?, name, receipt, at: Time(at), has_ended })
+        Ok(NoteReceipt {
+            run: run_id(&run)?,
+            name,
+            receipt,
+            at: Time(at),
+            has_ended,
+        })
     };
     rows.into_iter().map(receipt).collect()
 }
@@ -139,7 +177,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn send_message(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str) -> Result<Message, StoreError> {
+    pub fn send_message(
+        &mut self,
+        run: &Run,
+        by: &Principal,
+        id: RequestId,
+        text: &str,
+    ) -> Result<Message, StoreError> {
         self.send_text(run, &by.to_string(), id, text)
     }
 
@@ -147,7 +191,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn send_text(&mut self, run: &Run, sender: &str, id: RequestId, text: &str) -> Result<Message, StoreError> {
+    pub fn send_text(
+        &mut self,
+        run: &Run,
+        sender: &str,
+        id: RequestId,
+        text: &str,
+    ) -> Result<Message, StoreError> {
         let message = Message {
             id: id.to_string(),
             run: run.id,
@@ -157,10 +207,28 @@ impl Tx<'_> {
             delivery: "queued".to_owned(),
             delivered_at: None,
         };
-        self.prepare("INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .insert("no", params![message.id, run.id.to_string(), message.sender, text, self.now().0])?;
-        let seq =
-            append_event(self, EventKind::MessageSent, run.id, &run.owner.to_string(), None, &message.sender, &super::events::first_line(text))?;
+        self.prepare(
+            "INSERT INTO messages (id, run, sender, text, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .insert(
+            "no",
+            params![
+                message.id,
+                run.id.to_string(),
+                message.sender,
+                text,
+                self.now().0
+            ],
+        )?;
+        let seq = append_event(
+            self,
+            EventKind::MessageSent,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &message.sender,
+            &super::events::first_line(text),
+        )?;
         self.touch(run.id, seq)?;
         Ok(message)
     }
@@ -169,10 +237,20 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn send_entry(&mut self, run: &Run, by: &Principal, id: RequestId, text: &str, entry: i64, is_whole: bool) -> Result<(), StoreError> {
+    pub fn send_entry(
+        &mut self,
+        run: &Run,
+        by: &Principal,
+        id: RequestId,
+        text: &str,
+        entry: i64,
+        is_whole: bool,
+    ) -> Result<(), StoreError> {
         let message = self.send_message(run, by, id, text)?;
-        let update = "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 = 1 THEN ?2 END WHERE id = ?1";
-        self.prepare(update)?.run(params![message.id, entry, is_whole])?;
+        let update =
+            "UPDATE messages SET note_of = ?2, entry = CASE WHEN ?3 = 1 THEN ?2 END WHERE id = ?1";
+        self.prepare(update)?
+            .run(params![message.id, entry, is_whole])?;
         Ok(())
     }
 
@@ -192,7 +270,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(super) fn deliver_entries(&mut self, run: RunId, chat: ChatId, first: i64, last: i64) -> Result<(), StoreError> {
+    pub(super) fn deliver_entries(
+        &mut self,
+        run: RunId,
+        chat: ChatId,
+        first: i64,
+        last: i64,
+    ) -> Result<(), StoreError> {
         let ids: Vec<String> = self
             .prepare(
                 "SELECT q.id FROM messages q JOIN chat_messages m ON m.id = q.entry
@@ -206,7 +290,8 @@ impl Tx<'_> {
         let run = self.run(run)?;
         self.deliver_messages(&run, &ids, "tool_result")?;
         for id in ids {
-            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?.run(params![id, self.now().0])?;
+            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?
+                .run(params![id, self.now().0])?;
         }
         Ok(())
     }
@@ -216,18 +301,35 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn deliver_messages(&mut self, run: &Run, ids: &[String], how: &'static str) -> Result<(), StoreError> {
+    pub fn deliver_messages(
+        &mut self,
+        run: &Run,
+        ids: &[String],
+        how: &'static str,
+    ) -> Result<(), StoreError> {
         for id in ids {
             let delivered: Option<Option<i64>> = self
                 .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING entry")?
                 .query_row(params![id, run.id.to_string(), how, self.now().0], |row| row.get(0))
                 .optional()?;
             let Some(entry) = delivered else { continue };
-            if let Some(entry) = entry.map(|entry| entry_by_id(self.connection(), entry)).transpose()?.flatten() {
+            if let Some(entry) = entry
+                .map(|entry| entry_by_id(self.connection(), entry))
+                .transpose()?
+                .flatten()
+            {
                 let reader = Participant::Principal(Principal::Run(run.id));
                 self.read_chat(entry.chat, &reader, &run.name, entry.seq, entry.seq)?;
             }
-            let seq = append_event(self, EventKind::MessageDelivered, run.id, &run.owner.to_string(), None, "supervisor", how)?;
+            let seq = append_event(
+                self,
+                EventKind::MessageDelivered,
+                run.id,
+                &run.owner.to_string(),
+                None,
+                "supervisor",
+                how,
+            )?;
             self.touch(run.id, seq)?;
         }
         Ok(())

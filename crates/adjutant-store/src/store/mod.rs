@@ -54,79 +54,115 @@ mod conformance;
 pub mod testing;
 
 pub use attention::{
-    can_set_notified, silent_after_report, stopped_below, stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond, unnotified_bad_ends,
+    can_set_notified, silent_after_report, stopped_below, stopped_runs, underway_runs,
+    unknown_ends, unknown_ends_beyond, unnotified_bad_ends,
 };
 pub use budgets::{
-    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, due_time_budgets, gate_usage_of, has_budgets, has_grown, is_usage_awaited,
-    is_usage_stated, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
+    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, due_time_budgets, gate_usage_of,
+    has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget, stated_budgets,
+    unfinished_below, unfinished_runs_below,
 };
 pub use chats::{
-    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn, ParticipantRow, Revision, Stats, Turn, TurnState,
-    Turns, agents_in, asked_by, board_entries, board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others,
-    entries_after, entries_before, entries_changed, entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members,
-    mentions_of, newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below, participant_count, past_author,
-    pinned_entries, reply_of, revisions_of, stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
+    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn,
+    ParticipantRow, Revision, Stats, Turn, TurnState, Turns, agents_in, asked_by, board_entries,
+    board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest,
+    chats_of_others, entries_after, entries_before, entries_changed, entries_last, entry_by_id,
+    entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of,
+    newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns,
+    open_turns_below, participant_count, past_author, pinned_entries, reply_of, revisions_of,
+    stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use confirmed::ConfirmedNote;
-pub use conflicts::{Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair, siblings_of};
+pub use conflicts::{
+    Comparison, ConflictFile, ConflictingRun, Sibling, changed_count, compared, conflicts_of, pair,
+    siblings_of,
+};
 pub use copy::{Copied, CopiedTable, CopyError, Progress, copy};
 pub use credentials::{DispatchEnv, KeptCredentials};
 pub use delegations::{children_of, open_below, tree_size};
-pub use eras::{Era, Position, entries_beyond, era_that_lost, eras, position_in_chat, position_in_events};
+pub use eras::{
+    Era, Position, entries_beyond, era_that_lost, eras, position_in_chat, position_in_events,
+};
 pub use error::StoreError;
-pub use events::{Event, EventSubject, append as append_event, changed_runs, events_after, has_event, last_seq, last_stop, signals_of};
+pub use events::{
+    Event, EventSubject, append as append_event, changed_runs, events_after, has_event, last_seq,
+    last_stop, signals_of,
+};
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_stored, is_key_used, stored_reply};
 pub use lead::{Lead, LeadReceiver, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
-pub use ledger::{Announced, OverlapChange, OverlappingRun, announced_by, announcing_in, other_announcing_runs, overlaps_of};
+pub use ledger::{
+    Announced, OverlapChange, OverlappingRun, announced_by, announcing_in, other_announcing_runs,
+    overlaps_of,
+};
 pub use merges::{Merge, last_merges, merges_of, merges_under_way, resolved_below, resolved_by};
 pub use messages::{
-    Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message, has_queued_messages, has_unread_notes, messages_by_id,
-    queued_messages, receipts_of,
+    Message, NoteReceipt, QUEUED_MAX, delivered_messages, has_capacity_for_message,
+    has_queued_messages, has_unread_notes, messages_by_id, queued_messages, receipts_of,
 };
 pub use peers::{
-    Followed, FollowedPage, OutgoingPost, OutgoingState, Peer, RemoteEntry, RemoteHub, Share, followed_chat, followed_chats, followed_remote,
-    has_followed, next_post, own_key, peer_by_id, peer_by_name, peer_by_token, peers, posts_of, share_for, shared_with, shares_of, unfinished_posts,
-    waiting_posts,
+    Followed, FollowedPage, OutgoingPost, OutgoingState, Peer, RemoteEntry, RemoteHub, Share,
+    followed_chat, followed_chats, followed_remote, has_followed, next_post, own_key, peer_by_id,
+    peer_by_name, peer_by_token, peers, posts_of, share_for, shared_with, shares_of,
+    unfinished_posts, waiting_posts,
 };
 pub use queue::{
-    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead, QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow,
-    WaitedRun, after_for_retry, after_of, announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
+    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead,
+    QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow, WaitedRun, after_for_retry, after_of,
+    announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
     next_to_start, pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
 };
 pub use repository_policies::repository_policies_of;
 pub use requests::{
-    Group, NewRequest, Request, RequestsOf, WaitingRequest, has_requests, newest_approvals, newest_of, request_by_id, request_by_no, requests_of,
-    requests_page, requests_together, undelivered_of, unread_of, unsettled_of, waiting_requests,
+    Group, NewRequest, Request, RequestsOf, WaitingRequest, has_requests, newest_approvals,
+    newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together,
+    undelivered_of, unread_of, unsettled_of, waiting_requests,
 };
 pub use runs::{
-    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, FinishedPosition, HostLease, HostedAttempt, LiveInDir, MORE_COUNTED_MAX,
-    NewRun, Page, RUNNER_UNWRITABLE, RetryingSince, Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, counts,
-    current_host, due_estimates, due_stopped, failed_starts, fruitless_attempts, has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between,
-    is_queue_longer, is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around, live_by_host, live_in_dir, live_runs, mean_costs,
-    newest_run_names, next_until, old_finished, paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of, run_by_id,
-    run_by_ref, run_input, run_parts, run_terms, runner_name, runs_before, runs_beside, runs_newest, runs_using_directory, signals_since,
-    times_limited, unreadable_blocks, untried_agents, working_around, working_in,
+    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, FinishedPosition,
+    HostLease, HostedAttempt, LiveInDir, MORE_COUNTED_MAX, NewRun, Page, RUNNER_UNWRITABLE,
+    RetryingSince, Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside,
+    counts, current_host, due_estimates, due_stopped, failed_starts, fruitless_attempts,
+    has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between, is_queue_longer,
+    is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around, live_by_host,
+    live_in_dir, live_runs, mean_costs, newest_run_names, next_until, old_finished,
+    paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of, run_by_id,
+    run_by_ref, run_input, run_parts, run_terms, runner_name, runs_before, runs_beside,
+    runs_newest, runs_using_directory, signals_since, times_limited, unreadable_blocks,
+    untried_agents, working_around, working_in,
 };
-pub use search::{Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search, search_backlog};
+pub use search::{
+    Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search,
+    search_backlog,
+};
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
 pub use tasks::{Task, task_by_id};
-pub use tokens::{NewToken, PageSecrets, Token, is_token_valid, token_by_hash, token_by_name, token_by_resume, tokens};
+pub use tokens::{
+    NewToken, PageSecrets, Token, is_token_valid, token_by_hash, token_by_name, token_by_resume,
+    tokens,
+};
 pub use tree_work::{DueTreeWork, due_tree_work};
 pub use trusted::{has_trusted, is_trusted};
 pub use tx::Tx;
 pub use undos::{Undo, interrupted_undo, runs_with_interrupted_undo, undos_under_way};
 pub use wake_ups::{Subscription, Topic, WakeUps};
-pub use webhooks::{Delivery, OutboxState, has_deliveries, has_later_delivery, next_delivery, outbox};
-pub use workspaces::{NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around, workspace_of};
+pub use webhooks::{
+    Delivery, OutboxState, has_deliveries, has_later_delivery, next_delivery, outbox,
+};
+pub use workspaces::{
+    NewWorkspace, Workspace, all_workspaces, discarded_workspaces, unfinished_in, workspace_around,
+    workspace_of,
+};
 
 use crate::config::Home;
 use crate::trace::RepeatedFailures;
 pub use db::{Connection, sqlite::version as sqlite_version};
 use place::Access;
 pub use place::Place;
-pub use policies_in_effect::{PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect};
+pub use policies_in_effect::{
+    PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect,
+};
 use queue::QueueCounts;
 use runs::outlook;
 use std::collections::BTreeMap;
@@ -173,7 +209,11 @@ struct Readers {
 }
 
 fn readers_max(access: &Access) -> usize {
-    if access.home().is_some() { READERS_MAX } else { SERVER_READERS_MAX }
+    if access.home().is_some() {
+        READERS_MAX
+    } else {
+        SERVER_READERS_MAX
+    }
 }
 
 impl Readers {
@@ -185,7 +225,9 @@ impl Readers {
                     self.open += 1;
                     return Some(connection);
                 }
-                Err(error) => tracing::warn!(%error, "cannot open another connection for reads; they share the open ones"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot open another connection for reads; they share the open ones")
+                }
             }
         }
         self.idle.pop()
@@ -225,7 +267,11 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Store::open_at`].
-    pub fn open_with(home: &Home, place: Place, note: &Arc<ConfirmedNote>) -> Result<Self, StoreError> {
+    pub fn open_with(
+        home: &Home,
+        place: Place,
+        note: &Arc<ConfirmedNote>,
+    ) -> Result<Self, StoreError> {
         note.begin();
         Self::open_from(home, Access::Place(place, Arc::clone(note)))
     }
@@ -240,7 +286,11 @@ impl Store {
     }
 
     fn open_from(home: &Home, access: Access) -> Result<Self, StoreError> {
-        let (wake_ups, queue, access) = (Arc::<WakeUps>::default(), Arc::<QueueCounts>::default(), Arc::new(access));
+        let (wake_ups, queue, access) = (
+            Arc::<WakeUps>::default(),
+            Arc::<QueueCounts>::default(),
+            Arc::new(access),
+        );
         let connection = access.writable(None)?;
         steady::begin(&connection)?;
         let has_begun_era = match access.note() {
@@ -249,10 +299,23 @@ impl Store {
         };
         let eras = eras(&connection)?;
         queue.count(&connection)?;
-        let readers = Readers { idle: vec![access.read_only()?], open: 1 };
-        let writer =
-            writer::Writer::start(Arc::clone(&access), connection, AfterCommit { wake_ups: Arc::clone(&wake_ups), queue: Arc::clone(&queue) })?;
-        let (readers, free, credential_files) = (Mutex::new(Some(readers)), std::sync::Condvar::new(), credentials::CredentialFiles::new(home));
+        let readers = Readers {
+            idle: vec![access.read_only()?],
+            open: 1,
+        };
+        let writer = writer::Writer::start(
+            Arc::clone(&access),
+            connection,
+            AfterCommit {
+                wake_ups: Arc::clone(&wake_ups),
+                queue: Arc::clone(&queue),
+            },
+        )?;
+        let (readers, free, credential_files) = (
+            Mutex::new(Some(readers)),
+            std::sync::Condvar::new(),
+            credentials::CredentialFiles::new(home),
+        );
         let is_abandoned = AtomicBool::new(false);
         Ok(Self(Arc::new(Inner {
             home: home.clone(),
@@ -300,7 +363,9 @@ impl Store {
     /// # Errors
     /// A failure of the store.
     pub fn compare_statement(&self, statement: &str) -> Result<(), StoreError> {
-        let Some(note) = self.0.access.note() else { return Ok(()) };
+        let Some(note) = self.0.access.note() else {
+            return Ok(());
+        };
         let Some(known) = note.of_runner(statement) else {
             tracing::debug!("a runner knows something of another store");
             return Ok(());
@@ -321,7 +386,11 @@ impl Store {
     /// Returns the name of the engine.
     #[must_use]
     pub fn engine_name(&self) -> &'static str {
-        if self.is_on_server() { "PostgreSQL" } else { "SQLite" }
+        if self.is_on_server() {
+            "PostgreSQL"
+        } else {
+            "SQLite"
+        }
     }
 
     /// Returns whether other hubs share this store.
@@ -377,7 +446,10 @@ impl Store {
             Err(StoreError::Full) if self.0.access.home().is_some() => {
                 tracing::error!("the disk is full: releasing the reserved space to stop a run");
                 let home = self.0.home.clone();
-                let given_up = tokio::task::spawn_blocking(move || open::release_reserved_space(&home)).await.map_err(|_| StoreError::Closed)?;
+                let given_up =
+                    tokio::task::spawn_blocking(move || open::release_reserved_space(&home))
+                        .await
+                        .map_err(|_| StoreError::Closed)?;
                 if let Err(error) = given_up {
                     // Another call may already have released it.
                     tracing::warn!(%error, "the reserved space could not be released");
@@ -403,7 +475,10 @@ impl Store {
         if self.is_on_server() {
             return Ok(());
         }
-        while self.write(|tx| open::release_free_pages(tx.connection())).await? {}
+        while self
+            .write(|tx| open::release_free_pages(tx.connection()))
+            .await?
+        {}
         Ok(())
     }
 
@@ -420,14 +495,20 @@ impl Store {
     ///
     /// # Errors
     /// The error of `work`, a failure of the store, or the store is closed.
-    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.apart(|| self.begin_read(None)?.read(work))
     }
 
     /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks meanwhile. Ends the calling task if the
     /// store was abandoned meanwhile: its runtime may have ended too, and then the task would panic at its next timer.
     fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
-        let is_of_runtime = || tokio::runtime::Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let is_of_runtime = || {
+            tokio::runtime::Handle::try_current()
+                .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+        };
         if !(self.is_on_server() && is_of_runtime()) {
             return work();
         }
@@ -444,7 +525,11 @@ impl Store {
     ///
     /// # Errors
     /// The error of `work`, or a failure of the store.
-    pub fn read_until<T>(&self, deadline: Instant, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn read_until<T>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut lent = self.begin_read(Some(deadline))?;
         let result = lent.read(work);
         lent.limit(None)?;
@@ -467,38 +552,68 @@ impl Store {
                 Ok(()) => return Ok(lent),
                 Err(db::Error::Lost(problem)) if Instant::now() < until => {
                     if let Some(times) = failures.note(&problem, Instant::now()) {
-                        tracing::info!(problem, times, "a connection for reads was lost; another follows");
+                        tracing::info!(
+                            problem,
+                            times,
+                            "a connection for reads was lost; another follows"
+                        );
                     }
                     lost += 1;
                 }
-                Err(db::Error::Lost(_)) => return Err(StoreError::Unreachable("connections end as soon as they are made".to_owned())),
+                Err(db::Error::Lost(_)) => {
+                    return Err(StoreError::Unreachable(
+                        "connections end as soon as they are made".to_owned(),
+                    ));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     fn borrow_connection(&self) -> Result<PooledConnection<'_>, StoreError> {
-        let mut readers = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = self
+            .0
+            .readers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let connection = loop {
             let open = readers.as_mut().ok_or(StoreError::Closed)?;
             if open.open == 0 {
                 // All of them were lost. The first one is opened here, because only its error is reported.
                 open.open = 1;
                 drop(readers);
-                return Ok(PooledConnection { store: &self.0, connection: Some(self.first_connection()?) });
+                return Ok(PooledConnection {
+                    store: &self.0,
+                    connection: Some(self.first_connection()?),
+                });
             }
             match open.take(&self.0.access) {
                 Some(connection) => break connection,
-                None => readers = self.0.free.wait(readers).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    readers = self
+                        .0
+                        .free
+                        .wait(readers)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
             }
         };
-        Ok(PooledConnection { store: &self.0, connection: Some(connection) })
+        Ok(PooledConnection {
+            store: &self.0,
+            connection: Some(connection),
+        })
     }
 
     /// Opens a connection that counts as open already.
     fn first_connection(&self) -> Result<Connection, StoreError> {
         self.0.access.read_only().inspect_err(|_| {
-            if let Some(readers) = self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            if let Some(readers) = self
+                .0
+                .readers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_mut()
+            {
                 readers.open -= 1;
             }
             self.0.free.notify_one();
@@ -510,9 +625,18 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn save_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+    pub async fn save_credentials(
+        &self,
+        env: BTreeMap<String, String>,
+    ) -> Result<KeptCredentials, StoreError> {
         let (credential_files, env) = (Arc::clone(&self.0.credential_files), self.kept(env));
-        Self::blocking(move || credential_files.save(env).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)).await
+        Self::blocking(move || {
+            credential_files
+                .save(env)
+                .and_then(|mut kept| kept.sync().map(|()| kept))
+                .map_err(StoreError::from_io)
+        })
+        .await
     }
 
     /// Like [`Store::save_credentials`], for credentials that may remain unused: they become durable with
@@ -520,8 +644,13 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn stage_credentials(&self, env: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
-        Arc::clone(&self.0.credential_files).save(self.kept(env)).map_err(StoreError::from_io)
+    pub fn stage_credentials(
+        &self,
+        env: BTreeMap<String, String>,
+    ) -> Result<KeptCredentials, StoreError> {
+        Arc::clone(&self.0.credential_files)
+            .save(self.kept(env))
+            .map_err(StoreError::from_io)
     }
 
     /// Makes kept credentials durable if the store refers to them, and removes them otherwise.
@@ -529,7 +658,9 @@ impl Store {
     /// # Errors
     /// A failure of the store or of the disk.
     pub async fn resolve_credentials(&self, mut kept: KeptCredentials) -> Result<(), StoreError> {
-        let Some(id) = kept.id().map(ToOwned::to_owned) else { return Ok(()) };
+        let Some(id) = kept.id().map(ToOwned::to_owned) else {
+            return Ok(());
+        };
         let store = self.clone();
         Self::blocking(move || {
             let is_used = store.read(credentials::in_use)?.contains(&id);
@@ -542,7 +673,10 @@ impl Store {
     ///
     /// # Errors
     /// The file is missing or cannot be read.
-    pub async fn credentials(&self, env: &DispatchEnv) -> Result<BTreeMap<String, String>, StoreError> {
+    pub async fn credentials(
+        &self,
+        env: &DispatchEnv,
+    ) -> Result<BTreeMap<String, String>, StoreError> {
         let (credential_files, env) = (Arc::clone(&self.0.credential_files), env.clone());
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
@@ -551,10 +685,16 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub async fn save_variables(&self, variables: BTreeMap<String, String>) -> Result<KeptCredentials, StoreError> {
+    pub async fn save_variables(
+        &self,
+        variables: BTreeMap<String, String>,
+    ) -> Result<KeptCredentials, StoreError> {
         let credential_files = Arc::clone(&self.0.credential_files);
         Self::blocking(move || {
-            credential_files.save_all(BTreeMap::new(), variables).and_then(|mut kept| kept.sync().map(|()| kept)).map_err(StoreError::from_io)
+            credential_files
+                .save_all(BTreeMap::new(), variables)
+                .and_then(|mut kept| kept.sync().map(|()| kept))
+                .map_err(StoreError::from_io)
         })
         .await
     }
@@ -563,8 +703,15 @@ impl Store {
     ///
     /// # Errors
     /// The file is missing or cannot be read.
-    pub async fn variables(&self, file: Option<&str>) -> Result<BTreeMap<String, String>, StoreError> {
-        self.credentials(&DispatchEnv::new(BTreeMap::new(), file.map(ToOwned::to_owned))).await
+    pub async fn variables(
+        &self,
+        file: Option<&str>,
+    ) -> Result<BTreeMap<String, String>, StoreError> {
+        self.credentials(&DispatchEnv::new(
+            BTreeMap::new(),
+            file.map(ToOwned::to_owned),
+        ))
+        .await
     }
 
     /// Removes credentials that no run or turn needs any more.
@@ -573,11 +720,21 @@ impl Store {
     /// A failure of the store, or a file cannot be removed.
     pub async fn sweep_credentials(&self) -> Result<(), StoreError> {
         let store = self.clone();
-        Self::blocking(move || store.0.credential_files.sweep(|| store.read(credentials::in_use))).await
+        Self::blocking(move || {
+            store
+                .0
+                .credential_files
+                .sweep(|| store.read(credentials::in_use))
+        })
+        .await
     }
 
-    async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, StoreError> + Send + 'static) -> Result<T, StoreError> {
-        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
+    async fn blocking<T: Send + 'static>(
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| StoreError::Closed)?
     }
 
     /// Returns the numbers of queued runs of each pool that has some, as of the newest commit.
@@ -589,7 +746,12 @@ impl Store {
     /// Returns the number of queued runs, as of the newest commit.
     #[must_use]
     pub fn queued_runs(&self) -> u64 {
-        self.0.queue.by_pool().values().map(|counts| counts.queued).sum()
+        self.0
+            .queue
+            .by_pool()
+            .values()
+            .map(|counts| counts.queued)
+            .sum()
     }
 
     /// Returns the subscriptions that commits notify.
@@ -603,20 +765,35 @@ impl Store {
     pub fn abandon(&self) {
         self.0.is_abandoned.store(true, Ordering::SeqCst);
         self.0.writer.abandon();
-        drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.0
+                .readers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         self.0.free.notify_all();
     }
 
     /// Rejects new writes, completes the queued ones and closes the files.
     pub fn close(&self) {
         self.0.writer.stop();
-        drop(self.0.readers.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.0
+                .readers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         self.0.free.notify_all();
     }
 }
 
 /// Begins an era if the database lacks what was confirmed, before anything else is written. Returns whether it does.
-fn begin_era_if_set_back(connection: &Connection, note: &ConfirmedNote) -> Result<bool, StoreError> {
+fn begin_era_if_set_back(
+    connection: &Connection,
+    note: &ConfirmedNote,
+) -> Result<bool, StoreError> {
     for known in connection.known_to_others()? {
         note.learn(&known);
     }
@@ -645,7 +822,10 @@ struct PooledConnection<'a> {
 }
 
 impl PooledConnection<'_> {
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let result = work(self.connection());
         self.connection().end_read()?;
         result
@@ -657,7 +837,11 @@ impl PooledConnection<'_> {
 
     /// Sets or clears the deadline at which statements are interrupted.
     fn limit(&mut self, deadline: Option<Instant>) -> Result<(), StoreError> {
-        Ok(self.connection.as_mut().expect("present until dropped").set_deadline(deadline)?)
+        Ok(self
+            .connection
+            .as_mut()
+            .expect("present until dropped")
+            .set_deadline(deadline)?)
     }
 }
 
@@ -671,7 +855,13 @@ impl Drop for PooledConnection<'_> {
             {
                 tracing::error!(%error, "a read cannot be ended");
             }
-            if let Some(readers) = self.store.readers.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            if let Some(readers) = self
+                .store
+                .readers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_mut()
+            {
                 if connection.is_lost() {
                     readers.open -= 1;
                 } else {

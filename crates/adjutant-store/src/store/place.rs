@@ -20,16 +20,24 @@ impl Place {
     pub(super) fn has_store(&self) -> Result<bool, StoreError> {
         match self {
             Self::Home(home) => Ok(home.database().exists()),
-            Self::Postgres(address) => postgres::open::has_store(address).map_err(StoreError::of_opening),
+            Self::Postgres(address) => {
+                postgres::open::has_store(address).map_err(StoreError::of_opening)
+            }
         }
     }
 
     /// Opens the only connection that writes, and creates or migrates the schema. `replaced`: the lost connection before it.
     /// `note`: where what a database on a server has confirmed is noted.
-    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection, StoreError> {
+    pub(super) fn writable(
+        &self,
+        replaced: Option<&postgres::open::Replaced>,
+        note: &Arc<ConfirmedNote>,
+    ) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::writable(home),
-            Self::Postgres(address) => postgres::open::writable(address, replaced, note).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Postgres(address) => postgres::open::writable(address, replaced, note)
+                .map(Connection::from)
+                .map_err(StoreError::of_opening),
         }
     }
 
@@ -37,7 +45,9 @@ impl Place {
     pub(super) fn read_only(&self, note: Option<&ConfirmedNote>) -> Result<Connection, StoreError> {
         match self {
             Self::Home(home) => open::read_only(home),
-            Self::Postgres(address) => postgres::open::read_only(address, note).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Postgres(address) => postgres::open::read_only(address, note)
+                .map(Connection::from)
+                .map_err(StoreError::of_opening),
         }
     }
 }
@@ -51,7 +61,10 @@ pub(super) enum Access {
 }
 
 impl Access {
-    pub(super) fn writable(&self, replaced: Option<&postgres::open::Replaced>) -> Result<Connection, StoreError> {
+    pub(super) fn writable(
+        &self,
+        replaced: Option<&postgres::open::Replaced>,
+    ) -> Result<Connection, StoreError> {
         match self {
             Self::Place(place, note) => place.writable(replaced, note),
             Self::Lead(lead) => lead.writable(replaced).map_err(|error| match error {
@@ -65,7 +78,9 @@ impl Access {
     pub(super) fn read_only(&self) -> Result<Connection, StoreError> {
         match self {
             Self::Place(place, note) => place.read_only(Some(note)),
-            Self::Lead(lead) => postgres::open::read_only(lead.address(), Some(lead.note())).map(Connection::from).map_err(StoreError::of_opening),
+            Self::Lead(lead) => postgres::open::read_only(lead.address(), Some(lead.note()))
+                .map(Connection::from)
+                .map_err(StoreError::of_opening),
         }
     }
 

@@ -17,8 +17,16 @@ pub struct PoliciesInEffect {
 /// # Errors
 /// A failure of the store.
 pub fn policies_in_effect(connection: &Connection) -> Result<Option<PoliciesInEffect>, StoreError> {
-    let row = |row: &crate::store::db::Row<'_>| Ok(PoliciesInEffect { digest: row.get(0)?, is_guarded: row.get(1)? });
-    Ok(connection.prepare_cached("SELECT digest, guarded = 1 FROM policies_in_effect")?.query_row([], row).optional()?)
+    let row = |row: &crate::store::db::Row<'_>| {
+        Ok(PoliciesInEffect {
+            digest: row.get(0)?,
+            is_guarded: row.get(1)?,
+        })
+    };
+    Ok(connection
+        .prepare_cached("SELECT digest, guarded = 1 FROM policies_in_effect")?
+        .query_row([], row)
+        .optional()?)
 }
 
 /// Returns the policies in effect, as [`PolicySet::source`].
@@ -26,7 +34,10 @@ pub fn policies_in_effect(connection: &Connection) -> Result<Option<PoliciesInEf
 /// # Errors
 /// A failure of the store.
 pub fn source_in_effect(connection: &Connection) -> Result<Option<String>, StoreError> {
-    Ok(connection.prepare_cached("SELECT source FROM policies_in_effect")?.query_row([], |row| row.get(0)).optional()?)
+    Ok(connection
+        .prepare_cached("SELECT source FROM policies_in_effect")?
+        .query_row([], |row| row.get(0))
+        .optional()?)
 }
 
 /// Returns whether any run may have a live attempt.
@@ -34,8 +45,11 @@ pub fn source_in_effect(connection: &Connection) -> Result<Option<String>, Store
 /// # Errors
 /// A failure of the store.
 pub fn has_live_runs(connection: &Connection) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))";
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([], |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -43,10 +57,18 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_policies_in_effect(&mut self, policies: &PolicySet, is_guarded: bool) -> Result<(), StoreError> {
+    pub fn set_policies_in_effect(
+        &mut self,
+        policies: &PolicySet,
+        is_guarded: bool,
+    ) -> Result<(), StoreError> {
         let sql = "INSERT INTO policies_in_effect (one, source, digest, guarded) VALUES (1, ?1, ?2, ?3)
                    ON CONFLICT (one) DO UPDATE SET source = excluded.source, digest = excluded.digest, guarded = excluded.guarded";
-        self.prepare(sql)?.run(params![policies.source(), policies.digest(), i64::from(is_guarded)])?;
+        self.prepare(sql)?.run(params![
+            policies.source(),
+            policies.digest(),
+            i64::from(is_guarded)
+        ])?;
         Ok(())
     }
 
@@ -55,7 +77,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_policies_guarded(&mut self, is_guarded: bool) -> Result<(), StoreError> {
-        self.prepare("UPDATE policies_in_effect SET guarded = ?1 WHERE guarded <> ?1")?.run([i64::from(is_guarded)])?;
+        self.prepare("UPDATE policies_in_effect SET guarded = ?1 WHERE guarded <> ?1")?
+            .run([i64::from(is_guarded)])?;
         Ok(())
     }
 }

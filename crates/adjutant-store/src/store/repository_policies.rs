@@ -26,15 +26,36 @@ enum Rows {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn repository_policies_of(connection: &Connection, run: RunId) -> Result<Vec<RepositoryPolicies>, StoreError> {
-    let written: Option<Option<String>> =
-        connection.prepare_cached("SELECT repository_policies FROM runs WHERE id = ?1")?.query_row([run.to_string()], |row| row.get(0)).optional()?;
-    let Some(written) = written.flatten() else { return Ok(Vec::new()) };
-    let rows = match serde_json::from_str(&written).map_err(|error| StoreError::Corrupt(format!("policies of run {run}: {error}")))? {
-        Rows::All(rows) => rows,
-        Rows::One((directory, text)) => vec![PoliciesRow { directory, text, only_narrows: false }],
+pub fn repository_policies_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<RepositoryPolicies>, StoreError> {
+    let written: Option<Option<String>> = connection
+        .prepare_cached("SELECT repository_policies FROM runs WHERE id = ?1")?
+        .query_row([run.to_string()], |row| row.get(0))
+        .optional()?;
+    let Some(written) = written.flatten() else {
+        return Ok(Vec::new());
     };
-    let policies = |PoliciesRow { directory, text, only_narrows }: PoliciesRow| RepositoryPolicies { directory, text, only_narrows };
+    let rows = match serde_json::from_str(&written)
+        .map_err(|error| StoreError::Corrupt(format!("policies of run {run}: {error}")))?
+    {
+        Rows::All(rows) => rows,
+        Rows::One((directory, text)) => vec![PoliciesRow {
+            directory,
+            text,
+            only_narrows: false,
+        }],
+    };
+    let policies = |PoliciesRow {
+                        directory,
+                        text,
+                        only_narrows,
+                    }: PoliciesRow| RepositoryPolicies {
+        directory,
+        text,
+        only_narrows,
+    };
     Ok(rows.into_iter().map(policies).collect())
 }
 
@@ -43,11 +64,25 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_repository_policies(&mut self, run: RunId, policies: Vec<RepositoryPolicies>) -> Result<(), StoreError> {
-        let row = |RepositoryPolicies { directory, text, only_narrows }: RepositoryPolicies| PoliciesRow { directory, text, only_narrows };
+    pub fn set_repository_policies(
+        &mut self,
+        run: RunId,
+        policies: Vec<RepositoryPolicies>,
+    ) -> Result<(), StoreError> {
+        let row = |RepositoryPolicies {
+                       directory,
+                       text,
+                       only_narrows,
+                   }: RepositoryPolicies| PoliciesRow {
+            directory,
+            text,
+            only_narrows,
+        };
         let rows: Vec<PoliciesRow> = policies.into_iter().map(row).collect();
-        let written = serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET repository_policies = ?2 WHERE id = ?1")?.run(params![run.to_string(), written])?;
+        let written =
+            serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE runs SET repository_policies = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), written])?;
         Ok(())
     }
 }

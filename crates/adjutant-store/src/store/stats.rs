@@ -71,9 +71,16 @@ impl StatsRow {
     fn read(row: &Row<'_>) -> db::Result<Result<Self, StoreError>> {
         let id: String = row.get(0)?;
         let (state, outcome) = (row.get::<String>(1)?, row.get::<Option<String>>(2)?);
-        let tokens = |n| row.get::<Option<i64>>(n).map(|number| number.and_then(|number| u64::try_from(number).ok()));
-        let tokens = tokens(13)?.zip(tokens(14)?).map(|(input, output)| Tokens { input, output });
-        let Some(state) = RunStateKind::from_word(&state) else { return Ok(Err(StoreError::Corrupt(format!("the state of run {id}")))) };
+        let tokens = |n| {
+            row.get::<Option<i64>>(n)
+                .map(|number| number.and_then(|number| u64::try_from(number).ok()))
+        };
+        let tokens = tokens(13)?
+            .zip(tokens(14)?)
+            .map(|(input, output)| Tokens { input, output });
+        let Some(state) = RunStateKind::from_word(&state) else {
+            return Ok(Err(StoreError::Corrupt(format!("the state of run {id}"))));
+        };
         let outcome = match outcome.map(|word| OutcomeKind::from_word(&word)) {
             Some(None) => return Ok(Err(StoreError::Corrupt(format!("the outcome of run {id}")))),
             known => known.flatten(),
@@ -81,15 +88,26 @@ impl StatsRow {
         Ok(Ok(Self {
             state,
             outcome,
-            of: Belongs { agent: row.get(3)?, pool: row.get(4)?, cwd: row.get(5)?, owner: row.get(6)?, parent: row.get(7)?, repository: row.get(8)? },
+            of: Belongs {
+                agent: row.get(3)?,
+                pool: row.get(4)?,
+                cwd: row.get(5)?,
+                owner: row.get(6)?,
+                parent: row.get(7)?,
+                repository: row.get(8)?,
+            },
             created_at: Time(row.get(9)?),
             started_at: row.get::<Option<i64>>(10)?.map(Time),
             active_ms: row.get(11)?,
             cost_micros: row.get(12)?,
             tokens,
             has_waited_for_runs: row.get(15)?,
-            is_merged: row.get::<Option<bool>>(16)?.is_some_and(|is_merged| is_merged),
-            is_verified: row.get::<Option<bool>>(17)?.is_some_and(|is_verified| is_verified),
+            is_merged: row
+                .get::<Option<bool>>(16)?
+                .is_some_and(|is_merged| is_merged),
+            is_verified: row
+                .get::<Option<bool>>(17)?
+                .is_some_and(|is_verified| is_verified),
             has_used_chat: row.get(18)?,
             has_requests: row.get(19)?,
             id,
@@ -113,15 +131,27 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
         .optional()?;
     let retried = retried_runs(connection)?;
     let mut stats = Stats::default();
-    let mut groups = Groups { connection, query, last_call_only: HashMap::new() };
+    let mut groups = Groups {
+        connection,
+        query,
+        last_call_only: HashMap::new(),
+    };
     let mut statement = connection
         .prepare_cached(&format!("{COLUMNS} WHERE (r.state <> 'queued' OR r.started_at IS NOT NULL) AND {IS_WANTED} ORDER BY r.no DESC"))?;
     let mut rows = statement.query(params![since, owner])?;
     while let Some(row) = rows.next()? {
         let run = StatsRow::read(&row)??;
         // Most runs, such as queued ones, have none: no statement for each of them.
-        let requests = if run.has_requests { requests_of_run(connection, &run.id, query.now)? } else { Vec::new() };
-        let tokens = if groups.has_tokens_of_last_call(&run)? { None } else { run.tokens };
+        let requests = if run.has_requests {
+            requests_of_run(connection, &run.id, query.now)?
+        } else {
+            Vec::new()
+        };
+        let tokens = if groups.has_tokens_of_last_call(&run)? {
+            None
+        } else {
+            run.tokens
+        };
         let facts = RunFacts {
             state: run.state,
             outcome: run.outcome,
@@ -130,16 +160,24 @@ pub fn run_stats(connection: &Connection, query: &StatsQuery<'_>) -> Result<RunS
             is_merged: run.is_merged,
             is_verified: run.is_verified,
             has_used_chat: run.has_used_chat,
-            queue_ms: run.started_at.filter(|_| !run.has_waited_for_runs).map(|started| started.ms_since(run.created_at)),
+            queue_ms: run
+                .started_at
+                .filter(|_| !run.has_waited_for_runs)
+                .map(|started| started.ms_since(run.created_at)),
             active_ms: run.active_ms,
-            cost_micros: run.cost_micros.and_then(|micros| u64::try_from(micros).ok()),
+            cost_micros: run
+                .cost_micros
+                .and_then(|micros| u64::try_from(micros).ok()),
             tokens,
             requests: &requests,
         };
         stats.add(groups.group_of(&run.of)?.as_deref(), &facts);
     }
     groups.count_queued(&mut stats, since, owner.as_deref())?;
-    Ok(RunStats { stats, kept_since: kept_since.map(Time) })
+    Ok(RunStats {
+        stats,
+        kept_since: kept_since.map(Time),
+    })
 }
 
 /// Reads the ids of runs whose task another run has repeated. A follow-up on comments, which works in the workspace of the
@@ -149,10 +187,16 @@ fn retried_runs(connection: &Connection) -> Result<HashSet<String>, StoreError> 
         "SELECT retry_of FROM runs r WHERE retry_of IS NOT NULL AND NOT EXISTS (SELECT 1 FROM workspaces w
          WHERE w.run_id <> r.id AND (r.cwd = w.path OR substr(r.cwd, 1, length(w.path) + 1) = w.path || '/'))",
     )?;
-    Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    Ok(statement
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?)
 }
 
-fn requests_of_run(connection: &Connection, run: &str, now: Time) -> Result<Vec<RequestTimes>, StoreError> {
+fn requests_of_run(
+    connection: &Connection,
+    run: &str,
+    now: Time,
+) -> Result<Vec<RequestTimes>, StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT asked_at, coalesce(answered_at, ended_at), answered_by, blocking FROM requests WHERE run = ?1 ORDER BY no")?;
     let times = |row: &Row<'_>| {
@@ -160,11 +204,16 @@ fn requests_of_run(connection: &Connection, run: &str, now: Time) -> Result<Vec<
         Ok(RequestTimes {
             asked_at_ms: row.get(0)?,
             until_ms: row.get::<Option<i64>>(1)?.unwrap_or(now.0),
-            answered_by: by.and_then(|by| AnsweredBy::parse(&by)).as_ref().map(Into::into),
+            answered_by: by
+                .and_then(|by| AnsweredBy::parse(&by))
+                .as_ref()
+                .map(Into::into),
             is_blocking: row.get(3)?,
         })
     };
-    Ok(statement.query_map([run], times)?.collect::<Result<_, _>>()?)
+    Ok(statement
+        .query_map([run], times)?
+        .collect::<Result<_, _>>()?)
 }
 
 /// Finds the groups of runs.
@@ -177,16 +226,28 @@ struct Groups<'a> {
 
 impl Groups<'_> {
     /// Counts the queued runs that have never started.
-    fn count_queued(&self, stats: &mut Stats, since: i64, owner: Option<&str>) -> Result<(), StoreError> {
+    fn count_queued(
+        &self,
+        stats: &mut Stats,
+        since: i64,
+        owner: Option<&str>,
+    ) -> Result<(), StoreError> {
         let (columns, join) = match self.query.by {
             None => ("", ""),
             Some(StatsBy::Agent) => (", r.agent", ""),
             Some(StatsBy::Pool) => (", r.pool", ""),
-            Some(StatsBy::Project) => (", r.cwd, w.repository", " LEFT JOIN workspaces w ON w.run_id = r.id"),
+            Some(StatsBy::Project) => (
+                ", r.cwd, w.repository",
+                " LEFT JOIN workspaces w ON w.run_id = r.id",
+            ),
             Some(StatsBy::Parent) => (", r.owner, r.parent", ""),
         };
         let group = columns.trim_start_matches(", ");
-        let group = if group.is_empty() { String::new() } else { format!(" GROUP BY {group}") };
+        let group = if group.is_empty() {
+            String::new()
+        } else {
+            format!(" GROUP BY {group}")
+        };
         let sql = format!(
             "SELECT count(*){columns} FROM runs r INDEXED BY runs_queue{join} WHERE r.state = 'queued' AND r.started_at IS NULL AND {IS_WANTED}{group}"
         );
@@ -195,10 +256,24 @@ impl Groups<'_> {
         while let Some(row) = rows.next()? {
             let of = match self.query.by {
                 None => Belongs::default(),
-                Some(StatsBy::Agent) => Belongs { agent: row.get(1)?, ..Belongs::default() },
-                Some(StatsBy::Pool) => Belongs { pool: row.get(1)?, ..Belongs::default() },
-                Some(StatsBy::Project) => Belongs { cwd: row.get(1)?, repository: row.get(2)?, ..Belongs::default() },
-                Some(StatsBy::Parent) => Belongs { owner: row.get(1)?, parent: row.get(2)?, ..Belongs::default() },
+                Some(StatsBy::Agent) => Belongs {
+                    agent: row.get(1)?,
+                    ..Belongs::default()
+                },
+                Some(StatsBy::Pool) => Belongs {
+                    pool: row.get(1)?,
+                    ..Belongs::default()
+                },
+                Some(StatsBy::Project) => Belongs {
+                    cwd: row.get(1)?,
+                    repository: row.get(2)?,
+                    ..Belongs::default()
+                },
+                Some(StatsBy::Parent) => Belongs {
+                    owner: row.get(1)?,
+                    parent: row.get(2)?,
+                    ..Belongs::default()
+                },
             };
             let runs = u64::try_from(row.get::<i64>(0)?).unwrap_or(0);
             if runs > 0 {
@@ -217,8 +292,13 @@ impl Groups<'_> {
             Some(StatsBy::Parent) => Some(match &run.parent {
                 None => run.owner.clone(),
                 Some(parent) => {
-                    let mut statement = self.connection.prepare_cached("SELECT name FROM runs WHERE id = ?1")?;
-                    statement.query_row([parent], |row| row.get(0)).optional()?.unwrap_or_else(|| parent.clone())
+                    let mut statement = self
+                        .connection
+                        .prepare_cached("SELECT name FROM runs WHERE id = ?1")?;
+                    statement
+                        .query_row([parent], |row| row.get(0))
+                        .optional()?
+                        .unwrap_or_else(|| parent.clone())
                 }
             }),
         })
@@ -241,7 +321,8 @@ impl Groups<'_> {
         if let Some(known) = self.last_call_only.get(&run.of.agent) {
             return Ok(*known);
         }
-        let id = RunId::parse(&run.id).map_err(|_| StoreError::Corrupt(format!("the id of run {}", run.id)))?;
+        let id = RunId::parse(&run.id)
+            .map_err(|_| StoreError::Corrupt(format!("the id of run {}", run.id)))?;
         let found = super::runs::is_usage_of_last_call(self.connection, id)?;
         self.last_call_only.insert(run.of.agent.clone(), found);
         Ok(found)
@@ -265,7 +346,10 @@ pub fn tree_totals(connection: &Connection, root: RunId) -> Result<TreeTotals, S
         totals.ended_at_ms = totals.ended_at_ms.max(ended);
         totals.active_ms = totals.active_ms.saturating_add(row.get(3)?);
         if started.is_some() {
-            totals.cost_micros.add(row.get::<Option<i64>>(4)?.and_then(|micros| u64::try_from(micros).ok()));
+            totals.cost_micros.add(
+                row.get::<Option<i64>>(4)?
+                    .and_then(|micros| u64::try_from(micros).ok()),
+            );
         }
     }
     Ok(totals)
@@ -294,16 +378,59 @@ mod tests {
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
         let store = Store::open(&home).expect("a store");
-        store.write(|tx| Ok(tx.connection().execute_batch(FILL)?)).await.expect("filled");
-        let query = StatsQuery { owner: None, since: None, by: Some(StatsBy::Agent), workspaces: "/home", now: Time(9_000) };
-        let read = || store.read(|connection| run_stats(connection, &query)).expect("read");
+        store
+            .write(|tx| Ok(tx.connection().execute_batch(FILL)?))
+            .await
+            .expect("filled");
+        let query = StatsQuery {
+            owner: None,
+            since: None,
+            by: Some(StatsBy::Agent),
+            workspaces: "/home",
+            now: Time(9_000),
+        };
+        let read = || {
+            store
+                .read(|connection| run_stats(connection, &query))
+                .expect("read")
+        };
         let RunStats { stats, kept_since } = read();
         let total = &stats.total;
-        assert_eq!((total.runs, total.cost_micros.known(), total.cost_micros.unknown), (10_000, Some(6_667_000), 3_333));
-        assert_eq!((total.answers.get(&AnswerSource::Person).map(|times| times.count()), stats.groups().0.len()), (Some(10_000), 8));
-        assert_eq!((total.waiting_ms.quantile_ms(95), kept_since), (Some(40), Some(Time(1_000))));
-        let later = StatsQuery { since: Some(Time(1_001)), ..query.clone() };
-        assert_eq!(store.read(|connection| run_stats(connection, &later)).expect("read").stats.total.runs, 0);
+        assert_eq!(
+            (
+                total.runs,
+                total.cost_micros.known(),
+                total.cost_micros.unknown
+            ),
+            (10_000, Some(6_667_000), 3_333)
+        );
+        assert_eq!(
+            (
+                total
+                    .answers
+                    .get(&AnswerSource::Person)
+                    .map(|times| times.count()),
+                stats.groups().0.len()
+            ),
+            (Some(10_000), 8)
+        );
+        assert_eq!(
+            (total.waiting_ms.quantile_ms(95), kept_since),
+            (Some(40), Some(Time(1_000)))
+        );
+        let later = StatsQuery {
+            since: Some(Time(1_001)),
+            ..query.clone()
+        };
+        assert_eq!(
+            store
+                .read(|connection| run_stats(connection, &later))
+                .expect("read")
+                .stats
+                .total
+                .runs,
+            0
+        );
         let began = Instant::now();
         read();
         let took = began.elapsed();

@@ -24,7 +24,11 @@ pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
     if let Some(jump) = clock.advance(reading) {
         report(jump);
     }
-    if stored.is_none_or(|stored| stored.seen.boot != clock.seen.boot || stored.away != clock.away || stored.jump != clock.jump) {
+    if stored.is_none_or(|stored| {
+        stored.seen.boot != clock.seen.boot
+            || stored.away != clock.away
+            || stored.jump != clock.jump
+    }) {
         save(connection, &clock)?;
     }
     clock::start(clock);
@@ -33,7 +37,11 @@ pub(super) fn begin(connection: &Connection) -> Result<(), StoreError> {
 
 /// Logs that the wall clock was changed.
 fn report(jump: Jump) {
-    tracing::warn!(by_ms = jump.by_ms, "the machine's clock was set {}; deadlines do not follow it", clock::jump_text(jump));
+    tracing::warn!(
+        by_ms = jump.by_ms,
+        "the machine's clock was set {}; deadlines do not follow it",
+        clock::jump_text(jump)
+    );
 }
 
 /// The clock as last stored. Owned by the writer thread.
@@ -43,12 +51,17 @@ pub(super) struct Saved(Option<SteadyClock>);
 impl Saved {
     /// Advances the clock and stores it if the interval has passed, within the transaction that uses the new time.
     pub(super) fn advance(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let Some((clock, jump)) = clock::advance() else { return Ok(()) };
+        let Some((clock, jump)) = clock::advance() else {
+            return Ok(());
+        };
         if let Some(jump) = jump {
             report(jump);
         }
-        let is_due =
-            |saved: &SteadyClock| jump.is_some() || saved.away.is_some() != clock.away.is_some() || clock.now.ms_since(saved.now) >= SAVE_EVERY_MS;
+        let is_due = |saved: &SteadyClock| {
+            jump.is_some()
+                || saved.away.is_some() != clock.away.is_some()
+                || clock.now.ms_since(saved.now) >= SAVE_EVERY_MS
+        };
         if self.0.as_ref().is_none_or(is_due) {
             save(connection, &clock)?;
             self.0 = Some(clock);
@@ -64,7 +77,14 @@ impl Saved {
 
 /// Returns the time of the newest event, the starting point for a store that has used only the wall clock so far.
 fn last_written(connection: &Connection) -> Result<Option<Time>, StoreError> {
-    Ok(connection.query_row("SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0)).optional()?.map(Time))
+    Ok(connection
+        .query_row(
+            "SELECT at FROM events ORDER BY seq DESC LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?
+        .map(Time))
 }
 
 fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
@@ -74,17 +94,37 @@ fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
         let jump: (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
         Ok(SteadyClock {
             now: SteadyTime(row.get(0)?),
-            seen: Reading { wall: Time(row.get(1)?), since_boot_ms: row.get(2)?, boot: row.get(3)? },
+            seen: Reading {
+                wall: Time(row.get(1)?),
+                since_boot_ms: row.get(2)?,
+                boot: row.get(3)?,
+            },
             ahead_ms: row.get(8)?,
-            away: away.0.zip(away.1).map(|(expected, calm_ms)| Away { expected: Time(expected), calm_ms }),
-            jump: jump.0.zip(jump.1).map(|(by_ms, noticed)| Jump { by_ms, noticed_at: SteadyTime(noticed) }),
+            away: away.0.zip(away.1).map(|(expected, calm_ms)| Away {
+                expected: Time(expected),
+                calm_ms,
+            }),
+            jump: jump.0.zip(jump.1).map(|(by_ms, noticed)| Jump {
+                by_ms,
+                noticed_at: SteadyTime(noticed),
+            }),
         })
     });
     Ok(clock.optional()?)
 }
 
 fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> {
-    let SteadyClock { now, seen: Reading { wall, since_boot_ms, boot }, away, ahead_ms, jump } = clock;
+    let SteadyClock {
+        now,
+        seen: Reading {
+            wall,
+            since_boot_ms,
+            boot,
+        },
+        away,
+        ahead_ms,
+        jump,
+    } = clock;
     connection
         .prepare_cached(
             "INSERT INTO clock (one, now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead)

@@ -59,7 +59,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn end_task(&mut self, id: &str, status: &'static str, result: Option<&str>) -> Result<bool, StoreError> {
+    pub fn end_task(
+        &mut self,
+        id: &str,
+        status: &'static str,
+        result: Option<&str>,
+    ) -> Result<bool, StoreError> {
         let changed = self
             .prepare("UPDATE tasks SET status = ?2, result = ?3, updated_at = ?4 WHERE id = ?1 AND status = 'working'")?
             .execute(params![id, status, result, self.now().0])?;
@@ -71,7 +76,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn change_task(&mut self, id: &str, wait: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE tasks SET wait = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![id, wait, self.now().0])?;
+        self.prepare("UPDATE tasks SET wait = ?2, updated_at = ?3 WHERE id = ?1")?
+            .run(params![id, wait, self.now().0])?;
         Ok(())
     }
 
@@ -80,7 +86,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_tasks(&mut self) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM tasks WHERE due_at < ?1")?.run([self.steady().0])?;
+        self.prepare("DELETE FROM tasks WHERE due_at < ?1")?
+            .run([self.steady().0])?;
         Ok(())
     }
 }

@@ -30,7 +30,8 @@ impl Token {
     /// Returns whether a use now changes the stored time.
     #[must_use]
     pub fn must_record_use(&self, now: Time) -> bool {
-        self.used_at.is_none_or(|used| now.0 - used.0 >= USED_EXACT_TO_MS)
+        self.used_at
+            .is_none_or(|used| now.0 - used.0 >= USED_EXACT_TO_MS)
     }
 }
 
@@ -51,18 +52,40 @@ pub struct PageSecrets {
     pub resume: String,
 }
 
-const COLUMNS: &str = "SELECT id, name, role, client, created_at, used_at, revoked_at, program, left_at FROM tokens";
+const COLUMNS: &str =
+    "SELECT id, name, role, client, created_at, used_at, revoked_at, program, left_at FROM tokens";
 
 fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
-    let (id, name, role, client) = (row.get(0)?, row.get(1)?, row.get::<String>(2)?, row.get::<Option<String>>(3)?);
-    let (created_at, used_at, revoked_at) = (Time(row.get(4)?), row.get::<Option<i64>>(5)?.map(Time), row.get::<Option<i64>>(6)?.map(Time));
+    let (id, name, role, client) = (
+        row.get(0)?,
+        row.get(1)?,
+        row.get::<String>(2)?,
+        row.get::<Option<String>>(3)?,
+    );
+    let (created_at, used_at, revoked_at) = (
+        Time(row.get(4)?),
+        row.get::<Option<i64>>(5)?.map(Time),
+        row.get::<Option<i64>>(6)?.map(Time),
+    );
     let (program, left_at) = (row.get(7)?, row.get::<Option<i64>>(8)?.map(Time));
     let corrupt = || StoreError::Corrupt(format!("token {id}"));
     Ok((|| {
-        let client = client.map(|client| ClientName::parse(&client)).transpose().map_err(|_| corrupt())?;
+        let client = client
+            .map(|client| ClientName::parse(&client))
+            .transpose()
+            .map_err(|_| corrupt())?;
         let role = TokenRole::from_word(&role).ok_or_else(corrupt)?;
         let identity = TokenIdentity::new(role, client).map_err(|_| corrupt())?;
-        Ok(Token { id, name, identity, created_at, used_at, revoked_at, program, left_at })
+        Ok(Token {
+            id,
+            name,
+            identity,
+            created_at,
+            used_at,
+            revoked_at,
+            program,
+            left_at,
+        })
     })())
 }
 
@@ -71,7 +94,11 @@ fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE hash = ?1"))?.query_row([hash], read).optional()?.transpose()
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE hash = ?1"))?
+        .query_row([hash], read)
+        .optional()?
+        .transpose()
 }
 
 /// Returns the token of the page that continues with this code.
@@ -79,7 +106,11 @@ pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token
 /// # Errors
 /// A failure of the store.
 pub fn token_by_resume(connection: &Connection, resume: &str) -> Result<Option<Token>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE resume = ?1"))?.query_row([resume], read).optional()?.transpose()
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE resume = ?1"))?
+        .query_row([resume], read)
+        .optional()?
+        .transpose()
 }
 
 /// Returns the token with this name that is in use.
@@ -87,7 +118,11 @@ pub fn token_by_resume(connection: &Connection, resume: &str) -> Result<Option<T
 /// # Errors
 /// A failure of the store.
 pub fn token_by_name(connection: &Connection, name: &str) -> Result<Option<Token>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE name = ?1 AND revoked_at IS NULL"))?.query_row([name], read).optional()?.transpose()
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE name = ?1 AND revoked_at IS NULL"))?
+        .query_row([name], read)
+        .optional()?
+        .transpose()
 }
 
 /// Returns whether a token exists that is not revoked.
@@ -95,7 +130,9 @@ pub fn token_by_name(connection: &Connection, name: &str) -> Result<Option<Token
 /// # Errors
 /// A failure of the store.
 pub fn is_token_valid(connection: &Connection, id: i64) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?.exists([id])?)
+    Ok(connection
+        .prepare_cached("SELECT 1 FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?
+        .exists([id])?)
 }
 
 /// Returns all tokens: those in use, then those that were revoked, newest first.
@@ -104,7 +141,12 @@ pub fn is_token_valid(connection: &Connection, id: i64) -> Result<bool, StoreErr
 /// A failure of the store.
 pub fn tokens(connection: &Connection) -> Result<Vec<Token>, StoreError> {
     let sql = format!("{COLUMNS} ORDER BY revoked_at IS NOT NULL, id DESC");
-    connection.prepare_cached(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+    connection
+        .prepare_cached(&sql)?
+        .query_map([], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 impl Tx<'_> {
@@ -113,8 +155,15 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn add_token(&mut self, new: &NewToken) -> Result<(), StoreError> {
-        let NewToken { name, hash, identity } = new;
-        self.prepare("INSERT INTO tokens (name, hash, role, client, created_at) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
+        let NewToken {
+            name,
+            hash,
+            identity,
+        } = new;
+        self.prepare(
+            "INSERT INTO tokens (name, hash, role, client, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .run(params![
             name,
             hash,
             identity.role().word(),
@@ -128,10 +177,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn renew_page(&mut self, id: i64, secrets: &PageSecrets, program: Option<&str>) -> Result<(), StoreError> {
+    pub fn renew_page(
+        &mut self,
+        id: i64,
+        secrets: &PageSecrets,
+        program: Option<&str>,
+    ) -> Result<(), StoreError> {
         let PageSecrets { hash, resume } = secrets;
         let sql = "UPDATE tokens SET hash = ?2, resume = ?3, program = ?4, created_at = ?5, left_at = NULL WHERE id = ?1 AND revoked_at IS NULL";
-        self.prepare(sql)?.run(params![id, hash, resume, program, self.now().0])?;
+        self.prepare(sql)?
+            .run(params![id, hash, resume, program, self.now().0])?;
         Ok(())
     }
 
@@ -150,8 +205,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
-        let name =
-            self.prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?.query_row([id], |row| row.get::<String>(0)).optional()?;
+        let name = self
+            .prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?
+            .query_row([id], |row| row.get::<String>(0))
+            .optional()?;
         self.prepare("UPDATE tokens SET hash = NULL, resume = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
             .run(params![id, self.now().0])?;
         if let Some(name) = name {
@@ -172,7 +229,10 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn note_token_used(&mut self, id: i64) -> Result<(), StoreError> {
         let hour = self.now().0 - self.now().0.rem_euclid(USED_EXACT_TO_MS);
-        self.prepare("UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)")?.run(params![id, hour])?;
+        self.prepare(
+            "UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)",
+        )?
+        .run(params![id, hour])?;
         Ok(())
     }
 }

@@ -27,8 +27,13 @@ pub fn due_tree_work(connection: &Connection) -> Result<Vec<DueTreeWork>, StoreE
         .query_map([DUE_MAX], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_, _>>()?;
     let due = |(run, what, seq): (String, String, i64)| {
-        let what = TreeWork::from_word(&what).ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;
-        Ok(DueTreeWork { run: run_id(&run)?, what, seq })
+        let what = TreeWork::from_word(&what)
+            .ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;
+        Ok(DueTreeWork {
+            run: run_id(&run)?,
+            what,
+            seq,
+        })
     };
     rows.into_iter().map(due).collect()
 }
@@ -50,11 +55,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_tree_work(&mut self, done: &DueTreeWork) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM tree_work WHERE run = ?1 AND what = ?2 AND seq = ?3")?.run(params![
-            done.run.to_string(),
-            done.what.word(),
-            done.seq
-        ])?;
+        self.prepare("DELETE FROM tree_work WHERE run = ?1 AND what = ?2 AND seq = ?3")?
+            .run(params![done.run.to_string(), done.what.word(), done.seq])?;
         Ok(())
     }
 }

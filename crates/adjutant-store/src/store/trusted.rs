@@ -10,16 +10,25 @@ use adjutant_core::Principal;
 /// A failure of the store.
 pub fn is_trusted(connection: &Connection, cwd: &str, hash: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND hash = ?2)";
-    Ok(connection.prepare_cached(sql)?.query_row([cwd, hash], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([cwd, hash], |row| row.get(0))?)
 }
 
 /// Returns whether the person has trusted a directory with any content whose hash begins so.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn has_trusted(connection: &Connection, cwd: &str, hash_prefix: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND substr(hash, 1, length(?2)) = ?2)";
-    Ok(connection.prepare_cached(sql)?.query_row([cwd, hash_prefix], |row| row.get(0))?)
+pub fn has_trusted(
+    connection: &Connection,
+    cwd: &str,
+    hash_prefix: &str,
+) -> Result<bool, StoreError> {
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND substr(hash, 1, length(?2)) = ?2)";
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([cwd, hash_prefix], |row| row.get(0))?)
 }
 
 impl Tx<'_> {

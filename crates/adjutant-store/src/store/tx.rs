@@ -108,14 +108,20 @@ impl<'a> Tx<'a> {
     /// Converts a wall-clock time to a deadline.
     #[must_use]
     pub fn steady_at(&self, wall: Time) -> SteadyTime {
-        self.now.steady.plus_ms(wall.0.saturating_sub(self.now.wall.0))
+        self.now
+            .steady
+            .plus_ms(wall.0.saturating_sub(self.now.wall.0))
     }
 
     /// Runs `work` with `at` as the time of what it records, because the hub learned of it later.
     ///
     /// # Errors
     /// The error of `work`.
-    pub fn dated<T>(&mut self, at: Time, work: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn dated<T>(
+        &mut self,
+        at: Time,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let before = self.happened_at.replace(at.min(self.now.wall));
         let done = work(self);
         self.happened_at = before;
@@ -148,7 +154,9 @@ impl<'a> Tx<'a> {
         source: Source,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let before = self.signal.replace((kind.map_or("", SignalKind::tag), source.word()));
+        let before = self
+            .signal
+            .replace((kind.map_or("", SignalKind::tag), source.word()));
         let done = work(self);
         self.signal = before;
         done
@@ -179,7 +187,12 @@ impl<'a> Tx<'a> {
 
     /// Returns the wake-ups to perform after the commit.
     pub(super) fn into_notifications(self) -> Notifications {
-        Notifications { topics: self.topics, settled: self.settled, due: self.due, queue: self.queue }
+        Notifications {
+            topics: self.topics,
+            settled: self.settled,
+            due: self.due,
+            queue: self.queue,
+        }
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'a>, StoreError> {

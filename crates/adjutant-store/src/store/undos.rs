@@ -32,8 +32,15 @@ const COLUMNS: &str = "SELECT run_id, to_snapshot, before_snapshot, is_forced FR
 
 fn read(row: &Row<'_>) -> db::Result<Result<Undo, StoreError>> {
     let run: String = row.get(0)?;
-    let Ok(id) = run_id(&run) else { return Ok(Err(StoreError::Corrupt(format!("an undo of run {run}")))) };
-    Ok(Ok(Undo { run: id, to: row.get(1)?, before: row.get(2)?, is_forced: row.get(3)? }))
+    let Ok(id) = run_id(&run) else {
+        return Ok(Err(StoreError::Corrupt(format!("an undo of run {run}"))));
+    };
+    Ok(Ok(Undo {
+        run: id,
+        to: row.get(1)?,
+        before: row.get(2)?,
+        is_forced: row.get(3)?,
+    }))
 }
 
 /// Reads the undo of a run that was interrupted. `None`: its last undo is complete, or still works.
@@ -42,7 +49,11 @@ fn read(row: &Row<'_>) -> db::Result<Result<Undo, StoreError>> {
 /// A failure of the store.
 pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Undo>, StoreError> {
     let sql = format!("{COLUMNS} WHERE run_id = ?1 AND is_interrupted = 1");
-    connection.prepare_cached(&sql)?.query_row([run.to_string()], read).optional()?.transpose()
+    connection
+        .prepare_cached(&sql)?
+        .query_row([run.to_string()], read)
+        .optional()?
+        .transpose()
 }
 
 /// Lists undos that have not ended, and are not recorded as interrupted.
@@ -50,16 +61,28 @@ pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Un
 /// # Errors
 /// A failure of the store.
 pub fn undos_under_way(connection: &Connection) -> Result<Vec<Undo>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_interrupted = 0"))?;
-    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    let mut statement =
+        connection.prepare_cached(&format!("{COLUMNS} WHERE is_interrupted = 0"))?;
+    statement
+        .query_map([], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads up to `limit` runs with an interrupted undo, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn runs_with_interrupted_undo(connection: &Connection, limit: u32) -> Result<Vec<Run>, StoreError> {
-    list(connection, "WHERE id IN (SELECT run_id FROM undos WHERE is_interrupted = 1) ORDER BY no LIMIT ?1", params![limit])
+pub fn runs_with_interrupted_undo(
+    connection: &Connection,
+    limit: u32,
+) -> Result<Vec<Run>, StoreError> {
+    list(
+        connection,
+        "WHERE id IN (SELECT run_id FROM undos WHERE is_interrupted = 1) ORDER BY no LIMIT ?1",
+        params![limit],
+    )
 }
 
 impl Tx<'_> {
@@ -67,8 +90,18 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn start_undo(&mut self, undo: &Undo, by: &Principal, text: &str) -> Result<(), StoreError> {
-        let Undo { run, to, before, is_forced } = undo;
+    pub fn start_undo(
+        &mut self,
+        undo: &Undo,
+        by: &Principal,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let Undo {
+            run,
+            to,
+            before,
+            is_forced,
+        } = undo;
         self.prepare(
             "INSERT INTO undos (run_id, to_snapshot, before_snapshot, is_forced) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (run_id) DO UPDATE SET to_snapshot = ?2, before_snapshot = ?3, is_forced = ?4, is_interrupted = 0",
@@ -89,7 +122,12 @@ impl Tx<'_> {
         match was_interrupted {
             Some(Undo { to, .. }) => {
                 let run = self.run(run)?;
-                self.append_undo_event(EventKind::RunUndone, &run, "hub", &format!("completes the interrupted undo to snapshot {to}"))
+                self.append_undo_event(
+                    EventKind::RunUndone,
+                    &run,
+                    "hub",
+                    &format!("completes the interrupted undo to snapshot {to}"),
+                )
             }
             None => Ok(()),
         }
@@ -101,13 +139,24 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn note_interrupted_undos(&mut self, of: Option<RunId>) -> Result<(), StoreError> {
         let undos: Vec<Undo> = {
-            let mut statement = self.prepare(&format!("{COLUMNS} WHERE is_interrupted = 0 AND (CAST(?1 AS TEXT) IS NULL OR run_id = ?1)"))?;
-            statement.query_map([of.map(|run| run.to_string())], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect::<Result<_, _>>()?
+            let mut statement = self.prepare(&format!(
+                "{COLUMNS} WHERE is_interrupted = 0 AND (CAST(?1 AS TEXT) IS NULL OR run_id = ?1)"
+            ))?;
+            statement
+                .query_map([of.map(|run| run.to_string())], read)?
+                .collect::<db::Result<Vec<_>>>()?
+                .into_iter()
+                .collect::<Result<_, _>>()?
         };
         for undo in undos {
-            self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?.run([undo.run.to_string()])?;
+            self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?
+                .run([undo.run.to_string()])?;
             let run = self.run(undo.run)?;
-            let text = format!("some files may not be restored to snapshot {}; to complete it: {}", undo.to, undo.completing_command(&run.name));
+            let text = format!(
+                "some files may not be restored to snapshot {}; to complete it: {}",
+                undo.to,
+                undo.completing_command(&run.name)
+            );
             self.append_undo_event(EventKind::RunUndoInterrupted, &run, "hub", &text)?;
         }
         Ok(())
@@ -118,11 +167,18 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub(super) fn forget_undo(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM undos WHERE run_id = ?1")?.run([run.to_string()])?;
+        self.prepare("DELETE FROM undos WHERE run_id = ?1")?
+            .run([run.to_string()])?;
         Ok(())
     }
 
-    fn append_undo_event(&mut self, kind: EventKind, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+    fn append_undo_event(
+        &mut self,
+        kind: EventKind,
+        run: &Run,
+        by: &str,
+        text: &str,
+    ) -> Result<(), StoreError> {
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
         self.touch(run.id, seq)
     }

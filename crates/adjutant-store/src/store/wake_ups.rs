@@ -74,31 +74,53 @@ impl WakeUps {
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, topics: Vec<Topic>) -> Subscription {
         let waiter = Arc::new(Waiter::default());
-        let mut subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscriptions = self
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let id = subscriptions.next;
         subscriptions.next += 1;
         for topic in &topics {
-            subscriptions.by_topic.entry(topic.clone()).or_default().insert(id, Arc::clone(&waiter));
+            subscriptions
+                .by_topic
+                .entry(topic.clone())
+                .or_default()
+                .insert(id, Arc::clone(&waiter));
         }
         drop(subscriptions);
-        Subscription { wake_ups: Arc::clone(self), topics, id, waiter }
+        Subscription {
+            wake_ups: Arc::clone(self),
+            topics,
+            id,
+            waiter,
+        }
     }
 
     /// Returns whether a topic has a subscriber.
     #[must_use]
     pub fn has_subscriber(&self, topic: &Topic) -> bool {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).by_topic.contains_key(topic)
+        self.subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .by_topic
+            .contains_key(topic)
     }
 
     /// Sets when the deadlines are checked next. `None`: a check begins now, so any deadline committed from here on
     /// triggers another check.
     pub fn set_next_check(&self, after: Option<Duration>) {
-        *self.next_check.lock().unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
+        *self
+            .next_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = after.map(|after| Instant::now() + after);
     }
 
     /// Notifies of a committed deadline unless the next check is early enough.
     pub(super) fn notify_deadline(&self, due: Duration) {
-        let next_check = *self.next_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let next_check = *self
+            .next_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if next_check.is_none_or(|next_check| Instant::now() + due < next_check) {
             self.notify([&Topic::Deadline]);
         }
@@ -106,9 +128,17 @@ impl WakeUps {
 
     /// Notifies every subscription to these topics.
     pub fn notify<'a>(&self, topics: impl IntoIterator<Item = &'a Topic>) {
-        let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let subscriptions = self
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for topic in topics {
-            for waiter in subscriptions.by_topic.get(topic).into_iter().flat_map(HashMap::values) {
+            for waiter in subscriptions
+                .by_topic
+                .get(topic)
+                .into_iter()
+                .flat_map(HashMap::values)
+            {
                 waiter.notify.notify_one();
             }
         }
@@ -116,9 +146,20 @@ impl WakeUps {
 
     /// Passes an answered and retrieved request to the calls that wait for it. They must be woken afterwards.
     pub(super) fn deliver_settled(&self, request: &Arc<Request>) {
-        let subscriptions = self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
-        for waiter in subscriptions.by_topic.get(&Topic::Answer(request.run, request.id)).into_iter().flat_map(HashMap::values) {
-            *waiter.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(request));
+        let subscriptions = self
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for waiter in subscriptions
+            .by_topic
+            .get(&Topic::Answer(request.run, request.id))
+            .into_iter()
+            .flat_map(HashMap::values)
+        {
+            *waiter
+                .settled
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(request));
         }
     }
 }
@@ -141,13 +182,21 @@ impl Subscription {
     /// Returns the answered and retrieved request that the wake-up carried.
     #[must_use]
     pub fn settled(&self) -> Option<Arc<Request>> {
-        self.waiter.settled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.waiter
+            .settled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut subscriptions = self.wake_ups.subscriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subscriptions = self
+            .wake_ups
+            .subscriptions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for topic in &self.topics {
             if let Some(wake_ups) = subscriptions.by_topic.get_mut(topic) {
                 wake_ups.remove(&self.id);

@@ -66,17 +66,28 @@ pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delive
             Ok((delivery, row.get::<Option<String>>(4)?, row.get::<Option<String>>(5)?))
         })
         .optional()?;
-    let Some((delivery, run, request)) = found else { return Ok(None) };
+    let Some((delivery, run, request)) = found else {
+        return Ok(None);
+    };
     let run = run.map(|id| run_id(&id)).transpose()?;
     let request = request.map(|id| request_id(&id)).transpose()?;
-    Ok(Some(Delivery { run, request, ..delivery }))
+    Ok(Some(Delivery {
+        run,
+        request,
+        ..delivery
+    }))
 }
 
 /// Returns whether a later delivery to a receiver waits that is about the same run and no request of it.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn has_later_delivery(connection: &Connection, url: &str, no: i64, run: RunId) -> Result<bool, StoreError> {
+pub fn has_later_delivery(
+    connection: &Connection,
+    url: &str,
+    no: i64,
+    run: RunId,
+) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE url = ?1 AND state = 'waiting' AND no > ?2 AND run = ?3 AND request IS NULL)")?
         .query_row(params![url, no, run.to_string()], |row| row.get(0))?)
@@ -107,7 +118,9 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
 /// # Errors
 /// A failure of the store.
 pub fn has_deliveries(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'waiting')")?.query_row([], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'waiting')")?
+        .query_row([], |row| row.get(0))?)
 }
 
 /// The kinds of events that receivers want.
@@ -124,25 +137,43 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_webhooks(&mut self, hooks: &[(String, Vec<String>)]) -> Result<(), StoreError> {
-        let known: Vec<String> = self.prepare("SELECT url FROM webhooks")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        for url in known.iter().filter(|url| hooks.iter().all(|(wanted, _)| wanted != *url)) {
-            self.prepare("DELETE FROM webhooks WHERE url = ?1")?.run([url])?;
+        let known: Vec<String> = self
+            .prepare("SELECT url FROM webhooks")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for url in known
+            .iter()
+            .filter(|url| hooks.iter().all(|(wanted, _)| wanted != *url))
+        {
+            self.prepare("DELETE FROM webhooks WHERE url = ?1")?
+                .run([url])?;
         }
         self.prepare("DELETE FROM webhook_events")?.run([])?;
         self.forget_wanted_events();
         for (url, kinds) in hooks {
-            self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?.run([url])?;
+            self.prepare("INSERT INTO webhooks (url) VALUES (?1) ON CONFLICT DO NOTHING")?
+                .run([url])?;
             for kind in kinds {
-                self.prepare("INSERT INTO webhook_events (kind, url) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?.run([kind, url])?;
+                self.prepare(
+                    "INSERT INTO webhook_events (kind, url) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                )?
+                .run([kind, url])?;
             }
         }
         Ok(())
     }
 
     /// Adds an event to the outbox for every receiver that wants its kind.
-    pub(super) fn add_deliveries(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+    pub(super) fn add_deliveries(
+        &self,
+        event: EventSeq,
+        kind: EventKind,
+    ) -> Result<(), StoreError> {
         // Most events concern no webhook.
-        if self.wanted_events(WANTED).is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word())) {
+        if self
+            .wanted_events(WANTED)
+            .is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word()))
+        {
             return Ok(());
         }
         Ok(self.connection().run_if(
@@ -155,7 +186,11 @@ impl Tx<'_> {
     }
 
     /// The same for an event of a pool.
-    pub(super) fn add_deliveries_of_pool(&self, event: EventSeq, kind: EventKind) -> Result<(), StoreError> {
+    pub(super) fn add_deliveries_of_pool(
+        &self,
+        event: EventSeq,
+        kind: EventKind,
+    ) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO outbox (id, url, kind, at, by, text)
              SELECT random_id(), w.url, e.kind, e.at, e.by, e.text
@@ -170,7 +205,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn outbox_end(&self) -> Result<i64, StoreError> {
-        Ok(self.prepare("SELECT coalesce(max(no), 0) FROM outbox")?.query_row([], |row| row.get(0))?)
+        Ok(self
+            .prepare("SELECT coalesce(max(no), 0) FROM outbox")?
+            .query_row([], |row| row.get(0))?)
     }
 
     /// Drops the deliveries of a kind of event that this transaction has added after an end of the outbox.
@@ -178,7 +215,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn drop_deliveries_after(&mut self, end: i64, kind: EventKind) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?.run(params![end, kind.word()])?;
+        self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?
+            .run(params![end, kind.word()])?;
         Ok(())
     }
 
@@ -199,7 +237,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn delivered(&mut self, no: i64) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE no = ?1")?.run([no])?;
+        self.prepare("DELETE FROM outbox WHERE no = ?1")?
+            .run([no])?;
         Ok(())
     }
 
@@ -212,14 +251,18 @@ impl Tx<'_> {
             .prepare("UPDATE outbox SET attempts = attempts + 1, problem = ?2 WHERE no = ?1 RETURNING attempts")?
             .query_row(params![no, problem], |row| row.get(0))
             .optional()?;
-        let Some(attempts) = attempts else { return Ok(()) };
+        let Some(attempts) = attempts else {
+            return Ok(());
+        };
         match after_failure(attempts) {
             AfterFailure::Retry { after_ms } => {
-                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?.run(params![no, self.steady().plus_ms(after_ms).0])?;
+                self.prepare("UPDATE outbox SET next_at = ?2 WHERE no = ?1")?
+                    .run(params![no, self.steady().plus_ms(after_ms).0])?;
             }
             AfterFailure::Parked => {
                 // For a parked delivery, this is the time when it was parked.
-                self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?.run(params![no, self.steady().0])?;
+                self.prepare("UPDATE outbox SET state = 'parked', next_at = ?2 WHERE no = ?1")?
+                    .run(params![no, self.steady().0])?;
             }
         }
         Ok(())
@@ -242,7 +285,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_parked(&mut self, before: SteadyTime) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND next_at < ?1")?.run([before.0])?;
+        self.prepare("DELETE FROM outbox WHERE state = 'parked' AND next_at < ?1")?
+            .run([before.0])?;
         Ok(())
     }
 
@@ -259,7 +303,8 @@ impl Tx<'_> {
                 )?
                 .execute(params![url, state, most])?;
             if dropped > 0 {
-                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?.run(params![url, i64::try_from(dropped).unwrap_or(0)])?;
+                self.prepare("UPDATE webhooks SET dropped = dropped + ?2 WHERE url = ?1")?
+                    .run(params![url, i64::try_from(dropped).unwrap_or(0)])?;
             }
         }
         Ok(())
@@ -289,29 +334,74 @@ mod tests {
             Ok(())
         });
         put.await.expect("written");
-        let next = || store.read(|connection| next_delivery(connection, URL)).expect("read").expect("a waiting delivery");
+        let next = || {
+            store
+                .read(|connection| next_delivery(connection, URL))
+                .expect("read")
+                .expect("a waiting delivery")
+        };
         let state = || store.read(outbox).expect("read").remove(0);
         let first = next();
         assert_eq!(first.id, "0");
         for attempt in 1..10 {
-            store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+            store
+                .write(move |tx| tx.not_delivered(first.no, "gone"))
+                .await
+                .expect("written");
             let again = next();
-            assert!(again.id == "0" && again.next_at > crate::clock::steady(), "the order is kept: attempt {attempt}, {again:?}");
+            assert!(
+                again.id == "0" && again.next_at > crate::clock::steady(),
+                "the order is kept: attempt {attempt}, {again:?}"
+            );
         }
-        store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+        store
+            .write(move |tx| tx.not_delivered(first.no, "gone"))
+            .await
+            .expect("written");
         assert_eq!(next().id, "1");
-        assert_eq!((state().parked, state().waiting, state().problem), (1, WAITING_MAX + 4, Some("gone".to_owned())));
-        assert_eq!(store.write(|tx| tx.retry_deliveries(URL)).await.expect("written"), 1);
-        assert_eq!((state().parked, state().next_at, next().id), (0, Some(SteadyTime(0)), "0".to_owned()), "it is the first again");
+        assert_eq!(
+            (state().parked, state().waiting, state().problem),
+            (1, WAITING_MAX + 4, Some("gone".to_owned()))
+        );
+        assert_eq!(
+            store
+                .write(|tx| tx.retry_deliveries(URL))
+                .await
+                .expect("written"),
+            1
+        );
+        assert_eq!(
+            (state().parked, state().next_at, next().id),
+            (0, Some(SteadyTime(0)), "0".to_owned()),
+            "it is the first again"
+        );
         for _ in 0..10 {
-            store.write(move |tx| tx.not_delivered(first.no, "gone")).await.expect("written");
+            store
+                .write(move |tx| tx.not_delivered(first.no, "gone"))
+                .await
+                .expect("written");
         }
         assert_eq!((state().parked, next().id), (1, "1".to_owned()));
-        store.write(|tx| tx.trim_outbox(URL)).await.expect("written");
-        assert_eq!((state().waiting, state().dropped, next().id), (WAITING_MAX, 4, "5".to_owned()));
-        store.write(|tx| tx.forget_parked(crate::clock::steady().plus_ms(1))).await.expect("written");
+        store
+            .write(|tx| tx.trim_outbox(URL))
+            .await
+            .expect("written");
+        assert_eq!(
+            (state().waiting, state().dropped, next().id),
+            (WAITING_MAX, 4, "5".to_owned())
+        );
+        store
+            .write(|tx| tx.forget_parked(crate::clock::steady().plus_ms(1)))
+            .await
+            .expect("written");
         assert_eq!(state().parked, 0);
-        store.write(|tx| tx.set_webhooks(&[])).await.expect("written");
-        assert!(store.read(outbox).expect("read").is_empty() && !store.read(has_deliveries).expect("read"));
+        store
+            .write(|tx| tx.set_webhooks(&[]))
+            .await
+            .expect("written");
+        assert!(
+            store.read(outbox).expect("read").is_empty()
+                && !store.read(has_deliveries).expect("read")
+        );
     }
 }

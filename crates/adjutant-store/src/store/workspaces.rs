@@ -60,7 +60,9 @@ impl NewWorkspace {
     fn of(&self, run: RunId, name: &RunName) -> Option<Workspace> {
         let id = run.to_string();
         let dir = format!("{name}-{}", &id[id.len().saturating_sub(ID_CHARS)..]);
-        let repository = Path::new(&self.repository).file_name().unwrap_or("repository".as_ref());
+        let repository = Path::new(&self.repository)
+            .file_name()
+            .unwrap_or("repository".as_ref());
         let path = self.all.join(dir).join(repository);
         Some(Workspace {
             run,
@@ -94,13 +96,37 @@ struct SpecRow {
 
 impl SpecRow {
     fn parse(text: &str) -> Result<WorkspaceSpec, serde_json::Error> {
-        let Self { setup, setup_timeout_ms, copy, caches, ports } = serde_json::from_slice(text.as_bytes())?;
-        Ok(WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports })
+        let Self {
+            setup,
+            setup_timeout_ms,
+            copy,
+            caches,
+            ports,
+        } = serde_json::from_slice(text.as_bytes())?;
+        Ok(WorkspaceSpec {
+            setup,
+            setup_timeout_ms,
+            copy,
+            caches,
+            ports,
+        })
     }
 
     fn text_of(spec: &WorkspaceSpec) -> Result<String, StoreError> {
-        let WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports } = spec.clone();
-        let row = Self { setup, setup_timeout_ms, copy, caches, ports };
+        let WorkspaceSpec {
+            setup,
+            setup_timeout_ms,
+            copy,
+            caches,
+            ports,
+        } = spec.clone();
+        let row = Self {
+            setup,
+            setup_timeout_ms,
+            copy,
+            caches,
+            ports,
+        };
         serde_json::to_string(&row).map_err(|error| StoreError::Corrupt(error.to_string()))
     }
 }
@@ -109,13 +135,23 @@ const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, stat
 
 fn read(row: &Row<'_>) -> db::Result<Result<Workspace, StoreError>> {
     let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
-    let (Ok(id), Some(isolation), Some(state)) = (run_id(&run), Isolation::from_word(&kind), WorkspaceState::from_word(&state)) else {
-        return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}"))));
+    let (Ok(id), Some(isolation), Some(state)) = (
+        run_id(&run),
+        Isolation::from_word(&kind),
+        WorkspaceState::from_word(&state),
+    ) else {
+        return Ok(Err(StoreError::Corrupt(format!(
+            "the workspace of run {run}"
+        ))));
     };
     let spec: Option<String> = row.get(8)?;
     let spec = match spec.as_deref().map(SpecRow::parse).transpose() {
         Ok(spec) => spec.unwrap_or_default(),
-        Err(error) => return Ok(Err(StoreError::Corrupt(format!("the workspace of run {run}: {error}")))),
+        Err(error) => {
+            return Ok(Err(StoreError::Corrupt(format!(
+                "the workspace of run {run}: {error}"
+            ))));
+        }
     };
     Ok(Ok(Workspace {
         run: id,
@@ -136,20 +172,31 @@ fn read(row: &Row<'_>) -> db::Result<Result<Workspace, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Workspace>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1"))?.query_row([run.to_string()], read).optional()?.transpose()
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1"))?
+        .query_row([run.to_string()], read)
+        .optional()?
+        .transpose()
 }
 
 /// Reads the workspace that contains a directory: that of the run itself, or of the run that delegated to it.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Workspace>, StoreError> {
+pub fn workspace_around(
+    connection: &Connection,
+    dir: &str,
+) -> Result<Option<Workspace>, StoreError> {
     // The directory and those above it: the text before each slash.
     let sql = format!(
         "WITH RECURSIVE up (dir) AS (SELECT ?1 UNION ALL SELECT rtrim(rtrim(dir, replace(dir, '/', '')), '/') FROM up WHERE dir <> '')
          {COLUMNS} CROSS JOIN up ON path = dir ORDER BY length(dir) DESC LIMIT 1"
     );
-    connection.prepare_cached(&sql)?.query_row([dir], read).optional()?.transpose()
+    connection
+        .prepare_cached(&sql)?
+        .query_row([dir], read)
+        .optional()?
+        .transpose()
 }
 
 /// Lists the workspaces of all runs.
@@ -158,7 +205,11 @@ pub fn workspace_around(connection: &Connection, dir: &str) -> Result<Option<Wor
 /// A failure of the store.
 pub fn all_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
     let mut statement = connection.prepare_cached(COLUMNS)?;
-    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    statement
+        .query_map([], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Lists the workspaces of runs that were discarded, without those that an unfinished run may still use.
@@ -170,16 +221,27 @@ pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, S
         "{COLUMNS} WHERE state = 'discarded' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.state <> 'finished'
          AND (runs.id = run_id OR runs.cwd = path OR substr(runs.cwd, 1, length(path) + 1) = path || '/'))"
     ))?;
-    statement.query_map([], read)?.collect::<db::Result<Vec<_>>>()?.into_iter().collect()
+    statement
+        .query_map([], read)?
+        .collect::<db::Result<Vec<_>>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads the names of other runs that are not finished and work in a workspace.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unfinished_in(connection: &Connection, path: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+pub fn unfinished_in(
+    connection: &Connection,
+    path: &str,
+    except: RunId,
+) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT name FROM runs WHERE id <> ?2 AND state <> 'finished' AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') LIMIT 5";
-    Ok(connection.prepare_cached(sql)?.query_map([path, &except.to_string()], |row| row.get(0))?.collect::<db::Result<_>>()?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_map([path, &except.to_string()], |row| row.get(0))?
+        .collect::<db::Result<_>>()?)
 }
 
 impl Tx<'_> {
@@ -188,12 +250,32 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(super) fn add_workspace(&mut self, run: RunId, name: &RunName, new: &NewWorkspace) -> Result<(), StoreError> {
+    pub(super) fn add_workspace(
+        &mut self,
+        run: RunId,
+        name: &RunName,
+        new: &NewWorkspace,
+    ) -> Result<(), StoreError> {
         let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
-        let Workspace { run, isolation, repository, base, branch, changes, path, state, spec, preparation: _ } =
-            new.of(run, name).ok_or_else(unusable)?;
-        let cwd = Path::new(&path).join(&new.below).into_os_string().into_string().map_err(|_| unusable())?;
-        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?.run([&run.to_string(), cwd.trim_end_matches('/')])?;
+        let Workspace {
+            run,
+            isolation,
+            repository,
+            base,
+            branch,
+            changes,
+            path,
+            state,
+            spec,
+            preparation: _,
+        } = new.of(run, name).ok_or_else(unusable)?;
+        let cwd = Path::new(&path)
+            .join(&new.below)
+            .into_os_string()
+            .into_string()
+            .map_err(|_| unusable())?;
+        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?
+            .run([&run.to_string(), cwd.trim_end_matches('/')])?;
         self.prepare(
             "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
@@ -216,7 +298,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_preparation(&mut self, run: RunId, preparation: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET preparation = ?2 WHERE run_id = ?1")?.run([&run.to_string(), preparation])?;
+        self.prepare("UPDATE workspaces SET preparation = ?2 WHERE run_id = ?1")?
+            .run([&run.to_string(), preparation])?;
         Ok(())
     }
 
@@ -224,8 +307,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_workspace_state(&mut self, run: RunId, state: WorkspaceState) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?.run([&run.to_string(), state.word()])?;
+    pub fn set_workspace_state(
+        &mut self,
+        run: RunId,
+        state: WorkspaceState,
+    ) -> Result<(), StoreError> {
+        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?
+            .run([&run.to_string(), state.word()])?;
         Ok(())
     }
 

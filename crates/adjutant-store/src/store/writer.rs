@@ -53,11 +53,18 @@ where
     }
 
     fn run(self: Box<Self>, tx: &mut Tx<'_>) -> Done {
-        let Self { work, may_refuse_late: _, reply } = *self;
+        let Self {
+            work,
+            may_refuse_late: _,
+            reply,
+        } = *self;
         match std::panic::catch_unwind(AssertUnwindSafe(|| work(tx))) {
             Ok(Ok(value)) => Done::Keep(Box::new(move |fate| answer(reply, fate.map(|()| value)))),
             Ok(Err(error)) => Done::Undo(refusal(reply, error)),
-            Err(_) => Done::Undo(refusal(reply, StoreError::Sql("a bug in adj aborted this transaction".to_owned()))),
+            Err(_) => Done::Undo(refusal(
+                reply,
+                StoreError::Sql("a bug in adj aborted this transaction".to_owned()),
+            )),
         }
     }
 
@@ -77,7 +84,10 @@ enum Done {
 }
 
 /// Creates the reply to a refused call, sent if the state that it saw is committed.
-fn refusal<T: Send + 'static>(reply: oneshot::Sender<Result<T, StoreError>>, error: StoreError) -> Reply {
+fn refusal<T: Send + 'static>(
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    error: StoreError,
+) -> Reply {
     Box::new(move |fate| answer(reply, fate.and(Err(error))))
 }
 
@@ -87,13 +97,20 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(access: Arc<Access>, connection: Connection, shared: AfterCommit) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        access: Arc<Access>,
+        connection: Connection,
+        shared: AfterCommit,
+    ) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || serve(&access, connection, &queue, &shared))
             .map_err(|error| StoreError::Sql(error.to_string()))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self {
+            jobs: Mutex::new(Some(jobs)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     pub(super) async fn run<T, F>(&self, may_refuse_late: bool, work: F) -> Result<T, StoreError>
@@ -102,19 +119,32 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, replied) = oneshot::channel();
-        self.enqueue(Box::new(Call { work, may_refuse_late, reply })).await?;
+        self.enqueue(Box::new(Call {
+            work,
+            may_refuse_late,
+            reply,
+        }))
+        .await?;
         replied.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Queues a call, after waiting for space in the queue. Not part of [`Self::run`], which is generic and compiled for
     /// each use.
     async fn enqueue(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(StoreError::Closed)?;
+        let jobs = self
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .ok_or(StoreError::Closed)?;
         match jobs.try_send(job) {
             Ok(()) => Ok(()),
             Err(mpsc::TrySendError::Disconnected(_)) => Err(StoreError::Closed),
             Err(mpsc::TrySendError::Full(job)) => {
-                tokio::task::spawn_blocking(move || jobs.send(job)).await.map_err(|_| StoreError::Closed)?.map_err(|_| StoreError::Closed)
+                tokio::task::spawn_blocking(move || jobs.send(job))
+                    .await
+                    .map_err(|_| StoreError::Closed)?
+                    .map_err(|_| StoreError::Closed)
             }
         }
     }
@@ -125,8 +155,16 @@ impl Writer {
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     {
         let (reply, _) = oneshot::channel();
-        let job: Box<dyn Job> = Box::new(Call { work, may_refuse_late: true, reply });
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let job: Box<dyn Job> = Box::new(Call {
+            work,
+            may_refuse_late: true,
+            reply,
+        });
+        let jobs = self
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if jobs.is_none_or(|jobs| jobs.try_send(job).is_err()) {
             tracing::debug!("the queue is full: a write without a waiting caller was dropped");
         }
@@ -134,12 +172,21 @@ impl Writer {
 
     /// Rejects further calls, without waiting for the queued ones.
     pub(super) fn abandon(&self) {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.jobs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 
     pub(super) fn stop(&self) {
         self.abandon();
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+        if let Some(thread) = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
             && thread.join().is_err()
         {
             tracing::error!("the store's writer panicked");
@@ -154,7 +201,12 @@ fn answer<T>(reply: oneshot::Sender<T>, value: T) {
     }
 }
 
-fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn Job>>, shared: &AfterCommit) {
+fn serve(
+    access: &Access,
+    connection: Connection,
+    queue: &mpsc::Receiver<Box<dyn Job>>,
+    shared: &AfterCommit,
+) {
     // What a new session needs to know of the lost one.
     let mut replaced = connection.replaced();
     let mut connection = Some(connection);
@@ -173,7 +225,9 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
         last = batch.len();
         let opened = match connection.take() {
             Some(open) => Ok(open),
-            None => access.writable(replaced.as_ref()).and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened)),
+            None => access
+                .writable(replaced.as_ref())
+                .and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened)),
         };
         let done = match opened {
             Ok(open) => commit(connection.insert(open), &mut saved, &mut batch, shared),
@@ -186,14 +240,19 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
                     job.refuse(match &error {
                         StoreError::Closed => StoreError::Closed,
                         StoreError::Full => StoreError::Full,
-                        StoreError::Unreachable(problem) => StoreError::Unreachable(problem.clone()),
+                        StoreError::Unreachable(problem) => {
+                            StoreError::Unreachable(problem.clone())
+                        }
                         error => StoreError::Unreachable(error.to_string()),
                     });
                 }
                 Committed::Broken
             }
         };
-        replaced = connection.as_ref().and_then(Connection::replaced).or(replaced);
+        replaced = connection
+            .as_ref()
+            .and_then(Connection::replaced)
+            .or(replaced);
         if !matches!(done, Committed::Healthy) {
             saved.forget();
             // After a failed commit, the connection's state is unknown.
@@ -203,19 +262,37 @@ fn serve(access: &Access, connection: Connection, queue: &mpsc::Receiver<Box<dyn
             // The server may have committed before the connection was lost. A new session knows.
             match access.writable(replaced.as_ref()) {
                 Ok(reopened) => {
-                    let is_committed = reopened.last_transaction() == replaced.as_ref().map(|lost| lost.transaction);
-                    tracing::warn!(problem, is_committed, "the connection was lost during a commit");
+                    let is_committed = reopened.last_transaction()
+                        == replaced.as_ref().map(|lost| lost.transaction);
+                    tracing::warn!(
+                        problem,
+                        is_committed,
+                        "the connection was lost during a commit"
+                    );
                     if is_committed {
                         reopened.note_confirmed();
                     }
-                    outcome.publish(if is_committed { Ok(()) } else { Err(Error::Lost(problem)) }, shared);
+                    outcome.publish(
+                        if is_committed {
+                            Ok(())
+                        } else {
+                            Err(Error::Lost(problem))
+                        },
+                        shared,
+                    );
                     connection = Some(reopened);
                 }
                 Err(error) => {
                     tracing::error!(%error, "the store cannot be reopened");
                     // If another hub has taken over, it knows whether the calls were committed when they are repeated with their keys.
                     let is_closed = matches!(error, StoreError::Closed);
-                    outcome.fail(|| if is_closed { StoreError::Closed } else { StoreError::Unknown(problem.clone()) });
+                    outcome.fail(|| {
+                        if is_closed {
+                            StoreError::Closed
+                        } else {
+                            StoreError::Unknown(problem.clone())
+                        }
+                    });
                 }
             }
         }
@@ -233,7 +310,10 @@ fn take_waiting(queue: &mpsc::Receiver<Box<dyn Job>>, batch: &mut Vec<Box<dyn Jo
 }
 
 /// Waits for the next call. Does maintenance before, if it is due.
-fn next(queue: &mpsc::Receiver<Box<dyn Job>>, connection: Option<&Connection>) -> Option<Box<dyn Job>> {
+fn next(
+    queue: &mpsc::Receiver<Box<dyn Job>>,
+    connection: Option<&Connection>,
+) -> Option<Box<dyn Job>> {
     let waiting = queue.try_recv();
     if let Some(connection) = connection {
         connection.maintain(waiting.is_err());
@@ -257,7 +337,11 @@ enum Committed {
 
 impl Committed {
     fn of(is_healthy: bool) -> Self {
-        if is_healthy { Self::Healthy } else { Self::Broken }
+        if is_healthy {
+            Self::Healthy
+        } else {
+            Self::Broken
+        }
     }
 }
 
@@ -273,10 +357,21 @@ struct Outcome {
 impl Outcome {
     /// Replies to everyone, after notifying subscribers of a commit.
     fn publish(self, committed: Result<(), Error>, shared: &AfterCommit) {
-        let (Self { replies, topics, settled, due, queue: changes }, AfterCommit { wake_ups, queue }) = (self, shared);
+        let (
+            Self {
+                replies,
+                topics,
+                settled,
+                due,
+                queue: changes,
+            },
+            AfterCommit { wake_ups, queue },
+        ) = (self, shared);
         if committed.is_ok() {
             queue.apply(changes);
-            settled.iter().for_each(|request| wake_ups.deliver_settled(request));
+            settled
+                .iter()
+                .for_each(|request| wake_ups.deliver_settled(request));
             wake_ups.notify(&topics);
             if let Some(due) = due {
                 wake_ups.notify_deadline(clock::until(due));
@@ -296,7 +391,12 @@ impl Outcome {
 }
 
 /// Runs a batch in one transaction.
-fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, shared: &AfterCommit) -> Committed {
+fn commit(
+    connection: &Connection,
+    saved: &mut Saved,
+    batch: &mut Vec<Box<dyn Job>>,
+    shared: &AfterCommit,
+) -> Committed {
     if let Err(error) = connection.begin_write() {
         let full = error == Error::Full;
         tracing::error!(%error, "a transaction cannot be opened");
@@ -353,7 +453,11 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                 due = [due, notifications.due].into_iter().flatten().min();
                 queue.extend(notifications.queue);
                 replies.push(reply);
-                broken = if has_savepoint { connection.release_savepoint().err() } else { None };
+                broken = if has_savepoint {
+                    connection.release_savepoint().err()
+                } else {
+                    None
+                };
             }
             Done::Undo(reply) => {
                 replies.push(reply);
@@ -362,7 +466,11 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
                     // If the disk is full, SQLite rolls back the whole transaction by itself.
                     false => Some(Error::Full),
                     true if has_savepoint => connection.roll_back_to_savepoint().err(),
-                    true if connection.total_changes() == changes && connection.failure().is_none() => None,
+                    true if connection.total_changes() == changes
+                        && connection.failure().is_none() =>
+                    {
+                        None
+                    }
                     true if alone => return Committed::of(undo(connection, replies)),
                     true => Some(connection.failure().unwrap_or_else(late_refusal)),
                 };
@@ -377,8 +485,18 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         return Committed::of(roll_back(connection) && error == Error::Full);
     }
     failpoint!("store.before_commit");
-    let committed = if failpoint::is_disk_full() { Err(Error::Full) } else { connection.commit() };
-    let outcome = Outcome { replies, topics, settled, due, queue };
+    let committed = if failpoint::is_disk_full() {
+        Err(Error::Full)
+    } else {
+        connection.commit()
+    };
+    let outcome = Outcome {
+        replies,
+        topics,
+        settled,
+        due,
+        queue,
+    };
     match committed {
         Ok(()) => {
             failpoint!("store.after_commit");
@@ -389,7 +507,8 @@ fn commit(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Jo
         Err(error) if connection.has_rolled_back(&error) => {
             tracing::error!(%error, "not committed");
             // If the disk is full, calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
-            let has_read_only = error == Error::Full && connection.total_changes() == changes_before;
+            let has_read_only =
+                error == Error::Full && connection.total_changes() == changes_before;
             let is_healthy = roll_back(connection);
             saved.forget();
             outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, shared);
@@ -417,14 +536,22 @@ fn lost_connection() -> Error {
 
 /// The error for a call that broke its promise not to fail late: a defect.
 fn late_refusal() -> Error {
-    Error::Other("a call refused after it had written, and could not be rolled back separately".to_owned())
+    Error::Other(
+        "a call refused after it had written, and could not be rolled back separately".to_owned(),
+    )
 }
 
 /// Rolls back the transaction of one call and replies. Returns whether the rollback worked.
 fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
     let undone = roll_back(connection);
     for reply in replies {
-        reply(if undone { Ok(()) } else { Err(StoreError::Unknown("a refused call could not be undone".to_owned())) });
+        reply(if undone {
+            Ok(())
+        } else {
+            Err(StoreError::Unknown(
+                "a refused call could not be undone".to_owned(),
+            ))
+        });
     }
     undone
 }
@@ -451,7 +578,12 @@ mod tests {
     use super::*;
     use adjutant_core::{AnsweredBy, Denied, Principal};
 
-    fn is_healthy(connection: &Connection, saved: &mut Saved, batch: &mut Vec<Box<dyn Job>>, shared: &AfterCommit) -> bool {
+    fn is_healthy(
+        connection: &Connection,
+        saved: &mut Saved,
+        batch: &mut Vec<Box<dyn Job>>,
+        shared: &AfterCommit,
+    ) -> bool {
         matches!(commit(connection, saved, batch, shared), Committed::Healthy)
     }
 
@@ -459,7 +591,14 @@ mod tests {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, replied) = oneshot::channel();
-        (Box::new(Call { work, may_refuse_late: true, reply }), replied)
+        (
+            Box::new(Call {
+                work,
+                may_refuse_late: true,
+                reply,
+            }),
+            replied,
+        )
     }
 
     /// A call that promises to fail only before it writes.
@@ -467,27 +606,52 @@ mod tests {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, replied) = oneshot::channel();
-        (Box::new(Call { work, may_refuse_late: false, reply }), replied)
+        (
+            Box::new(Call {
+                work,
+                may_refuse_late: false,
+                reply,
+            }),
+            replied,
+        )
     }
 
     fn insert(number: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static {
-        move |tx| Ok(tx.connection().execute("INSERT INTO a VALUES (?1)", [number]).map(|_| ())?)
+        move |tx| {
+            Ok(tx
+                .connection()
+                .execute("INSERT INTO a VALUES (?1)", [number])
+                .map(|_| ())?)
+        }
     }
 
-    fn insert_and_refuse(number: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static {
+    fn insert_and_refuse(
+        number: i64,
+    ) -> impl FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static {
         move |tx| insert(number)(tx).and_then(|()| refused(tx))
     }
 
     fn numbers(connection: &Connection) -> Vec<i64> {
-        let mut found = connection.prepare_cached("SELECT id FROM a ORDER BY id").expect("a statement");
-        found.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("numbers")
+        let mut found = connection
+            .prepare_cached("SELECT id FROM a ORDER BY id")
+            .expect("a statement");
+        found
+            .query_map([], |row| row.get(0))
+            .expect("rows")
+            .collect::<Result<_, _>>()
+            .expect("numbers")
     }
 
     #[test]
     fn refused_call_does_not_affect_its_batch() {
         let connection = Connection::open_in_memory();
-        connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
-        let shared = AfterCommit { wake_ups: Arc::default(), queue: Arc::default() };
+        connection
+            .execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)")
+            .expect("a table");
+        let shared = AfterCommit {
+            wake_ups: Arc::default(),
+            queue: Arc::default(),
+        };
         // Alone in the transaction.
         for (job, mut reply) in [
             call(insert_and_refuse(1)),
@@ -497,7 +661,12 @@ mod tests {
                 insert_and_refuse(3)(tx)
             }),
         ] {
-            assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![job], &shared));
+            assert!(is_healthy(
+                &connection,
+                &mut Saved::default(),
+                &mut vec![job],
+                &shared
+            ));
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
@@ -510,8 +679,16 @@ mod tests {
         });
         let (early, mut early_reply) = checked(refused);
         let (last, mut last_reply) = call(insert(7));
-        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![first, late, own, early, last], &shared));
-        assert!(matches!((first_reply.try_recv(), last_reply.try_recv()), (Ok(Ok(())), Ok(Ok(())))));
+        assert!(is_healthy(
+            &connection,
+            &mut Saved::default(),
+            &mut vec![first, late, own, early, last],
+            &shared
+        ));
+        assert!(matches!(
+            (first_reply.try_recv(), last_reply.try_recv()),
+            (Ok(Ok(())), Ok(Ok(())))
+        ));
         for reply in [&mut late_reply, &mut own_reply, &mut early_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
@@ -521,7 +698,9 @@ mod tests {
     #[test]
     fn call_that_writes_before_refusing_fails_its_batch() {
         let connection = Connection::open_in_memory();
-        connection.execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)").expect("a table");
+        connection
+            .execute_batch("CREATE TABLE a (id INTEGER PRIMARY KEY)")
+            .expect("a table");
         let (first, mut first_reply) = checked(insert(1));
         let (second, mut second_reply) = checked(insert_and_refuse(2));
         let (third, mut third_reply) = checked(insert(3));
@@ -529,7 +708,10 @@ mod tests {
             &connection,
             &mut Saved::default(),
             &mut vec![first, second, third],
-            &AfterCommit { wake_ups: Arc::default(), queue: Arc::default() }
+            &AfterCommit {
+                wake_ups: Arc::default(),
+                queue: Arc::default()
+            }
         ));
         for reply in [&mut first_reply, &mut second_reply, &mut third_reply] {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Sql(_)))));
@@ -547,17 +729,41 @@ mod tests {
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE a (id INTEGER PRIMARY KEY);
                       CREATE TABLE b (a INTEGER REFERENCES a (id) DEFERRABLE INITIALLY DEFERRED)";
         connection.execute_batch(tables).expect("tables");
-        let shared = AfterCommit { wake_ups: Arc::default(), queue: Arc::default() };
+        let shared = AfterCommit {
+            wake_ups: Arc::default(),
+            queue: Arc::default(),
+        };
         // A deferred foreign key violation is detected at the commit.
-        let (first, mut first_reply) = call(|tx| Ok(tx.connection().execute("INSERT INTO b VALUES (1)", []).map(|_| ())?));
+        let (first, mut first_reply) = call(|tx| {
+            Ok(tx
+                .connection()
+                .execute("INSERT INTO b VALUES (1)", [])
+                .map(|_| ())?)
+        });
         let (second, mut second_reply) = call(refused);
-        assert!(!is_healthy(&connection, &mut Saved::default(), &mut vec![first, second], &shared));
-        assert!(matches!(first_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
-        assert!(matches!(second_reply.try_recv(), Ok(Err(StoreError::Unknown(_)))));
+        assert!(!is_healthy(
+            &connection,
+            &mut Saved::default(),
+            &mut vec![first, second],
+            &shared
+        ));
+        assert!(matches!(
+            first_reply.try_recv(),
+            Ok(Err(StoreError::Unknown(_)))
+        ));
+        assert!(matches!(
+            second_reply.try_recv(),
+            Ok(Err(StoreError::Unknown(_)))
+        ));
 
         assert!(roll_back(&connection));
         let (alone, mut reply) = call(refused);
-        assert!(is_healthy(&connection, &mut Saved::default(), &mut vec![alone], &shared));
+        assert!(is_healthy(
+            &connection,
+            &mut Saved::default(),
+            &mut vec![alone],
+            &shared
+        ));
         assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
     }
 }

@@ -31,7 +31,9 @@ impl Field {
             b"prompt_tokens" => Self::Prompt,
             b"toolUsePromptTokenCount" => Self::ToolInput,
             // The last two: DeepSeek and Moonshot.
-            b"cachedContentTokenCount" | b"prompt_cache_hit_tokens" | b"cached_tokens" => Self::CachedWithin,
+            b"cachedContentTokenCount" | b"prompt_cache_hit_tokens" | b"cached_tokens" => {
+                Self::CachedWithin
+            }
             b"cache_read_input_tokens" => Self::CacheRead,
             b"cache_creation_input_tokens" => Self::CacheWrite,
             b"output_tokens" | b"completion_tokens" | b"candidatesTokenCount" => Self::Output,
@@ -51,7 +53,10 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn note(&mut self, field: Field, digits: &[u8]) {
-        let count = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok()).filter(|count| *count <= COUNT_MAX);
+        let count = std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse::<u64>().ok())
+            .filter(|count| *count <= COUNT_MAX);
         match count {
             // Some state the same count under two names.
             Some(count) => self.stated[field as usize] = self.of(field).max(Some(count)),
@@ -68,7 +73,9 @@ impl Counts {
 
     /// Returns whether anything was counted.
     pub(super) fn is_stated(&self) -> bool {
-        [Field::Input, Field::Prompt, Field::Output].into_iter().any(|field| self.of(field).is_some())
+        [Field::Input, Field::Prompt, Field::Output]
+            .into_iter()
+            .any(|field| self.of(field).is_some())
     }
 
     fn of(&self, field: Field) -> Option<u64> {
@@ -78,10 +85,18 @@ impl Counts {
     /// Returns the counts, none of which becomes smaller as long as the API keeps to one form.
     pub(super) fn stated(&self) -> super::Stated {
         let of = |field| self.of(field).unwrap_or(0);
-        let (within, read, write) = (of(Field::CachedWithin), of(Field::CacheRead), of(Field::CacheWrite));
+        let (within, read, write) = (
+            of(Field::CachedWithin),
+            of(Field::CacheRead),
+            of(Field::CacheWrite),
+        );
         // LiteLLM states the cached part of its prompt twice, in the forms of both vendors.
         let is_contained = self.of(Field::Prompt).is_some() || (read > 0 && read == within);
-        let (within, read, write_within, write) = if is_contained { (within.max(read), 0, write, 0) } else { (within, read, 0, write) };
+        let (within, read, write_within, write) = if is_contained {
+            (within.max(read), 0, write, 0)
+        } else {
+            (within, read, 0, write)
+        };
         super::Stated {
             input: of(Field::Input).max(of(Field::Prompt)) + of(Field::ToolInput),
             cached_within: within,

@@ -49,7 +49,12 @@ enum Meaning {
 
 /// The types of the events that end a stream: Anthropic's, and OpenAI's Responses. OpenAI's Chat Completions end with
 /// `[DONE]`.
-const LAST_KINDS: [&[u8]; 4] = [b"message_stop", b"response.completed", b"response.incomplete", b"response.failed"];
+const LAST_KINDS: [&[u8]; 4] = [
+    b"message_stop",
+    b"response.completed",
+    b"response.incomplete",
+    b"response.failed",
+];
 const DONE: &[u8] = b"DONE";
 
 /// The content of a request, apart from its model.
@@ -148,7 +153,10 @@ impl JsonScanner {
     }
 
     pub(super) fn of_request() -> Self {
-        Self { is_request: true, ..Self::new() }
+        Self {
+            is_request: true,
+            ..Self::new()
+        }
     }
 
     /// Returns whether the document has ended before its outermost object.
@@ -180,8 +188,13 @@ impl JsonScanner {
             match self.state {
                 State::Ended => return,
                 State::Skipped { depth } => at = self.skip(bytes, at, depth),
-                State::SkippedString { depth, is_escaped } => at = self.skip_string(bytes, at, depth, is_escaped),
-                State::Text { meaning, is_escaped } => at = self.read_text(bytes, at, meaning, is_escaped),
+                State::SkippedString { depth, is_escaped } => {
+                    at = self.skip_string(bytes, at, depth, is_escaped)
+                }
+                State::Text {
+                    meaning,
+                    is_escaped,
+                } => at = self.read_text(bytes, at, meaning, is_escaped),
                 State::Key { is_escaped } => at = self.read_key(bytes, at, is_escaped),
                 State::Scalar(meaning) => at = self.read_scalar(bytes, at, meaning),
                 State::Value(_) | State::KeyOrEnd | State::Colon(_) | State::CommaOrEnd => {
@@ -199,15 +212,22 @@ impl JsonScanner {
     fn take(&mut self, byte: u8) -> bool {
         match (self.state, byte) {
             // A request is an object.
-            (State::Value(_), other) if self.is_request && self.depth == 0 && other != b'{' => self.state = State::Ended,
+            (State::Value(_), other) if self.is_request && self.depth == 0 && other != b'{' => {
+                self.state = State::Ended
+            }
             (State::Value(meaning), b'{' | b'[') => self.open(meaning, byte == b'['),
             (State::Value(meaning), b'"') => {
                 self.clear_text();
-                self.state = State::Text { meaning, is_escaped: false };
+                self.state = State::Text {
+                    meaning,
+                    is_escaped: false,
+                };
                 self.note_no_count(meaning);
             }
             // An empty list.
-            (State::Value(_), b']') | (State::KeyOrEnd, b'}') | (State::CommaOrEnd, b'}' | b']') => self.close(),
+            (State::Value(_), b']')
+            | (State::KeyOrEnd, b'}')
+            | (State::CommaOrEnd, b'}' | b']') => self.close(),
             (State::Value(_), b',' | b':' | b'}') => self.state = State::Ended,
             (State::Value(meaning), _) => {
                 self.clear_text();
@@ -237,7 +257,9 @@ impl JsonScanner {
 
     fn open(&mut self, meaning: Meaning, is_list: bool) {
         let node = match meaning {
-            Meaning::Container(Node::Document) if is_list && self.depth == 0 => Some(Node::Documents),
+            Meaning::Container(Node::Document) if is_list && self.depth == 0 => {
+                Some(Node::Documents)
+            }
             Meaning::Container(node) if !is_list => Some(node),
             _ => None,
         };
@@ -250,7 +272,11 @@ impl JsonScanner {
                 }
                 self.open[self.depth] = node;
                 self.depth += 1;
-                self.state = if is_list { State::Value(Meaning::Container(Node::Document)) } else { State::KeyOrEnd };
+                self.state = if is_list {
+                    State::Value(Meaning::Container(Node::Document))
+                } else {
+                    State::KeyOrEnd
+                };
             }
             None => self.state = State::Skipped { depth: 1 },
         }
@@ -269,11 +295,19 @@ impl JsonScanner {
         }
         self.depth = self.depth.saturating_sub(1);
         self.is_complete |= self.depth == 0;
-        self.state = if self.depth == 0 { State::Ended } else { State::CommaOrEnd };
+        self.state = if self.depth == 0 {
+            State::Ended
+        } else {
+            State::CommaOrEnd
+        };
     }
 
     fn end_value(&mut self) {
-        self.state = if self.depth == 0 { State::Ended } else { State::CommaOrEnd };
+        self.state = if self.depth == 0 {
+            State::Ended
+        } else {
+            State::CommaOrEnd
+        };
     }
 
     fn clear_text(&mut self) {
@@ -310,28 +344,50 @@ impl JsonScanner {
     }
 
     fn read_text(&mut self, bytes: &[u8], at: usize, meaning: Meaning, is_escaped: bool) -> usize {
-        match self.read_string(bytes, at, is_escaped, matches!(meaning, Meaning::Model | Meaning::Kind)) {
+        match self.read_string(
+            bytes,
+            at,
+            is_escaped,
+            matches!(meaning, Meaning::Model | Meaning::Kind),
+        ) {
             StringPart::Ended(at) => {
                 match meaning {
-                    Meaning::Model if !self.is_other_text && !self.text.is_empty() && self.model.is_none() => {
+                    Meaning::Model
+                        if !self.is_other_text && !self.text.is_empty() && self.model.is_none() =>
+                    {
                         self.model = String::from_utf8(self.text.clone()).ok();
                     }
                     Meaning::Model => self.request.is_ambiguous = true,
-                    Meaning::Kind => self.has_ended |= !self.is_other_text && LAST_KINDS.contains(&self.text.as_slice()),
-                    Meaning::Other | Meaning::Container(_) | Meaning::Count(_) | Meaning::Background => {}
+                    Meaning::Kind => {
+                        self.has_ended |=
+                            !self.is_other_text && LAST_KINDS.contains(&self.text.as_slice())
+                    }
+                    Meaning::Other
+                    | Meaning::Container(_)
+                    | Meaning::Count(_)
+                    | Meaning::Background => {}
                 }
                 self.end_value();
                 at
             }
             StringPart::Open { is_escaped } => {
-                self.state = State::Text { meaning, is_escaped };
+                self.state = State::Text {
+                    meaning,
+                    is_escaped,
+                };
                 bytes.len()
             }
         }
     }
 
     /// Reads a string up to its end or the end of the bytes.
-    fn read_string(&mut self, bytes: &[u8], mut at: usize, mut is_escaped: bool, is_kept: bool) -> StringPart {
+    fn read_string(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        mut is_escaped: bool,
+        is_kept: bool,
+    ) -> StringPart {
         loop {
             if is_escaped {
                 if at == bytes.len() {
@@ -368,8 +424,13 @@ impl JsonScanner {
         if length.is_some() {
             match meaning {
                 Meaning::Count(field) => self.note_count(field),
-                Meaning::Background => self.request.is_background |= !matches!(self.text.as_slice(), b"false" | b"null"),
-                Meaning::Container(Node::Document) if self.depth == 1 => self.has_ended |= self.text == DONE,
+                Meaning::Background => {
+                    self.request.is_background |=
+                        !matches!(self.text.as_slice(), b"false" | b"null")
+                }
+                Meaning::Container(Node::Document) if self.depth == 1 => {
+                    self.has_ended |= self.text == DONE
+                }
                 Meaning::Other | Meaning::Container(_) | Meaning::Model | Meaning::Kind => {}
             }
             self.end_value();
@@ -396,16 +457,26 @@ impl JsonScanner {
 
     /// Returns the meaning of the key that was read.
     fn meaning(&self) -> Meaning {
-        let Some(top) = self.top() else { return Meaning::Other };
+        let Some(top) = self.top() else {
+            return Meaning::Other;
+        };
         match (top, self.text.as_slice()) {
             (Node::Document, b"message") => Meaning::Container(Node::Message),
             (Node::Document, b"response") => Meaning::Container(Node::Response),
-            (Node::Document | Node::Message | Node::Response, b"usageMetadata") => Meaning::Container(Node::Usage(Statement::SoFar)),
-            (Node::Document | Node::Response, b"usage") => Meaning::Container(Node::Usage(Statement::Last)),
+            (Node::Document | Node::Message | Node::Response, b"usageMetadata") => {
+                Meaning::Container(Node::Usage(Statement::SoFar))
+            }
+            (Node::Document | Node::Response, b"usage") => {
+                Meaning::Container(Node::Usage(Statement::Last))
+            }
             (Node::Message, b"usage") => Meaning::Container(Node::Usage(Statement::First)),
-            (Node::Document | Node::Message | Node::Response, b"model" | b"modelVersion") => Meaning::Model,
+            (Node::Document | Node::Message | Node::Response, b"model" | b"modelVersion") => {
+                Meaning::Model
+            }
             (Node::Document, b"type") => Meaning::Kind,
-            (Node::Usage(_), b"prompt_tokens_details" | b"input_tokens_details") => Meaning::Container(Node::UsageDetails),
+            (Node::Usage(_), b"prompt_tokens_details" | b"input_tokens_details") => {
+                Meaning::Container(Node::UsageDetails)
+            }
             (Node::Usage(_), key) => Field::of_usage(key).map_or(Meaning::Other, Meaning::Count),
             (Node::UsageDetails, b"cached_tokens") => Meaning::Count(Field::CachedWithin),
             _ => Meaning::Other,
@@ -436,7 +507,10 @@ impl JsonScanner {
             at += 1;
             match byte {
                 b'"' => {
-                    self.state = State::SkippedString { depth, is_escaped: false };
+                    self.state = State::SkippedString {
+                        depth,
+                        is_escaped: false,
+                    };
                     return at;
                 }
                 b'{' | b'[' => depth = depth.saturating_add(1),

@@ -44,7 +44,10 @@ impl Stated {
     #[must_use]
     pub fn tokens(&self) -> Tokens {
         Tokens {
-            input: self.input.saturating_sub(self.cached_within).saturating_sub(self.cache_write_within),
+            input: self
+                .input
+                .saturating_sub(self.cached_within)
+                .saturating_sub(self.cache_write_within),
             cached: self.cached_within.saturating_add(self.cache_read),
             cache_write: self.cache_write_within.saturating_add(self.cache_write),
             output: self.output,
@@ -53,11 +56,21 @@ impl Stated {
 
     /// Adds the growth of these counts since earlier ones of the same response.
     pub fn add_growth(&mut self, earlier: &Self, now: &Self) {
-        let add = |total: &mut u64, earlier: u64, now: u64| *total = total.saturating_add(now.saturating_sub(earlier));
+        let add = |total: &mut u64, earlier: u64, now: u64| {
+            *total = total.saturating_add(now.saturating_sub(earlier))
+        };
         add(&mut self.input, earlier.input, now.input);
-        add(&mut self.cached_within, earlier.cached_within, now.cached_within);
+        add(
+            &mut self.cached_within,
+            earlier.cached_within,
+            now.cached_within,
+        );
         add(&mut self.cache_read, earlier.cache_read, now.cache_read);
-        add(&mut self.cache_write_within, earlier.cache_write_within, now.cache_write_within);
+        add(
+            &mut self.cache_write_within,
+            earlier.cache_write_within,
+            now.cache_write_within,
+        );
         add(&mut self.cache_write, earlier.cache_write, now.cache_write);
         add(&mut self.output, earlier.output, now.output);
     }
@@ -102,7 +115,10 @@ const DATA: &[u8] = b"data:";
 
 impl Default for UsageScanner {
     fn default() -> Self {
-        Self { framing: Framing::Undecided, json: JsonScanner::new() }
+        Self {
+            framing: Framing::Undecided,
+            json: JsonScanner::new(),
+        }
     }
 }
 
@@ -111,10 +127,15 @@ impl UsageScanner {
     pub fn feed(&mut self, bytes: &[u8]) {
         match self.framing {
             Framing::Undecided => {
-                let Some(at) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else { return };
+                let Some(at) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+                    return;
+                };
                 self.framing = match bytes[at] {
                     b'{' | b'[' => Framing::Document,
-                    _ => Framing::Events { line: Line::Begins(0), after_return: false },
+                    _ => Framing::Events {
+                        line: Line::Begins(0),
+                        after_return: false,
+                    },
                 };
                 self.feed(&bytes[at..]);
             }
@@ -136,7 +157,11 @@ impl UsageScanner {
                 let byte = bytes[at];
                 if byte == DATA[matched] {
                     at += 1;
-                    line = if matched + 1 == DATA.len() { Line::Data } else { Line::Begins(matched + 1) };
+                    line = if matched + 1 == DATA.len() {
+                        Line::Data
+                    } else {
+                        Line::Begins(matched + 1)
+                    };
                     continue;
                 }
                 if matches!(byte, b'\n' | b'\r') {
@@ -188,7 +213,10 @@ impl UsageScanner {
             Framing::Undecided => false,
             // A document is sent once the model has ended. Gemini's can be a list that grows.
             Framing::Document => json.is_last_stated || (is_whole && json.is_cumulative),
-            Framing::Events { .. } => (json.has_ended && json.is_last_stated) || (is_whole && (json.states_last_at_the_end() || json.is_cumulative)),
+            Framing::Events { .. } => {
+                (json.has_ended && json.is_last_stated)
+                    || (is_whole && (json.states_last_at_the_end() || json.is_cumulative))
+            }
         };
         match (json.counts.is_stated() && !json.counts.is_invalid, is_final) {
             (false, _) => Known::Nothing,
@@ -223,7 +251,10 @@ impl RequestScanner {
     /// Returns the name. `None`: it names none so far, or a server could read another one.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
-        self.0.model.as_deref().filter(|_| !self.0.request.is_ambiguous)
+        self.0
+            .model
+            .as_deref()
+            .filter(|_| !self.0.request.is_ambiguous)
     }
 
     /// Returns whether the request asks for a response in the background, or a server could read it so.

@@ -8,7 +8,12 @@ fn scanned(text: &str) -> UsageScanner {
 }
 
 fn tokens(input: u64, cached: u64, cache_write: u64, output: u64) -> Tokens {
-    Tokens { input, cached, cache_write, output }
+    Tokens {
+        input,
+        cached,
+        cache_write,
+        output,
+    }
 }
 
 const MESSAGES: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"claude-x\",\"content\":[],\"usage\":\
@@ -35,7 +40,11 @@ fn each_api_states_its_usage() {
         (GEMINI, tokens(30, 10, 0, 10), "gemini-x"),
     ] {
         let scanner = scanned(text);
-        assert_eq!((scanner.tokens(), scanner.known(true), scanner.model()), (expected, Known::All, Some(model)), "{text}");
+        assert_eq!(
+            (scanner.tokens(), scanner.known(true), scanner.model()),
+            (expected, Known::All, Some(model)),
+            "{text}"
+        );
     }
 }
 
@@ -43,23 +52,46 @@ fn each_api_states_its_usage() {
 fn whole_documents_state_their_usage() {
     let messages = r#"{"type":"message","model":"m","content":[{"type":"tool_use","input":{"usage":{"input_tokens":1e9}}}],"usage":{"input_tokens":5,"output_tokens":2}}"#;
     let gemini = r#" [{"usageMetadata":{"promptTokenCount":4}}, {"usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":2}}]"#;
-    assert_eq!((scanned(messages).tokens(), scanned(messages).known(true)), (tokens(5, 0, 0, 2), Known::All));
-    assert_eq!((scanned(gemini).tokens(), scanned(gemini).known(true)), (tokens(4, 0, 0, 2), Known::All));
+    assert_eq!(
+        (scanned(messages).tokens(), scanned(messages).known(true)),
+        (tokens(5, 0, 0, 2), Known::All)
+    );
+    assert_eq!(
+        (scanned(gemini).tokens(), scanned(gemini).known(true)),
+        (tokens(4, 0, 0, 2), Known::All)
+    );
 }
 
 #[test]
 fn cut_response_has_partly_known_usage() {
     let cut = &MESSAGES[..MESSAGES.find("event: message_delta").expect("it is there")];
-    assert_eq!((scanned(cut).tokens().input, scanned(cut).known(false), scanned(cut).known(true)), (25, Known::SoFar, Known::SoFar));
+    assert_eq!(
+        (
+            scanned(cut).tokens().input,
+            scanned(cut).known(false),
+            scanned(cut).known(true)
+        ),
+        (25, Known::SoFar, Known::SoFar)
+    );
     let cut = &GEMINI[..GEMINI.find("\n\n").expect("it is there")];
-    assert_eq!((scanned(cut).known(false), scanned(cut).known(true)), (Known::SoFar, Known::All));
-    assert_eq!(scanned("data: {\"choices\":[]}\n\n").known(true), Known::Nothing);
+    assert_eq!(
+        (scanned(cut).known(false), scanned(cut).known(true)),
+        (Known::SoFar, Known::All)
+    );
+    assert_eq!(
+        scanned("data: {\"choices\":[]}\n\n").known(true),
+        Known::Nothing
+    );
 }
 
 /// Some servers state counts with every piece of a stream.
 #[test]
 fn stream_cut_after_early_counts_is_partly_known() {
-    let piece = |output: u32| format!("data: {{\"choices\":[{{}}],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n");
+    let piece = |output: u32| {
+        format!(
+            "data: {{\"choices\":[{{}}],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n"
+        )
+    };
     let (first, last, done) = (piece(1), piece(7), "data: [DONE]\n\n");
     let silent = "data: {\"choices\":[{}]}\n\n";
     for (text, is_whole, expected) in [
@@ -71,13 +103,25 @@ fn stream_cut_after_early_counts_is_partly_known() {
         (format!("{first}{silent}"), true, Known::SoFar),
         (format!("{first}{silent}{done}"), true, Known::All),
         (format!("{silent}{done}"), true, Known::Nothing),
-        (MESSAGES.replace("message_stop", "ping"), false, Known::SoFar),
+        (
+            MESSAGES.replace("message_stop", "ping"),
+            false,
+            Known::SoFar,
+        ),
         (MESSAGES.to_owned(), false, Known::All),
         (RESPONSES.to_owned(), false, Known::All),
-        (RESPONSES.replace("response.completed", "response.x"), false, Known::SoFar),
+        (
+            RESPONSES.replace("response.completed", "response.x"),
+            false,
+            Known::SoFar,
+        ),
         (GEMINI.to_owned(), false, Known::SoFar),
     ] {
-        assert_eq!(scanned(&text).known(is_whole), expected, "{is_whole} {text}");
+        assert_eq!(
+            scanned(&text).known(is_whole),
+            expected,
+            "{is_whole} {text}"
+        );
     }
 }
 
@@ -95,14 +139,35 @@ fn cached_tokens_that_are_stated_twice_count_once() {
             r#""prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":900},"cache_read_input_tokens":900,"cache_creation_input_tokens":50"#,
             tokens(50, 900, 50, 2),
         ),
-        (r#""cache_read_input_tokens":900,"prompt_tokens":1000"#, tokens(100, 900, 0, 2)),
-        (r#""prompt_tokens":1000,"cache_read_input_tokens":0,"prompt_tokens_details":{"cached_tokens":900}"#, tokens(100, 900, 0, 2)),
-        (r#""input_tokens":1000,"input_tokens_details":{"cached_tokens":900},"cache_read_input_tokens":900"#, tokens(100, 900, 0, 2)),
-        (r#""input_tokens":1000,"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":900}"#, tokens(100, 900, 0, 2)),
+        (
+            r#""cache_read_input_tokens":900,"prompt_tokens":1000"#,
+            tokens(100, 900, 0, 2),
+        ),
+        (
+            r#""prompt_tokens":1000,"cache_read_input_tokens":0,"prompt_tokens_details":{"cached_tokens":900}"#,
+            tokens(100, 900, 0, 2),
+        ),
+        (
+            r#""input_tokens":1000,"input_tokens_details":{"cached_tokens":900},"cache_read_input_tokens":900"#,
+            tokens(100, 900, 0, 2),
+        ),
+        (
+            r#""input_tokens":1000,"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":900}"#,
+            tokens(100, 900, 0, 2),
+        ),
         // Anthropic's own.
-        (r#""input_tokens":1000,"cache_read_input_tokens":900,"cache_creation_input_tokens":50"#, tokens(1000, 900, 50, 2)),
-        (r#""prompt_tokens":1000,"prompt_cache_hit_tokens":900,"prompt_cache_miss_tokens":100"#, tokens(100, 900, 0, 2)),
-        (r#""prompt_tokens":1000,"cached_tokens":900,"prompt_tokens_details":{"cached_tokens":0}"#, tokens(100, 900, 0, 2)),
+        (
+            r#""input_tokens":1000,"cache_read_input_tokens":900,"cache_creation_input_tokens":50"#,
+            tokens(1000, 900, 50, 2),
+        ),
+        (
+            r#""prompt_tokens":1000,"prompt_cache_hit_tokens":900,"prompt_cache_miss_tokens":100"#,
+            tokens(100, 900, 0, 2),
+        ),
+        (
+            r#""prompt_tokens":1000,"cached_tokens":900,"prompt_tokens_details":{"cached_tokens":0}"#,
+            tokens(100, 900, 0, 2),
+        ),
     ] {
         let text = format!("{{\"usage\":{{{usage},\"completion_tokens\":2}}}}");
         assert_eq!(scanned(&text).tokens(), expected, "{usage}");
@@ -111,11 +176,32 @@ fn cached_tokens_that_are_stated_twice_count_once() {
 
 #[test]
 fn invalid_counts_are_unknown() {
-    for count in ["-1", "1.5", "1e3", "NaN", "\"7\"", "{}", "[1]", "true", "99999999999999999999", &"9".repeat(300)] {
+    for count in [
+        "-1",
+        "1.5",
+        "1e3",
+        "NaN",
+        "\"7\"",
+        "{}",
+        "[1]",
+        "true",
+        "99999999999999999999",
+        &"9".repeat(300),
+    ] {
         let text = format!("{{\"usage\":{{\"input_tokens\":{count},\"output_tokens\":3}}}}");
         assert_eq!(scanned(&text).known(true), Known::Nothing, "{text}");
     }
-    for garbage in ["", "<html>usage</html>", "{", "}", "{\"usage\"", "{\"usage\":3}", "data: {{{{\n\n", "[[[[", "{\"usage\":{\"input_tokens\" 3}}"] {
+    for garbage in [
+        "",
+        "<html>usage</html>",
+        "{",
+        "}",
+        "{\"usage\"",
+        "{\"usage\":3}",
+        "data: {{{{\n\n",
+        "[[[[",
+        "{\"usage\":{\"input_tokens\" 3}}",
+    ] {
         assert_eq!(scanned(garbage).known(true), Known::Nothing, "{garbage}");
     }
 }
@@ -135,7 +221,11 @@ fn event_of_several_lines_is_one_document() {
 #[test]
 fn request_names_its_model() {
     let mut scanner = RequestScanner::default();
-    for piece in [r#"{"messages":[{"model":"no"}],"mo"#, r#"del":"gp"#, r#"t-5","x":1}"#] {
+    for piece in [
+        r#"{"messages":[{"model":"no"}],"mo"#,
+        r#"del":"gp"#,
+        r#"t-5","x":1}"#,
+    ] {
         scanner.feed(piece.as_bytes());
     }
     assert_eq!(scanner.model(), Some("gpt-5"));
@@ -150,7 +240,10 @@ fn ambiguous_model_name_is_unknown() {
         (r#"{"mod\u0065l":"dear","model":"cheap"}"#, None),
         (r#"{"model":"cheap","Model":"dear"}"#, None),
         (r#"{"model":"ch\u0065ap"}"#, None),
-        (r#"{"message":{"model":"cheap"},"response":{"model":"cheap"}}"#, None),
+        (
+            r#"{"message":{"model":"cheap"},"response":{"model":"cheap"}}"#,
+            None,
+        ),
         (r#"[{"model":"cheap"}]"#, None),
     ] {
         let mut scanner = RequestScanner::default();
@@ -173,13 +266,18 @@ fn background_flag_is_found_in_any_spelling() {
         ("[{\"background\":true}]", true),
         ("{'a':1}", true),
         (r#"{"background":false,"input":{"background":true}}"#, false),
-        (r#" {"background":null,"input":"\"background\":true"}"#, false),
+        (
+            r#" {"background":null,"input":"\"background\":true"}"#,
+            false,
+        ),
         (r#"{"input":[{"backgr\u006fund":true}],"model":"m"}"#, false),
         ("{\"model\"", false),
         ("", false),
     ] {
         let mut scanner = RequestScanner::default();
-        text.as_bytes().chunks(3).for_each(|piece| scanner.feed(piece));
+        text.as_bytes()
+            .chunks(3)
+            .for_each(|piece| scanner.feed(piece));
         assert_eq!(scanner.may_be_background(), expected, "{text}");
     }
 }
@@ -188,7 +286,11 @@ fn background_flag_is_found_in_any_spelling() {
 fn counts_of_a_response_never_become_smaller() {
     let first = "data: {\"usageMetadata\":{\"promptTokenCount\":100}}\n\n";
     let second = "data: {\"usageMetadata\":{\"promptTokenCount\":100,\"cachedContentTokenCount\":60,\"candidatesTokenCount\":5}}\n\n";
-    let (mut scanner, mut total, mut before) = (UsageScanner::default(), Stated::default(), Stated::default());
+    let (mut scanner, mut total, mut before) = (
+        UsageScanner::default(),
+        Stated::default(),
+        Stated::default(),
+    );
     for piece in [first, second] {
         scanner.feed(piece.as_bytes());
         let now = scanner.stated();

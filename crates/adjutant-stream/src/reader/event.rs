@@ -12,10 +12,18 @@ pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
     /// Applies one event. Returns `true` if the line has to be passed to the dialogue.
-    pub(super) fn apply(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> bool {
+    pub(super) fn apply(
+        &mut self,
+        event: StreamEvent<'_>,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) -> bool {
         match event {
             StreamEvent::DialogueLine => return true,
-            StreamEvent::Speaker(id) => self.speaker = (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned()),
+            StreamEvent::Speaker(id) => {
+                self.speaker =
+                    (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned())
+            }
             StreamEvent::Subagent { subagent, begins } => self.subagents.merge(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
             StreamEvent::Session(id) if id == self.session => {}
@@ -28,29 +36,46 @@ impl Reader {
                 self.session = id.into_owned();
                 updates.push(StreamUpdate::Session(self.session.clone()));
             }
-            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.stream.is_retry_note(&text) => {
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. }
+                if self.stream.is_retry_note(&text) =>
+            {
                 self.retry(text.trim(), None, part, updates)
             }
-            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } if self.message.is_empty() && self.stream.is_remark(&text) => {
+            StreamEvent::Text(text) | StreamEvent::Delta { text, .. }
+                if self.message.is_empty() && self.stream.is_remark(&text) =>
+            {
                 self.report_progress(part, updates);
                 self.end_message(part);
                 write_note(part, &mut self.within_line, text.trim());
                 self.remark = self.tail(text.trim()).to_owned();
             }
             StreamEvent::Retry { error, cause } => self.retry(&error, cause, part, updates),
-            StreamEvent::Call { id, name, input, state } => {
+            StreamEvent::Call {
+                id,
+                name,
+                input,
+                state,
+            } => {
                 (self.summary.has_acted, self.summary.has_answered) = (true, false);
                 if let Some(call) = self.calls.update(&id, &name, &input, state) {
                     self.report_progress(part, updates);
                     self.end_message(part);
-                    write_note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+                    write_note(
+                        part,
+                        &mut self.within_line,
+                        &format!("→ {}", shorten(&call)),
+                    );
                 }
             }
             StreamEvent::Step(step) if *step == *self.step => {}
             StreamEvent::Step(step) => {
                 self.report_progress(part, updates);
                 self.end_message(part);
-                write_note(part, &mut self.within_line, &format!("· {}", shorten(step.lines().next().unwrap_or_default())));
+                write_note(
+                    part,
+                    &mut self.within_line,
+                    &format!("· {}", shorten(step.lines().next().unwrap_or_default())),
+                );
                 self.step = step.into_owned();
             }
             StreamEvent::Cost(cost) => {
@@ -79,20 +104,34 @@ impl Reader {
                 (self.summary.has_acted, self.summary.has_answered) = (true, false);
                 self.report_progress(part, updates);
                 self.end_message(part);
-                write_note(part, &mut self.within_line, &format!("→ {name} {}", shorten(&input)));
+                write_note(
+                    part,
+                    &mut self.within_line,
+                    &format!("→ {name} {}", shorten(&input)),
+                );
             }
             StreamEvent::Output(output) => {
                 self.report_progress(part, updates);
                 self.end_message(part);
-                write_note(part, &mut self.within_line, &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")));
+                write_note(
+                    part,
+                    &mut self.within_line,
+                    &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")),
+                );
             }
             StreamEvent::Error(error) => {
                 self.end_message(part);
-                write_note(part, &mut self.within_line, &format!("! {}", shorten(&error)));
+                write_note(
+                    part,
+                    &mut self.within_line,
+                    &format!("! {}", shorten(&error)),
+                );
                 self.summary.error = cut::head(&error, ERROR_BYTES_MAX).to_owned();
             }
             StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
-            StreamEvent::LimitReset(seconds) => self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds)),
+            StreamEvent::LimitReset(seconds) => {
+                self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds))
+            }
             StreamEvent::Usage(usage) => {
                 let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
                 self.has_new_usage = true;
@@ -100,7 +139,10 @@ impl Reader {
                     input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
                     cached_tokens: before.cached_tokens.saturating_add(usage.cached_tokens),
                     output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
-                    cost_usd: match (before.cost_usd.filter(|_| !usage.cost_is_total), usage.cost_usd) {
+                    cost_usd: match (
+                        before.cost_usd.filter(|_| !usage.cost_is_total),
+                        usage.cost_usd,
+                    ) {
                         (Some(before), Some(cost)) => Some(before + cost),
                         (before, cost) => cost.or(before),
                     },
@@ -121,36 +163,67 @@ impl Reader {
     }
 
     /// Applies an event of one of the CLI's own sub-agents: it is logged and does not count as the run's.
-    pub(super) fn apply_for_subagent(&mut self, event: StreamEvent<'_>, part: &mut dyn FnMut(Part<'_>)) {
+    pub(super) fn apply_for_subagent(
+        &mut self,
+        event: StreamEvent<'_>,
+        part: &mut dyn FnMut(Part<'_>),
+    ) {
         let id = self.speaker.clone().unwrap_or_default();
         let text = match event {
             StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
-            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => format!("→ {name} {}", shorten(&input)),
+            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => {
+                format!("→ {name} {}", shorten(&input))
+            }
             StreamEvent::Output(output) => format!("← {}", shorten(output.trim_end())),
             StreamEvent::Error(error) => format!("! {}", shorten(&error)),
             StreamEvent::Usage(usage) => {
                 let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
-                return self.subagents.merge(Subagent { id, tokens, ..Subagent::default() }, false);
+                return self.subagents.merge(
+                    Subagent {
+                        id,
+                        tokens,
+                        ..Subagent::default()
+                    },
+                    false,
+                );
             }
             // A whole message follows its chunks, and other lines report how the sub-agent ends.
-            StreamEvent::Delta { .. } | StreamEvent::Session(_) | StreamEvent::Retry { .. } | StreamEvent::LimitReset(_) | StreamEvent::End(_) => {
+            StreamEvent::Delta { .. }
+            | StreamEvent::Session(_)
+            | StreamEvent::Retry { .. }
+            | StreamEvent::LimitReset(_)
+            | StreamEvent::End(_) => {
                 return;
             }
-            StreamEvent::DialogueLine | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {
+            StreamEvent::DialogueLine
+            | StreamEvent::Speaker(_)
+            | StreamEvent::Subagent { .. }
+            | StreamEvent::Step(_)
+            | StreamEvent::Cost(_) => {
                 return;
             }
         };
         self.end_message(part);
         let known = self.subagents.find(&id);
-        let name = known.and_then(|known| known.about.as_deref().or(known.kind.as_deref())).unwrap_or("a sub-agent");
-        write_note(part, &mut self.within_line, &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")));
+        let name = known
+            .and_then(|known| known.about.as_deref().or(known.kind.as_deref()))
+            .unwrap_or("a sub-agent");
+        write_note(
+            part,
+            &mut self.within_line,
+            &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")),
+        );
     }
 
     /// Writes the lines of calls that have none yet.
     pub(super) fn flush_calls(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         for call in self.calls.flush() {
             self.end_message(part);
-            write_note(part, &mut self.within_line, &format!("→ {}", shorten(&call)));
+            write_note(
+                part,
+                &mut self.within_line,
+                &format!("→ {}", shorten(&call)),
+            );
         }
     }
 }

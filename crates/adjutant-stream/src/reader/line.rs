@@ -18,7 +18,11 @@ pub(super) fn write_note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool,
 }
 
 pub(super) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.len() <= TOOL_BYTES_MAX { text.into() } else { format!("{} …", cut::head(text, TOOL_BYTES_MAX)).into() }
+    if text.len() <= TOOL_BYTES_MAX {
+        text.into()
+    } else {
+        format!("{} …", cut::head(text, TOOL_BYTES_MAX)).into()
+    }
 }
 
 /// Removes digits, such as counts and times, so that errors of the same kind compare equal.
@@ -27,13 +31,16 @@ pub(super) fn without_digits(text: &str) -> String {
 }
 
 pub(super) fn is_reply_to(line: &str, id: u64) -> bool {
-    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
+    serde_json::from_str::<serde_json::Value>(line)
+        .is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
 }
 
 /// Returns whether a text can be a vendor's session id. A valid id cannot be taken for an option or a path.
 pub(super) fn is_session_id(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
-    text.len() <= SESSION_ID_BYTES_MAX && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
+    text.len() <= SESSION_ID_BYTES_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_plain)
 }
 
 #[cfg(test)]
@@ -42,10 +49,26 @@ mod tests {
 
     #[test]
     fn invalid_session_id_is_ignored() {
-        for id in ["01a1ff9c-e65f-7113-bec7-2445b36c0c10", "20261121_1", "s1", "a.b:c"] {
+        for id in [
+            "01a1ff9c-e65f-7113-bec7-2445b36c0c10",
+            "20261121_1",
+            "s1",
+            "a.b:c",
+        ] {
             assert!(is_session_id(id), "{id}");
         }
-        for text in ["", "--dangerously-skip-permissions", "-c", "a b", "a\nb", "../x", "a/b", "é", "$(x)", &"x".repeat(129)] {
+        for text in [
+            "",
+            "--dangerously-skip-permissions",
+            "-c",
+            "a b",
+            "a\nb",
+            "../x",
+            "a/b",
+            "é",
+            "$(x)",
+            &"x".repeat(129),
+        ] {
             assert!(!is_session_id(text), "{text}");
         }
     }

@@ -126,7 +126,10 @@ impl Reader {
             answer_bytes_max,
             rules: Rules::new(&of.stream),
             // `rules` holds the compiled rules.
-            stream: Stream { rules: Vec::new(), ..of.stream.clone() },
+            stream: Stream {
+                rules: Vec::new(),
+                ..of.stream.clone()
+            },
             answers_after: of.answers_after,
             line: Vec::new(),
             is_overlong: false,
@@ -161,12 +164,22 @@ impl Reader {
     }
 
     /// Logs and reports a failed call that the CLI's own log reports.
-    pub fn note_retry(&mut self, error: &str, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub fn note_retry(
+        &mut self,
+        error: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
         self.retry(error, None, part, updates);
     }
 
     /// Reads the next bytes of the stream.
-    pub fn push(&mut self, bytes: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
         let mut rest = bytes;
         while let Some(end) = memchr(b'\n', rest) {
             let (line, after) = rest.split_at(end);
@@ -194,14 +207,22 @@ impl Reader {
             self.is_overlong = true;
             self.line = Vec::new();
             self.end_retry_line(part);
-            write_note(part, &mut self.within_line, "(a line of more than 4 MiB is only in the raw stream)");
+            write_note(
+                part,
+                &mut self.within_line,
+                "(a line of more than 4 MiB is only in the raw stream)",
+            );
             return;
         }
         self.line.extend_from_slice(rest);
     }
 
     /// Ends the stream and returns its summary.
-    pub fn finish(mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) -> Summary {
+    pub fn finish(
+        mut self,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) -> Summary {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.read(&line, part, updates);
@@ -226,16 +247,24 @@ impl Reader {
     fn usage(&self) -> Option<Usage> {
         let stated = self.summary.usage;
         match self.cost_usd {
-            Some(cost) if stated.is_none_or(|usage| usage.cost_usd.is_none()) => {
-                Some(Usage { cost_usd: Some(cost), cost_is_total: true, ..stated.unwrap_or_default() })
-            }
+            Some(cost) if stated.is_none_or(|usage| usage.cost_usd.is_none()) => Some(Usage {
+                cost_usd: Some(cost),
+                cost_is_total: true,
+                ..stated.unwrap_or_default()
+            }),
             _ => stated,
         }
     }
 
-    fn read(&mut self, line: &[u8], part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    fn read(
+        &mut self,
+        line: &[u8],
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
         // Faster than the lossy conversion alone, for valid text.
-        let line = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+        let line =
+            std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
         if line.trim().is_empty() {
             return;
         }
@@ -244,7 +273,9 @@ impl Reader {
             // Skip text that repeats earlier attempts.
             let mut is_for_dialogue = false;
             let is_known = rules.read(&line, &mut |event| match event {
-                StreamEvent::DialogueLine | StreamEvent::Session(_) => is_for_dialogue |= self.apply(event, part, updates),
+                StreamEvent::DialogueLine | StreamEvent::Session(_) => {
+                    is_for_dialogue |= self.apply(event, part, updates)
+                }
                 _ => {}
             });
             if !is_known {
@@ -260,7 +291,9 @@ impl Reader {
             }
         } else {
             let mut is_for_dialogue = false;
-            let is_known = rules.read(&line, &mut |event| is_for_dialogue |= self.apply(event, part, updates));
+            let is_known = rules.read(&line, &mut |event| {
+                is_for_dialogue |= self.apply(event, part, updates)
+            });
             if !is_known {
                 self.end_message(part);
                 write_note(part, &mut self.within_line, &line);
@@ -296,9 +329,22 @@ mod tests {
     #[test]
     fn endless_line_uses_bounded_memory() {
         let when = BTreeMap::from([("id".to_owned(), "2".to_owned())]);
-        let rule = Rule { when, session: Some("session".to_owned()), ..Rule::default() };
-        let stream = Stream { rules: vec![rule], ..Stream::default() };
-        let mut reader = Reader::new(&ReaderConfig { stream, answers_after: None }, 16 * 1024);
+        let rule = Rule {
+            when,
+            session: Some("session".to_owned()),
+            ..Rule::default()
+        };
+        let stream = Stream {
+            rules: vec![rule],
+            ..Stream::default()
+        };
+        let mut reader = Reader::new(
+            &ReaderConfig {
+                stream,
+                answers_after: None,
+            },
+            16 * 1024,
+        );
         let (mut log, mut updates) = (String::new(), Vec::new());
         for _ in 0..100 {
             reader.push(
@@ -312,8 +358,15 @@ mod tests {
             );
             assert!(reader.line.capacity() <= 2 * LINE_BYTES_MAX);
         }
-        reader.push(b"\n{\"id\":2,\"session\":\"t\"}\n", &mut |_| {}, &mut updates);
-        assert_eq!(updates.first(), Some(&StreamUpdate::Session("t".to_owned())));
+        reader.push(
+            b"\n{\"id\":2,\"session\":\"t\"}\n",
+            &mut |_| {},
+            &mut updates,
+        );
+        assert_eq!(
+            updates.first(),
+            Some(&StreamUpdate::Session("t".to_owned()))
+        );
         assert!(log.len() < 200, "{log}");
     }
 }

@@ -16,9 +16,19 @@ pub(super) struct RetryLine {
 
 impl Reader {
     /// Records a failed call that the CLI retries.
-    pub(super) fn retry(&mut self, words: &str, cause: Option<Cause>, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn retry(
+        &mut self,
+        words: &str,
+        cause: Option<Cause>,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
         let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words = if words.is_empty() { "a call to its model failed".to_owned() } else { cut::head(&words, TOOL_BYTES_MAX).to_owned() };
+        let words = if words.is_empty() {
+            "a call to its model failed".to_owned()
+        } else {
+            cut::head(&words, TOOL_BYTES_MAX).to_owned()
+        };
         if self.retries.same == 0 || without_digits(&self.retries.words) != without_digits(&words) {
             self.end_message(part);
             part(Part::Note(&format!("! {words}")));
@@ -30,11 +40,18 @@ impl Reader {
         self.retries.tries = self.retries.tries.saturating_add(1);
         // The error of the attempt if the CLI gives up without a message.
         cut::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
-        updates.push(StreamUpdate::Retry { error: words, cause });
+        updates.push(StreamUpdate::Retry {
+            error: words,
+            cause,
+        });
     }
 
     /// Reports progress if the model or a tool responds after failed calls.
-    pub(super) fn report_progress(&mut self, part: &mut dyn FnMut(Part<'_>), updates: &mut Vec<StreamUpdate>) {
+    pub(super) fn report_progress(
+        &mut self,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
         if self.retries.tries > 0 {
             self.end_retry_line(part);
             self.retries.tries = 0;
@@ -45,7 +62,11 @@ impl Reader {
     pub(super) fn end_retry_line(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         let same = std::mem::take(&mut self.retries.same);
         if same > 0 {
-            let count = if same > 1 { format!(" ×{same}\n") } else { "\n".to_owned() };
+            let count = if same > 1 {
+                format!(" ×{same}\n")
+            } else {
+                "\n".to_owned()
+            };
             part(Part::Note(&count));
             self.within_line = false;
         }

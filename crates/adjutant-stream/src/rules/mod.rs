@@ -110,14 +110,26 @@ impl Rules {
     #[must_use]
     pub fn new(stream: &Stream) -> Self {
         let mut paths = Vec::new();
-        let all = stream.rules.iter().map(|rule| CompiledRule::new(rule, &mut paths)).collect();
-        Self { all, paths, speaker: stream.speaker.as_deref().map(Path::new) }
+        let all = stream
+            .rules
+            .iter()
+            .map(|rule| CompiledRule::new(rule, &mut paths))
+            .collect();
+        Self {
+            all,
+            paths,
+            speaker: stream.speaker.as_deref().map(Path::new),
+        }
     }
 
     /// Creates an empty set of rules, which yields no events.
     #[must_use]
     pub fn empty() -> Self {
-        Self { all: Vec::new(), paths: Vec::new(), speaker: None }
+        Self {
+            all: Vec::new(),
+            paths: Vec::new(),
+            speaker: None,
+        }
     }
 
     /// Calls `emit` for each event in a line. Returns `false` if the line is not a JSON object.
@@ -134,21 +146,37 @@ impl Rules {
         let mut kept: [Option<Option<&Node<'_>>>; PATHS_KEPT] = [None; PATHS_KEPT];
         let mut find = |at: usize| {
             let search = || self.paths.get(at).and_then(|path| path.find(&line, &line));
-            kept.get_mut(at).map_or_else(search, |kept| *kept.get_or_insert_with(search))
+            kept.get_mut(at)
+                .map_or_else(search, |kept| *kept.get_or_insert_with(search))
         };
         for rule in &self.all {
-            if !rule.when.iter().all(|(path, condition)| condition.is_met(find(*path))) {
+            if !rule
+                .when
+                .iter()
+                .all(|(path, condition)| condition.is_met(find(*path)))
+            {
                 continue;
             }
             // A line that matches no rule needs no speaker.
-            if let Some(id) = speaker.take().and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX)) {
+            if let Some(id) = speaker
+                .take()
+                .and_then(|path| path.find(&line, &line)?.text(SHOWN_BYTES_MAX))
+            {
                 emit(StreamEvent::Speaker(id));
             }
             match &rule.each {
                 None => rule.apply(&line, &line, emit),
                 Some(path) => {
-                    for item in path.find(&line, &line).and_then(Node::items).unwrap_or_default() {
-                        if rule.where_.iter().all(|(path, condition)| condition.is_met(path.find(item, &line))) {
+                    for item in path
+                        .find(&line, &line)
+                        .and_then(Node::items)
+                        .unwrap_or_default()
+                    {
+                        if rule
+                            .where_
+                            .iter()
+                            .all(|(path, condition)| condition.is_met(path.find(item, &line)))
+                        {
                             rule.apply(item, &line, emit);
                         }
                     }

@@ -25,21 +25,40 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn new(raw: &'a str) -> Self {
-        Self { raw, is_valid: false, fields: OnceCell::new(), items: OnceCell::new() }
+        Self {
+            raw,
+            is_valid: false,
+            fields: OnceCell::new(),
+            items: OnceCell::new(),
+        }
     }
 
     /// A part of a parsed document.
     fn part(raw: &'a str) -> Self {
-        Self { is_valid: true, ..Self::new(raw) }
+        Self {
+            is_valid: true,
+            ..Self::new(raw)
+        }
     }
 
     pub(super) fn fields(&self) -> Option<&[Field<'a>]> {
-        let parse = || if self.is_valid { fields_of(self.raw) } else { serde_json::from_str::<Fields<'a>>(self.raw).ok().map(|fields| fields.0) };
+        let parse = || {
+            if self.is_valid {
+                fields_of(self.raw)
+            } else {
+                serde_json::from_str::<Fields<'a>>(self.raw)
+                    .ok()
+                    .map(|fields| fields.0)
+            }
+        };
         self.fields.get_or_init(parse).as_deref()
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&Node<'a>> {
-        self.fields()?.iter().find(|(known, _)| known == name).map(|(_, node)| node)
+        self.fields()?
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, node)| node)
     }
 
     pub(super) fn items(&self) -> Option<&[Node<'a>]> {
@@ -63,9 +82,17 @@ impl<'a> Node<'a> {
     pub(super) fn text(&self, bytes_max: usize) -> Option<Cow<'a, str>> {
         match self.raw.as_bytes().first()? {
             b'"' => string(self.raw, bytes_max),
-            b'[' if self.items()?.iter().any(|item| item.field("text").is_some()) => {
+            b'[' if self
+                .items()?
+                .iter()
+                .any(|item| item.field("text").is_some()) =>
+            {
                 let mut text = String::new();
-                for part in self.items()?.iter().filter_map(|item| item.field("text")?.text(bytes_max)) {
+                for part in self
+                    .items()?
+                    .iter()
+                    .filter_map(|item| item.field("text")?.text(bytes_max))
+                {
                     if !text.is_empty() && !text.ends_with('\n') {
                         text.push('\n');
                     }
@@ -86,7 +113,11 @@ impl<'a> Node<'a> {
 fn fields_of(raw: &str) -> Option<Vec<Field<'_>>> {
     let mut fields = Vec::with_capacity(8);
     for (name, value) in scan::fields(raw)?.take(FIELDS_MAX) {
-        let name = if name.contains('\\') { string(name, usize::MAX)? } else { Cow::Borrowed(&name[1..name.len() - 1]) };
+        let name = if name.contains('\\') {
+            string(name, usize::MAX)?
+        } else {
+            Cow::Borrowed(&name[1..name.len() - 1])
+        };
         fields.push((name, Node::part(value)));
     }
     Some(fields)
@@ -95,15 +126,23 @@ fn fields_of(raw: &str) -> Option<Vec<Field<'_>>> {
 /// Parses a JSON string, or the beginning of one that is longer than `bytes_max`.
 fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
     if raw.len() <= bytes_max.saturating_add(2) {
-        return serde_json::from_str::<Text<'_>>(raw).ok().map(|text| text.0);
+        return serde_json::from_str::<Text<'_>>(raw)
+            .ok()
+            .map(|text| text.0);
     }
     // Do not cut within an escape. The longest one, a surrogate pair, has twelve bytes.
     let beginning = cut::head(raw, bytes_max);
-    (0..=12).filter_map(|back| beginning.len().checked_sub(back)).filter(|at| beginning.is_char_boundary(*at)).find_map(|at| {
-        let closed = format!("{}\"", &beginning[..at]);
-        let text = serde_json::from_str::<Text<'_>>(&closed).ok()?.0.into_owned();
-        Some(Cow::Owned(text + " …"))
-    })
+    (0..=12)
+        .filter_map(|back| beginning.len().checked_sub(back))
+        .filter(|at| beginning.is_char_boundary(*at))
+        .find_map(|at| {
+            let closed = format!("{}\"", &beginning[..at]);
+            let text = serde_json::from_str::<Text<'_>>(&closed)
+                .ok()?
+                .0
+                .into_owned();
+            Some(Cow::Owned(text + " …"))
+        })
 }
 
 /// A string, borrowed if it contains no escapes.

@@ -79,9 +79,17 @@ impl CompiledRule {
             })
         };
         Self {
-            when: rule.when.iter().map(|(path, condition)| (number_of(Path::new(path)), Condition::new(condition))).collect(),
+            when: rule
+                .when
+                .iter()
+                .map(|(path, condition)| (number_of(Path::new(path)), Condition::new(condition)))
+                .collect(),
             each: path(&rule.each),
-            where_: rule.r#where.iter().map(|(path, condition)| (Path::new(path), Condition::new(condition))).collect(),
+            where_: rule
+                .r#where
+                .iter()
+                .map(|(path, condition)| (Path::new(path), Condition::new(condition)))
+                .collect(),
             session: path(&rule.session),
             text: path(&rule.text),
             delta: path(&rule.delta),
@@ -95,7 +103,13 @@ impl CompiledRule {
             result: path(&rule.result),
             error: path(&rule.error),
             subagent: rule.subagent.as_ref().map(CompiledSubagent::new),
-            retry: rule.retry.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect(),
+            retry: rule
+                .retry
+                .as_deref()
+                .unwrap_or("")
+                .split_ascii_whitespace()
+                .map(Path::new)
+                .collect(),
             retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
             again: path(&rule.again),
             usage: rule.usage.as_ref().map(CompiledUsage::new),
@@ -104,7 +118,12 @@ impl CompiledRule {
         }
     }
 
-    pub(super) fn apply<'a>(&self, at: &Node<'a>, line: &Node<'a>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+    pub(super) fn apply<'a>(
+        &self,
+        at: &Node<'a>,
+        line: &Node<'a>,
+        emit: &mut impl FnMut(StreamEvent<'_>),
+    ) {
         let find = |path: &Option<Path>, bytes_max| path.as_ref()?.find(at, line)?.text(bytes_max);
         let whole = |path: &Option<Path>| find(path, usize::MAX);
         let short = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX);
@@ -115,7 +134,10 @@ impl CompiledRule {
             emit(StreamEvent::Text(text));
         }
         if let Some(text) = whole(&self.delta) {
-            emit(StreamEvent::Delta { of: whole(&self.delta_of), text });
+            emit(StreamEvent::Delta {
+                of: whole(&self.delta_of),
+                text,
+            });
         }
         if let Some(id) = short(&self.call) {
             let state = match short(&self.call_state).as_deref() {
@@ -124,9 +146,17 @@ impl CompiledRule {
                 Some("completed" | "failed") => CallState::Ended,
                 _ => CallState::Pending,
             };
-            emit(StreamEvent::Call { id, name: short(&self.tool).unwrap_or_default(), input: short(&self.input).unwrap_or_default(), state });
+            emit(StreamEvent::Call {
+                id,
+                name: short(&self.tool).unwrap_or_default(),
+                input: short(&self.input).unwrap_or_default(),
+                state,
+            });
         } else if let Some(name) = short(&self.tool) {
-            emit(StreamEvent::Tool { name, input: short(&self.input).unwrap_or_default() });
+            emit(StreamEvent::Tool {
+                name,
+                input: short(&self.input).unwrap_or_default(),
+            });
         }
         if let Some(step) = short(&self.step) {
             emit(StreamEvent::Step(step));
@@ -137,32 +167,69 @@ impl CompiledRule {
         if let Some(error) = short(&self.error) {
             emit(StreamEvent::Error(error));
         }
-        if let Some(CompiledSubagent { id, begins, kind, about, state, tokens }) = &self.subagent
-            && let Some(id) = id.find(at, line).and_then(|node| node.text(SHOWN_BYTES_MAX))
+        if let Some(CompiledSubagent {
+            id,
+            begins,
+            kind,
+            about,
+            state,
+            tokens,
+        }) = &self.subagent
+            && let Some(id) = id
+                .find(at, line)
+                .and_then(|node| node.text(SHOWN_BYTES_MAX))
         {
             let text = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX).map(Cow::into_owned);
             let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
-            let tokens = tokens.as_ref().and_then(|path| path.find(at, line)?.number()).map(|number| whole_number(Some(number)));
-            let subagent = Subagent { id: id.into_owned(), kind: text(kind), about: text(about), state, tokens };
-            emit(StreamEvent::Subagent { subagent, begins: *begins });
+            let tokens = tokens
+                .as_ref()
+                .and_then(|path| path.find(at, line)?.number())
+                .map(|number| whole_number(Some(number)));
+            let subagent = Subagent {
+                id: id.into_owned(),
+                kind: text(kind),
+                about: text(about),
+                state,
+                tokens,
+            };
+            emit(StreamEvent::Subagent {
+                subagent,
+                begins: *begins,
+            });
         }
         if !self.retry.is_empty() {
-            let parts = self.retry.iter().filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
-            emit(StreamEvent::Retry { error: parts.collect::<Vec<_>>().join(": "), cause: self.retry_cause });
+            let parts = self
+                .retry
+                .iter()
+                .filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
+            emit(StreamEvent::Retry {
+                error: parts.collect::<Vec<_>>().join(": "),
+                cause: self.retry_cause,
+            });
         }
         if let Some(result) = whole(&self.result) {
             emit(StreamEvent::Result(result));
         }
-        if let Some(seconds) = self.again.as_ref().and_then(|path| path.find(at, line)?.number()) {
+        if let Some(seconds) = self
+            .again
+            .as_ref()
+            .and_then(|path| path.find(at, line)?.number())
+        {
             emit(StreamEvent::LimitReset(whole_number(Some(seconds))));
         }
         if let Some(usage) = &self.usage {
-            let sum =
-                |paths: &[Path]| paths.iter().filter_map(|path| path.find(at, line)?.number()).fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n));
-            let (input, cached, output) = (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
-            if let (true, Some(cost)) =
-                (usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(), sum(&usage.cost_usd).filter(|cost| *cost >= 0.0))
-            {
+            let sum = |paths: &[Path]| {
+                paths
+                    .iter()
+                    .filter_map(|path| path.find(at, line)?.number())
+                    .fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n))
+            };
+            let (input, cached, output) =
+                (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
+            if let (true, Some(cost)) = (
+                usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(),
+                sum(&usage.cost_usd).filter(|cost| *cost >= 0.0),
+            ) {
                 emit(StreamEvent::Cost(cost));
             }
             if input.is_some() || output.is_some() {
@@ -185,22 +252,46 @@ impl CompiledRule {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tokens; `as` saturates for values out of range")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count of tokens; `as` saturates for values out of range"
+)]
 fn whole_number(number: Option<f64>) -> u64 {
     number.unwrap_or(0.0) as u64
 }
 
 impl CompiledSubagent {
     pub(super) fn new(paths: &SubagentPaths) -> Self {
-        let SubagentPaths { id, begins, kind, about, state, tokens } = paths;
+        let SubagentPaths {
+            id,
+            begins,
+            kind,
+            about,
+            state,
+            tokens,
+        } = paths;
         let path = |text: &Option<String>| text.as_deref().map(Path::new);
-        Self { id: Path::new(id), begins: *begins, kind: path(kind), about: path(about), state: path(state), tokens: path(tokens) }
+        Self {
+            id: Path::new(id),
+            begins: *begins,
+            kind: path(kind),
+            about: path(about),
+            state: path(state),
+            tokens: path(tokens),
+        }
     }
 }
 
 impl CompiledUsage {
     pub(super) fn new(paths: &UsagePaths) -> Self {
-        let split = |text: &Option<String>| text.as_deref().unwrap_or("").split_ascii_whitespace().map(Path::new).collect();
+        let split = |text: &Option<String>| {
+            text.as_deref()
+                .unwrap_or("")
+                .split_ascii_whitespace()
+                .map(Path::new)
+                .collect()
+        };
         Self {
             input: split(&paths.input),
             cached: split(&paths.cached),
@@ -219,12 +310,24 @@ impl Path {
             None => (false, text),
         };
         // An empty path is the element itself.
-        let fields = if rest.is_empty() { Vec::new() } else { rest.split('.').map(str::to_owned).collect() };
+        let fields = if rest.is_empty() {
+            Vec::new()
+        } else {
+            rest.split('.').map(str::to_owned).collect()
+        };
         Self { from_line, fields }
     }
 
-    pub(super) fn find<'n, 'a>(&self, at: &'n Node<'a>, line: &'n Node<'a>) -> Option<&'n Node<'a>> {
-        self.fields.iter().try_fold(if self.from_line { line } else { at }, |node, field| node.field(field))
+    pub(super) fn find<'n, 'a>(
+        &self,
+        at: &'n Node<'a>,
+        line: &'n Node<'a>,
+    ) -> Option<&'n Node<'a>> {
+        self.fields
+            .iter()
+            .try_fold(if self.from_line { line } else { at }, |node, field| {
+                node.field(field)
+            })
     }
 }
 
@@ -243,7 +346,11 @@ impl Condition {
             Self::Nothing => found.is_none(),
             Self::Anything => found.is_some(),
             Self::OneOf(words) => found.is_some_and(|node| {
-                let bare = node.raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(node.raw);
+                let bare = node
+                    .raw
+                    .strip_prefix('"')
+                    .and_then(|raw| raw.strip_suffix('"'))
+                    .unwrap_or(node.raw);
                 words.iter().any(|word| word == bare)
             }),
         }

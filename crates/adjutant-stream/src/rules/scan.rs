@@ -8,7 +8,11 @@ pub(super) fn fields(raw: &str) -> Option<impl Iterator<Item = (&str, &str)>> {
     let mut rest = raw.strip_prefix('{')?;
     Some(std::iter::from_fn(move || {
         rest = after(rest, b',');
-        let (name, colon) = rest.split_at(if rest.starts_with('"') { string_end(rest) } else { return None });
+        let (name, colon) = rest.split_at(if rest.starts_with('"') {
+            string_end(rest)
+        } else {
+            return None;
+        });
         let (value, next) = split(after(colon, b':'))?;
         rest = next;
         (name.len() > 1).then_some((name, value))
@@ -28,7 +32,10 @@ pub(super) fn items(raw: &str) -> Option<impl Iterator<Item = &str>> {
 /// Returns the text after blanks and a separator.
 fn after(text: &str, separator: u8) -> &str {
     let bytes = text.as_bytes();
-    let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == separator).count();
+    let blanks = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace() || **byte == separator)
+        .count();
     &text[blanks..]
 }
 
@@ -38,7 +45,10 @@ fn split(text: &str) -> Option<(&str, &str)> {
         b'"' => string_end(text),
         b'{' | b'[' => nested_end(text),
         b'}' | b']' => return None,
-        _ => text.bytes().position(|byte| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace()).unwrap_or(text.len()),
+        _ => text
+            .bytes()
+            .position(|byte| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace())
+            .unwrap_or(text.len()),
     };
     Some(text.split_at(end))
 }
@@ -96,14 +106,21 @@ mod tests {
         leaf.prop_recursive(4, 32, 6, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::vec((text, inner), 0..6).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+                prop::collection::vec((text, inner), 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
     }
 
     fn rebuild(raw: &str) -> Value {
         if let Some(fields) = fields(raw) {
-            return Value::Object(fields.map(|(name, value)| (serde_json::from_str(name).expect("a name"), rebuild(value))).collect());
+            return Value::Object(
+                fields
+                    .map(|(name, value)| {
+                        (serde_json::from_str(name).expect("a name"), rebuild(value))
+                    })
+                    .collect(),
+            );
         }
         if let Some(items) = items(raw) {
             return Value::Array(items.map(rebuild).collect());

@@ -12,14 +12,21 @@ const DEPTH_MAX: usize = 16;
 
 enum Open {
     List(Vec<Field>),
-    Map { pairs: Vec<(String, Field)>, key: Option<String> },
+    Map {
+        pairs: Vec<(String, Field)>,
+        key: Option<String>,
+    },
 }
 
 /// Parses one YAML document. Anchors and aliases are refused, since a few lines of them can expand to gigabytes.
 pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
     let unreadable = |problem: &str| SignalError::Unreadable(problem.to_owned());
     // The parser requires LF; some agents write CRLF.
-    let text: Cow<'_, str> = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
+    let text: Cow<'_, str> = if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n"))
+    } else {
+        Cow::Borrowed(text)
+    };
     let mut open: Vec<Open> = Vec::new();
     let mut root = None;
     for event in Parser::new_from_str(&text) {
@@ -31,7 +38,10 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
                 None
             }
             Event::MappingStart(..) => {
-                open.push(Open::Map { pairs: Vec::new(), key: None });
+                open.push(Open::Map {
+                    pairs: Vec::new(),
+                    key: None,
+                });
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
@@ -40,8 +50,14 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
                 None => return Err(unreadable("an unmatched end")),
             },
             Event::Alias(_) => return Err(unreadable("aliases are not supported")),
-            Event::DocumentStart(_) if root.is_some() => return Err(unreadable("it has more than one document")),
-            Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd | Event::Nothing => None,
+            Event::DocumentStart(_) if root.is_some() => {
+                return Err(unreadable("it has more than one document"));
+            }
+            Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::Nothing => None,
         };
         if open.len() > DEPTH_MAX {
             return Err(unreadable("it is nested too deeply"));
@@ -66,9 +82,15 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
 /// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`, or on the top
 /// level if there is no payload.
 pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
-    let Value::Object(mut object) = value else { return Err(SignalError::Unreadable("it is not an object".to_owned())) };
-    let kind = object.get("signal_type").and_then(Value::as_str).ok_or(SignalError::Missing("signal_type"))?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
+    let Value::Object(mut object) = value else {
+        return Err(SignalError::Unreadable("it is not an object".to_owned()));
+    };
+    let kind = object
+        .get("signal_type")
+        .and_then(Value::as_str)
+        .ok_or(SignalError::Missing("signal_type"))?;
     let kind = SignalKind::from_spoken_tag(kind).ok_or_else(|| SignalError::Unusable {
         field: "signal_type",
         given: kind.chars().take(80).collect(),
@@ -78,13 +100,30 @@ pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> 
         None => {}
         Some(Value::Object(payload)) => {
             object.retain(|name, _| HEAD.contains(&name.as_str()));
-            for (name, value) in payload.into_iter().filter(|(name, _)| !HEAD.contains(&name.as_str())) {
+            for (name, value) in payload
+                .into_iter()
+                .filter(|(name, _)| !HEAD.contains(&name.as_str()))
+            {
                 object.insert(name, value);
             }
         }
-        Some(_) => return Err(SignalError::Unusable { field: "payload", given: "no object".to_owned(), wanted: "an object" }),
+        Some(_) => {
+            return Err(SignalError::Unusable {
+                field: "payload",
+                given: "no object".to_owned(),
+                wanted: "an object",
+            });
+        }
     }
-    Ok((kind, Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect())))
+    Ok((
+        kind,
+        Field::Map(
+            object
+                .into_iter()
+                .map(|(name, value)| (name, field(value)))
+                .collect(),
+        ),
+    ))
 }
 
 /// Returns the kind that an object names, also if it is not valid.
@@ -111,10 +150,18 @@ pub(super) fn repaired(text: &str) -> String {
             (true, c) if c.is_control() => {}
             (true, '\\') => match rest.next().map(|(_, escaped)| escaped) {
                 Some('u') => {
-                    let unit = |from: usize| text.get(from..from + 4).and_then(|digits| u16::from_str_radix(digits, 16).ok());
-                    let next = text.get(at + 6..at + 8).filter(|escape| *escape == "\\u").and_then(|_| unit(at + 8));
+                    let unit = |from: usize| {
+                        text.get(from..from + 4)
+                            .and_then(|digits| u16::from_str_radix(digits, 16).ok())
+                    };
+                    let next = text
+                        .get(at + 6..at + 8)
+                        .filter(|escape| *escape == "\\u")
+                        .and_then(|_| unit(at + 8));
                     match unit(at + 2) {
-                        Some(0xd800..=0xdbff) if next.is_some_and(|low| (0xdc00..=0xdfff).contains(&low)) => {
+                        Some(0xd800..=0xdbff)
+                            if next.is_some_and(|low| (0xdc00..=0xdfff).contains(&low)) =>
+                        {
                             out.push_str(&text[at..at + 12]);
                             rest.by_ref().take(10).for_each(drop);
                         }
@@ -125,7 +172,9 @@ pub(super) fn repaired(text: &str) -> String {
                         _ => out.push_str("\\u"),
                     }
                 }
-                Some(escaped @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => out.extend(['\\', escaped]),
+                Some(escaped @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => {
+                    out.extend(['\\', escaped])
+                }
                 Some(other) => out.extend(['\\', '\\', other]),
                 None => {}
             },
@@ -143,6 +192,11 @@ fn field(value: Value) -> Field {
         Value::Number(number) => Field::Text(number.to_string()),
         Value::String(text) => Field::Text(text),
         Value::Array(items) => Field::List(items.into_iter().map(field).collect()),
-        Value::Object(object) => Field::Map(object.into_iter().map(|(name, value)| (name, field(value))).collect()),
+        Value::Object(object) => Field::Map(
+            object
+                .into_iter()
+                .map(|(name, value)| (name, field(value)))
+                .collect(),
+        ),
     }
 }

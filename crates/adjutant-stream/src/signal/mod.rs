@@ -6,13 +6,19 @@ mod scan;
 
 pub use scan::{BLOCK_BYTES_MAX, Found, Scanner};
 
-use adjutant_core::signal::{Own, Reading, SignalError, SignalKind, read_block, read_broken, read_json};
+use adjutant_core::signal::{
+    Own, Reading, SignalError, SignalKind, read_block, read_broken, read_json,
+};
 
 /// Interprets a candidate that the scanner has found in the output of the run `own`.
 #[must_use]
 pub fn interpret(found: &Found, own: Own<'_>) -> Reading {
     match found {
-        Found::Block { kind, text, is_closed } => read_block(*kind, text, *is_closed, own, fields::from_yaml),
+        Found::Block {
+            kind,
+            text,
+            is_closed,
+        } => read_block(*kind, text, *is_closed, own, fields::from_yaml),
         Found::Json { text } => match fields::from_json(text) {
             Ok(parsed) => read_json(text, Ok(parsed), own),
             Err(why) => match fields::from_json(&fields::repaired(text)) {
@@ -20,7 +26,13 @@ pub fn interpret(found: &Found, own: Own<'_>) -> Reading {
                 Err(_) => read_json(text, Err(why), own),
             },
         },
-        Found::Oversized { kind: _, text } => read_broken(text, SignalError::TooLarge { bytes_max: BLOCK_BYTES_MAX }, own),
+        Found::Oversized { kind: _, text } => read_broken(
+            text,
+            SignalError::TooLarge {
+                bytes_max: BLOCK_BYTES_MAX,
+            },
+            own,
+        ),
         Found::Mention { .. } => Reading::Ignored(SignalError::NoBlock),
     }
 }
@@ -29,7 +41,9 @@ pub fn interpret(found: &Found, own: Own<'_>) -> Reading {
 #[must_use]
 pub fn kind_of(found: &Found) -> Option<SignalKind> {
     match found {
-        Found::Block { kind, .. } | Found::Oversized { kind, .. } | Found::Mention { kind, .. } => Some(*kind),
+        Found::Block { kind, .. } | Found::Oversized { kind, .. } | Found::Mention { kind, .. } => {
+            Some(*kind)
+        }
         Found::Json { text } => fields::kind_of_json(text),
     }
 }

@@ -5,7 +5,9 @@
 //! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text
 //! before it is not scanned again. A line that contains a marker and starts no block is reported, since its author may have meant one.
 
-use adjutant_core::signal::{MARKER_BYTES_MAX, Opening, SignalKind, closes, indentation, mentioned, opening};
+use adjutant_core::signal::{
+    MARKER_BYTES_MAX, Opening, SignalKind, closes, indentation, mentioned, opening,
+};
 use memchr::memchr;
 
 /// Longest block, in bytes.
@@ -22,7 +24,11 @@ const JSON_KEY: &str = "signal_type";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The lines between the markers. `is_closed`: the closing one is there; otherwise the output or the next block ends it.
-    Block { kind: SignalKind, text: String, is_closed: bool },
+    Block {
+        kind: SignalKind,
+        text: String,
+        is_closed: bool,
+    },
     /// A JSON object that begins its line.
     Json { text: String },
     /// A block that is too large. `text` is its beginning.
@@ -64,7 +70,11 @@ pub struct Scanner {
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self { state: State::Outside, line: String::new(), overlong: false }
+        Self {
+            state: State::Outside,
+            line: String::new(),
+            overlong: false,
+        }
     }
 }
 
@@ -93,8 +103,15 @@ impl Scanner {
             self.end_line(found);
         }
         match std::mem::replace(&mut self.state, State::Outside) {
-            State::Block { begun, text } => found(Found::Block { kind: begun.kind, text, is_closed: false }),
-            State::Oversized { begun, text } => found(Found::Oversized { kind: begun.kind, text }),
+            State::Block { begun, text } => found(Found::Block {
+                kind: begun.kind,
+                text,
+                is_closed: false,
+            }),
+            State::Oversized { begun, text } => found(Found::Oversized {
+                kind: begun.kind,
+                text,
+            }),
             State::Json { text, .. } => unfinished(text, found),
             State::Outside => {}
         }
@@ -108,7 +125,10 @@ impl Scanner {
                 self.line.push_str(piece);
                 return;
             }
-            let cut = (0..=room).rev().find(|at| piece.is_char_boundary(*at)).unwrap_or(0);
+            let cut = (0..=room)
+                .rev()
+                .find(|at| piece.is_char_boundary(*at))
+                .unwrap_or(0);
             self.line.push_str(&piece[..cut]);
             piece = &piece[cut..];
             // The limit is higher if an object starts in this piece.
@@ -123,7 +143,9 @@ impl Scanner {
     /// truncated line is recognized as too long.
     fn line_bytes_max(&self) -> usize {
         match self.state {
-            State::Outside if first_byte(&self.line) == Some(b'{') => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
+            State::Outside if first_byte(&self.line) == Some(b'{') => {
+                BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX
+            }
             State::Outside | State::Oversized { .. } => MARKER_BYTES_MAX + CHARACTER_BYTES_MAX,
             State::Block { .. } | State::Json { .. } => BLOCK_BYTES_MAX + CHARACTER_BYTES_MAX,
         }
@@ -142,12 +164,27 @@ impl Scanner {
             State::Outside => self.begin(line, found),
             State::Block { begun, mut text } => {
                 if closes(line, begun) {
-                    found(Found::Block { kind: begun.kind, text, is_closed: true });
-                } else if let Some(next) = opening(line).filter(|next| next.indent <= begun.indent) {
-                    found(Found::Block { kind: begun.kind, text, is_closed: false });
-                    self.state = State::Block { begun: next, text: String::new() };
+                    found(Found::Block {
+                        kind: begun.kind,
+                        text,
+                        is_closed: true,
+                    });
+                } else if let Some(next) = opening(line).filter(|next| next.indent <= begun.indent)
+                {
+                    found(Found::Block {
+                        kind: begun.kind,
+                        text,
+                        is_closed: false,
+                    });
+                    self.state = State::Block {
+                        begun: next,
+                        text: String::new(),
+                    };
                 } else if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
-                    self.state = State::Oversized { begun, text: head(text) };
+                    self.state = State::Oversized {
+                        begun,
+                        text: head(text),
+                    };
                 } else {
                     // The block's own indentation is removed from each line.
                     text.push_str(unindented(line, begun.indent));
@@ -158,19 +195,32 @@ impl Scanner {
             State::Oversized { begun, text } => {
                 let opened = opening(line).filter(|next| next.indent <= begun.indent);
                 if closes(line, begun) || opened.is_some() {
-                    found(Found::Oversized { kind: begun.kind, text });
+                    found(Found::Oversized {
+                        kind: begun.kind,
+                        text,
+                    });
                     if let Some(begun) = opened {
-                        self.state = State::Block { begun, text: String::new() };
+                        self.state = State::Block {
+                            begun,
+                            text: String::new(),
+                        };
                     }
                 } else {
                     self.state = State::Oversized { begun, text };
                 }
             }
-            State::Json { text, depth, in_string } => match opening(line) {
+            State::Json {
+                text,
+                depth,
+                in_string,
+            } => match opening(line) {
                 // A line of a JSON object cannot look like this, so it was not an object.
                 Some(begun) => {
                     unfinished(text, found);
-                    self.state = State::Block { begun, text: String::new() };
+                    self.state = State::Block {
+                        begun,
+                        text: String::new(),
+                    };
                 }
                 None => self.handle_json(line, text, depth, in_string, found),
             },
@@ -187,13 +237,26 @@ impl Scanner {
             return;
         }
         if let Some(begun) = opening(line) {
-            self.state = State::Block { begun, text: String::new() };
+            self.state = State::Block {
+                begun,
+                text: String::new(),
+            };
         } else if let Some(kind) = mentioned(line) {
-            found(Found::Mention { kind, line: line.trim().to_owned() });
+            found(Found::Mention {
+                kind,
+                line: line.trim().to_owned(),
+            });
         }
     }
 
-    fn handle_json(&mut self, line: &str, mut text: String, mut depth: usize, mut in_string: bool, found: &mut impl FnMut(Found)) {
+    fn handle_json(
+        &mut self,
+        line: &str,
+        mut text: String,
+        mut depth: usize,
+        mut in_string: bool,
+        found: &mut impl FnMut(Found),
+    ) {
         if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
             return unfinished(text, found);
         }
@@ -222,12 +285,21 @@ impl Scanner {
             // An object with other quotes.
             Some(_) => {
                 if let Some(kind) = kind_named(&text) {
-                    found(Found::Mention { kind, line: head(text).trim().to_owned() });
+                    found(Found::Mention {
+                        kind,
+                        line: head(text).trim().to_owned(),
+                    });
                 }
             }
             // A JSON string does not continue on the next line, but an agent may have written one that does.
             None if in_string && !text.contains(JSON_MARK) => {}
-            None => self.state = State::Json { text, depth, in_string },
+            None => {
+                self.state = State::Json {
+                    text,
+                    depth,
+                    in_string,
+                }
+            }
         }
     }
 }
@@ -242,13 +314,17 @@ fn unfinished(text: String, found: &mut impl FnMut(Found)) {
 /// Returns the kind that an object names as its own.
 fn kind_named(text: &str) -> Option<SignalKind> {
     let (_, after) = text.split_once(JSON_KEY)?;
-    let word = after.split(|c: char| !(c.is_ascii_alphabetic() || c == '_')).find(|word| !word.is_empty())?;
+    let word = after
+        .split(|c: char| !(c.is_ascii_alphabetic() || c == '_'))
+        .find(|word| !word.is_empty())?;
     SignalKind::from_spoken_tag(word)
 }
 
 /// Returns the first byte after a bounded number of blanks.
 fn first_byte(line: &str) -> Option<u8> {
-    line.bytes().take(MARKER_BYTES_MAX + 1).find(|byte| !byte.is_ascii_whitespace())
+    line.bytes()
+        .take(MARKER_BYTES_MAX + 1)
+        .find(|byte| !byte.is_ascii_whitespace())
 }
 
 fn unindented(line: &str, indent: usize) -> &str {
@@ -260,7 +336,10 @@ fn unindented(line: &str, indent: usize) -> &str {
 fn head(mut text: String) -> String {
     const HEAD_BYTES: usize = 2_000;
     if text.len() > HEAD_BYTES {
-        let cut = (0..=HEAD_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let cut = (0..=HEAD_BYTES)
+            .rev()
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(0);
         text.truncate(cut);
     }
     text

@@ -46,13 +46,19 @@ mod tests {
 
     #[test]
     fn time_that_is_left_is_rounded_up() {
-        let shown: Vec<String> = [59, 61, 3_541, 86_399, 172_800, 172_801].into_iter().map(left).collect();
+        let shown: Vec<String> = [59, 61, 3_541, 86_399, 172_800, 172_801]
+            .into_iter()
+            .map(left)
+            .collect();
         assert_eq!(shown, ["59s", "2m", "1h", "24h", "2d", "3d"]);
     }
 
     #[test]
     fn ages_are_short_and_never_negative() {
-        let shown: Vec<String> = [-3, 59, 60, 3_599, 7_200, 172_800].into_iter().map(short).collect();
+        let shown: Vec<String> = [-3, 59, 60, 3_599, 7_200, 172_800]
+            .into_iter()
+            .map(short)
+            .collect();
         assert_eq!(shown, ["0s", "59s", "1m", "59m", "2h", "2d"]);
     }
 
@@ -60,7 +66,10 @@ mod tests {
     fn times_are_relative_for_terminals_only() {
         let now: Timestamp = "2026-01-02T10:00:00Z".parse().expect("a time");
         assert_eq!(shown("2026-01-02T09:57:00.123Z", now, true), "3m");
-        assert_eq!(shown("2026-01-02T09:57:00Z", now, false), "2026-01-02T09:57:00Z");
+        assert_eq!(
+            shown("2026-01-02T09:57:00Z", now, false),
+            "2026-01-02T09:57:00Z"
+        );
         assert_eq!(shown("yesterday", now, true), "yesterday");
     }
 }

@@ -39,8 +39,18 @@ impl Alert {
     fn on(stream: impl Write + IsTerminal + 'static, cx: &Context) -> Self {
         let is_used = is_read_by_person(&stream, cx);
         // The hub reports a file that cannot be used.
-        let settings = if is_used { Config::load(&cx.home).map(|config| config.notify).unwrap_or_default() } else { NotifySettings::default() };
-        Self { settings, stream: is_used.then(|| Box::new(stream) as Box<dyn Write>), has_title: false }
+        let settings = if is_used {
+            Config::load(&cx.home)
+                .map(|config| config.notify)
+                .unwrap_or_default()
+        } else {
+            NotifySettings::default()
+        };
+        Self {
+            settings,
+            stream: is_used.then(|| Box::new(stream) as Box<dyn Write>),
+            has_title: false,
+        }
     }
 
     /// Notifies of one thing.
@@ -60,20 +70,34 @@ impl Alert {
     /// Sets the window's title, until the end.
     pub fn set_title(&mut self, title: &str) {
         if self.settings.title && self.stream.is_some() {
-            let push = if std::mem::replace(&mut self.has_title, true) { "" } else { PUSH_TITLE };
+            let push = if std::mem::replace(&mut self.has_title, true) {
+                ""
+            } else {
+                PUSH_TITLE
+            };
             self.write(&format!("{push}\u{1b}]2;{}\u{7}", shown(title)));
         }
     }
 
     /// Does a command's work under a title. A signal that ends the command restores the title first.
-    pub async fn during<T>(&mut self, title: &str, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    pub async fn during<T>(
+        &mut self,
+        title: &str,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         if !self.settings.title || self.stream.is_none() {
             return work.await;
         }
         // Before the title is set, so that no signal leaves it there.
-        let taken = |kind| signal(kind).map_err(|error| fail(cli_codes::IO, format!("cannot take signals: {error}")));
+        let taken = |kind| {
+            signal(kind)
+                .map_err(|error| fail(cli_codes::IO, format!("cannot take signals: {error}")))
+        };
         let mut interrupts = taken(SignalKind::interrupt())?;
-        let (mut terminations, mut hangups) = (taken(SignalKind::terminate())?, taken(SignalKind::hangup())?);
+        let (mut terminations, mut hangups) = (
+            taken(SignalKind::terminate())?,
+            taken(SignalKind::hangup())?,
+        );
         self.set_title(title);
         let exit = tokio::select! {
             done = work => return done,
@@ -90,8 +114,13 @@ impl Alert {
     }
 
     fn write(&mut self, sequence: &str) {
-        let Some(stream) = &mut self.stream else { return };
-        if let Err(error) = stream.write_all(sequence.as_bytes()).and_then(|()| stream.flush()) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        if let Err(error) = stream
+            .write_all(sequence.as_bytes())
+            .and_then(|()| stream.flush())
+        {
             tracing::debug!(%error, "the terminal is gone");
         }
     }
@@ -99,7 +128,10 @@ impl Alert {
 
 /// Returns whether a person reads a stream on a terminal that understands control sequences.
 pub fn is_read_by_person(stream: &impl IsTerminal, cx: &Context) -> bool {
-    stream.is_terminal() && !cx.out.json && !cx.out.agent_mode && text_variable("TERM").as_deref() != Some("dumb")
+    stream.is_terminal()
+        && !cx.out.json
+        && !cx.out.agent_mode
+        && text_variable("TERM").as_deref() != Some("dumb")
 }
 
 impl Drop for Alert {
@@ -117,17 +149,26 @@ pub fn asked(request: &RequestView) -> String {
 
 /// Returns the state of a run that has ended or stopped, for a notification.
 pub fn ended(run: &RunView) -> String {
-    format!("{}: {}", run.name, run_state::label(run, super::context::now()).text)
+    format!(
+        "{}: {}",
+        run.name,
+        run_state::label(run, super::context::now()).text
+    )
 }
 
 /// Returns the sequence of a terminal's own notification. Terminals that know both kinds get one: OSC 777 is that of
 /// rxvt, foot and VTE, OSC 9 that of the others.
 fn notification(message: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     let term = variable("TERM").unwrap_or_default();
-    let knows_777 = variable("VTE_VERSION").is_some() || ["rxvt", "foot"].iter().any(|name| term.starts_with(name));
+    let knows_777 = variable("VTE_VERSION").is_some()
+        || ["rxvt", "foot"].iter().any(|name| term.starts_with(name));
     // A semicolon would end a part of it.
     let message = shown(message).replace(';', ",");
-    if knows_777 { format!("\u{1b}]777;notify;adj;{message}\u{7}") } else { format!("\u{1b}]9;adj: {message}\u{7}") }
+    if knows_777 {
+        format!("\u{1b}]777;notify;adj;{message}\u{7}")
+    } else {
+        format!("\u{1b}]9;adj: {message}\u{7}")
+    }
 }
 
 fn shown(message: &str) -> String {
@@ -142,12 +183,21 @@ mod tests {
     fn notification_is_one_sequence() {
         let hostile = "a\u{7}\u{1b}]2;evil\u{7};b\u{9c}\nc";
         let plain = notification(hostile, |_| None);
-        assert!(plain.starts_with("\u{1b}]9;adj: a") && plain.ends_with('\u{7}'), "{plain:?}");
-        let vte = notification(hostile, |name| (name == "VTE_VERSION").then(|| "7600".to_owned()));
+        assert!(
+            plain.starts_with("\u{1b}]9;adj: a") && plain.ends_with('\u{7}'),
+            "{plain:?}"
+        );
+        let vte = notification(hostile, |name| {
+            (name == "VTE_VERSION").then(|| "7600".to_owned())
+        });
         assert!(vte.starts_with("\u{1b}]777;notify;adj;a"), "{vte:?}");
         for (sequence, semicolons) in [(plain, 1), (vte, 3)] {
             let count = |c: char| sequence.chars().filter(|other| *other == c).count();
-            assert_eq!((count('\u{1b}'), count('\u{7}'), count('\u{9c}'), count(';')), (1, 1, 0, semicolons), "{sequence:?}");
+            assert_eq!(
+                (count('\u{1b}'), count('\u{7}'), count('\u{9c}'), count(';')),
+                (1, 1, 0, semicolons),
+                "{sequence:?}"
+            );
         }
     }
 }

@@ -17,7 +17,8 @@ pub fn split(command: &str) -> Option<Vec<String>> {
         }
     }
     words.extend(word);
-    Some(words).filter(|words| quote.is_none() && words.first().is_some_and(|program| !program.is_empty()))
+    Some(words)
+        .filter(|words| quote.is_none() && words.first().is_some_and(|program| !program.is_empty()))
 }
 
 #[cfg(test)]
@@ -28,7 +29,10 @@ mod tests {
     fn command_is_split_without_a_shell() {
         let words = |command| split(command).map(|words| words.join("|"));
         assert_eq!(words("code --wait  -n").as_deref(), Some("code|--wait|-n"));
-        assert_eq!(words("'/opt/my editor' \"a b\"c $HOME;x").as_deref(), Some("/opt/my editor|a bc|$HOME;x"));
+        assert_eq!(
+            words("'/opt/my editor' \"a b\"c $HOME;x").as_deref(),
+            Some("/opt/my editor|a bc|$HOME;x")
+        );
         for unusable in ["", "  ", "'open", "''"] {
             assert_eq!(words(unusable), None, "{unusable:?}");
         }

@@ -10,7 +10,9 @@ use crate::client::Client;
 use crate::clients::on_path;
 use crate::config::{BUILT_IN, Config, Home, Setting, request_ephemeral, text_variable};
 use crate::text;
-use crate::view::{GrantView, ListChats, ListGrants, ListPools, ListRequests, ListRuns, RequestView, RunView};
+use crate::view::{
+    GrantView, ListChats, ListGrants, ListPools, ListRequests, ListRuns, RequestView, RunView,
+};
 use adjutant_core::{RequestKind, RunStateKind, WorkspaceState};
 use clap::{Command, CommandFactory};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -72,7 +74,9 @@ fn kind_of(command: &str, argument: &str) -> Option<Kind> {
         ("approve" | "deny", "to" | "requests") => Some(Kind::Approval),
         (_, "to") | ("next", "of") => Some(Kind::Request),
         ("get" | "set" | "unset", "key") => Some(Kind::Setting),
-        (_, "agent" | "resolve_with" | "participants") | ("agents" | "test", "name") => Some(Kind::Agent),
+        (_, "agent" | "resolve_with" | "participants") | ("agents" | "test", "name") => {
+            Some(Kind::Agent)
+        }
         (_, "chat" | "from") => Some(Kind::Chat),
         (_, "pool") => Some(Kind::Pool),
         (_, "grant") => Some(Kind::Grant),
@@ -87,14 +91,24 @@ pub fn complete(args: &[OsString]) -> bool {
         [_, separator, words @ ..] if separator == "--" && !words.is_empty() => words,
         _ => return false,
     };
-    let Some(shell) = text_variable(VARIABLE).and_then(|name| shell(&name)) else { return false };
+    let Some(shell) = text_variable(VARIABLE).and_then(|name| shell(&name)) else {
+        return false;
+    };
     if words.iter().any(|word| word == "--ephemeral") {
         request_ephemeral();
     }
     let mut found = Vec::new();
     let dir = std::env::current_dir().ok();
     // Fails for words that no command takes: then there is nothing to complete.
-    if shell.write_complete(&mut with_names(Cli::command()), words.to_vec(), dir.as_deref(), &mut found).is_ok() {
+    if shell
+        .write_complete(
+            &mut with_names(Cli::command()),
+            words.to_vec(),
+            dir.as_deref(),
+            &mut found,
+        )
+        .is_ok()
+    {
         // A shell that does not read any more needs no completion.
         let written = std::io::stdout().write_all(&found);
         drop(written);
@@ -105,7 +119,8 @@ pub fn complete(args: &[OsString]) -> bool {
 /// Returns the script that registers completion in a shell.
 pub fn script(shell_name: &str) -> std::io::Result<String> {
     let mut script = Vec::new();
-    let shell = shell(shell_name).ok_or_else(|| std::io::Error::other(format!("no completion for {shell_name}")))?;
+    let shell = shell(shell_name)
+        .ok_or_else(|| std::io::Error::other(format!("no completion for {shell_name}")))?;
     shell.write_registration(VARIABLE, "adj", "adj", "adj", &mut script)?;
     Ok(String::from_utf8_lossy(&script).into_owned())
 }
@@ -120,8 +135,15 @@ fn with_names(command: Command) -> Command {
     // Of a command and its aliases, the engine lists the first by the alphabet, so `ls` instead of `ps`. A hidden alias is still
     // completed if nothing else begins as it does.
     // The grammar has static names, and the process ends after the completion.
-    let aliases: Vec<&'static str> = command.get_all_aliases().map(|alias| &*alias.to_owned().leak()).collect();
-    let command = if aliases.is_empty() { command } else { command.alias(None::<&'static str>).aliases(aliases) };
+    let aliases: Vec<&'static str> = command
+        .get_all_aliases()
+        .map(|alias| &*alias.to_owned().leak())
+        .collect();
+    let command = if aliases.is_empty() {
+        command
+    } else {
+        command.alias(None::<&'static str>).aliases(aliases)
+    };
     let command = command.mut_args(|arg| match kind_of(&name, arg.get_id().as_str()) {
         Some(kind) => arg.add(ArgValueCandidates::new(move || names(kind))),
         None => arg,
@@ -137,9 +159,16 @@ fn names(kind: Kind) -> Vec<CompletionCandidate> {
         Kind::Setting => return settings(),
         _ => {}
     }
-    let Ok(home) = Home::from_env() else { return Vec::new() };
+    let Ok(home) = Home::from_env() else {
+        return Vec::new();
+    };
     let hub = Client::running_hub(&home);
-    let asked = block_on(async { tokio::time::timeout(HUB_LIMIT, names_at_hub(kind, &hub)).await.ok().flatten() });
+    let asked = block_on(async {
+        tokio::time::timeout(HUB_LIMIT, names_at_hub(kind, &hub))
+            .await
+            .ok()
+            .flatten()
+    });
     let mut names = asked.ok().flatten().unwrap_or_default();
     if kind == Kind::Correspondent {
         names.extend(agents());
@@ -153,7 +182,9 @@ async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidat
         Kind::LiveRun => runs(hub, false, |run| run.outcome.is_none()).await?,
         Kind::EndedRun => runs(hub, true, |run| run.outcome.is_some()).await?,
         Kind::MergeableRun => runs(hub, true, is_mergeable).await?,
-        Kind::UndoableRun => runs(hub, true, |run| !is_active(run) && may_have_changed(run)).await?,
+        Kind::UndoableRun => {
+            runs(hub, true, |run| !is_active(run) && may_have_changed(run)).await?
+        }
         Kind::Request => requests(hub, |_| true).await?,
         Kind::Question => requests(hub, |request| request.kind == RequestKind::Question).await?,
         Kind::Approval => requests(hub, |request| request.kind != RequestKind::Question).await?,
@@ -163,41 +194,99 @@ async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidat
             all.extend(runs(hub, false, |run| run.outcome.is_none()).await?);
             all
         }
-        Kind::Pool => hub.call(&ListPools {}).await.ok()?.pools.iter().filter_map(|pool| candidate(&pool.name, "")).collect(),
+        Kind::Pool => hub
+            .call(&ListPools {})
+            .await
+            .ok()?
+            .pools
+            .iter()
+            .filter_map(|pool| candidate(&pool.name, ""))
+            .collect(),
         Kind::Grant => {
             let list = hub.call(&ListGrants::default()).await.ok()?;
-            list.grants.iter().filter_map(|GrantView { number, what, .. }| candidate(number, what)).collect()
+            list.grants
+                .iter()
+                .filter_map(|GrantView { number, what, .. }| candidate(number, what))
+                .collect()
         }
         Kind::Agent | Kind::Topic | Kind::Setting => Vec::new(),
     })
 }
 
-async fn runs(hub: &Client, all: bool, is_wanted: impl Fn(&RunView) -> bool) -> Option<Vec<CompletionCandidate>> {
-    let list = hub.call(&ListRuns { all, limit: Some(NAMES_MAX), before: None }).await.ok()?;
+async fn runs(
+    hub: &Client,
+    all: bool,
+    is_wanted: impl Fn(&RunView) -> bool,
+) -> Option<Vec<CompletionCandidate>> {
+    let list = hub
+        .call(&ListRuns {
+            all,
+            limit: Some(NAMES_MAX),
+            before: None,
+        })
+        .await
+        .ok()?;
     let wanted = list.runs.iter().filter(|run| is_wanted(run));
     let now = now();
-    Some(wanted.filter_map(|run| candidate(&run.name, &format!("{}, {}: {}", run_state::label(run, now).text, run.agent, run.task))).collect())
+    Some(
+        wanted
+            .filter_map(|run| {
+                candidate(
+                    &run.name,
+                    &format!(
+                        "{}, {}: {}",
+                        run_state::label(run, now).text,
+                        run.agent,
+                        run.task
+                    ),
+                )
+            })
+            .collect(),
+    )
 }
 
 /// Returns whether an attempt of the run works or will start, so that its changes are not final.
 fn is_active(run: &RunView) -> bool {
-    !matches!(run.state.known(), Some(RunStateKind::Stopped | RunStateKind::Finished))
+    !matches!(
+        run.state.known(),
+        Some(RunStateKind::Stopped | RunStateKind::Finished)
+    )
 }
 
 /// Returns whether nothing says that a run has changed no files.
 fn may_have_changed(run: &RunView) -> bool {
-    run.changed_files.as_ref().is_none_or(|files| !files.is_empty())
+    run.changed_files
+        .as_ref()
+        .is_none_or(|files| !files.is_empty())
 }
 
 fn is_mergeable(run: &RunView) -> bool {
-    let is_open = run.workspace.as_ref().is_some_and(|workspace| workspace.state == WorkspaceState::Ready);
+    let is_open = run
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| workspace.state == WorkspaceState::Ready);
     is_open && !is_active(run) && may_have_changed(run)
 }
 
-async fn requests(hub: &Client, is_wanted: impl Fn(&RequestView) -> bool) -> Option<Vec<CompletionCandidate>> {
-    let list = hub.call(&ListRequests { limit: Some(NAMES_MAX), ..ListRequests::default() }).await.ok()?;
+async fn requests(
+    hub: &Client,
+    is_wanted: impl Fn(&RequestView) -> bool,
+) -> Option<Vec<CompletionCandidate>> {
+    let list = hub
+        .call(&ListRequests {
+            limit: Some(NAMES_MAX),
+            ..ListRequests::default()
+        })
+        .await
+        .ok()?;
     let wanted = list.requests.iter().filter(|request| is_wanted(request));
-    Some(wanted.filter_map(|one| candidate(&one.number, &format!("{}: {}", one.run_name, one.question))).collect())
+    Some(
+        wanted
+            .filter_map(|one| {
+                candidate(&one.number, &format!("{}: {}", one.run_name, one.question))
+            })
+            .collect(),
+    )
 }
 
 /// Returns the settings that `adj config set` can change: those outside of lists. Settings of an entry whose name the user chooses
@@ -208,34 +297,79 @@ fn settings() -> Vec<CompletionCandidate> {
     file.walk(&mut Vec::new(), &mut |path, setting| {
         let is_value = !matches!(setting, Setting::Table(_) | Setting::Named(_))
             && !matches!(setting, Setting::List(entry) if matches!(**entry, Setting::Table(_)));
-        let is_fixed = (1..path.len()).all(|len| matches!(file.find(&path[..len]), Some(Setting::Table(_))));
+        let is_fixed =
+            (1..path.len()).all(|len| matches!(file.find(&path[..len]), Some(Setting::Table(_))));
         if is_value && is_fixed {
             names.push(path.join("."));
         }
     });
-    names.iter().filter_map(|name| candidate(name, "")).collect()
+    names
+        .iter()
+        .filter_map(|name| candidate(name, ""))
+        .collect()
 }
 
 async fn chats(hub: &Client) -> Option<Vec<CompletionCandidate>> {
-    let list = hub.call(&ListChats { limit: Some(NAMES_MAX), ..ListChats::default() }).await.ok()?;
-    Some(list.chats.iter().filter_map(|chat| candidate(&chat.chat_id.to_string(), &chat.title)).collect())
+    let list = hub
+        .call(&ListChats {
+            limit: Some(NAMES_MAX),
+            ..ListChats::default()
+        })
+        .await
+        .ok()?;
+    Some(
+        list.chats
+            .iter()
+            .filter_map(|chat| candidate(&chat.chat_id.to_string(), &chat.title))
+            .collect(),
+    )
 }
 
 /// Returns the agents that can be used: those that the user declared, and the others if their program is installed.
 fn agents() -> Vec<CompletionCandidate> {
-    let Some(config) = Home::from_env().ok().and_then(|home| Config::load(&home).ok()) else { return Vec::new() };
+    let Some(config) = Home::from_env()
+        .ok()
+        .and_then(|home| Config::load(&home).ok())
+    else {
+        return Vec::new();
+    };
     let path = text_variable("PATH").unwrap_or_default();
-    let is_usable = |source: &str, command: &[String]| source != BUILT_IN || command.first().is_none_or(|program| on_path(program, &path).is_some());
-    let usable = config.agents.iter().filter(|(_, entry)| is_usable(&entry.source, &entry.spec.command));
-    usable.filter_map(|(name, entry)| candidate(name.as_str(), &entry.spec.description)).collect()
+    let is_usable = |source: &str, command: &[String]| {
+        source != BUILT_IN
+            || command
+                .first()
+                .is_none_or(|program| on_path(program, &path).is_some())
+    };
+    let usable = config
+        .agents
+        .iter()
+        .filter(|(_, entry)| is_usable(&entry.source, &entry.spec.command));
+    usable
+        .filter_map(|(name, entry)| candidate(name.as_str(), &entry.spec.description))
+        .collect()
 }
 
 fn topics() -> Vec<CompletionCandidate> {
     let command = Cli::command();
-    let visible = command.get_subcommands().filter(|below| !below.is_hide_set());
-    let commands = visible.filter_map(|below| candidate(below.get_name(), &below.get_about().map(ToString::to_string).unwrap_or_default()));
+    let visible = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    let commands = visible.filter_map(|below| {
+        candidate(
+            below.get_name(),
+            &below
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        )
+    });
     let own = [("exit-codes", "the exit codes")].into_iter();
-    commands.chain(own.chain(super::overview::topic_names()).filter_map(|(name, about)| candidate(name, about))).collect()
+    commands
+        .chain(
+            own.chain(super::overview::topic_names())
+                .filter_map(|(name, about)| candidate(name, about)),
+        )
+        .collect()
 }
 
 /// Returns a candidate with a description. A name with characters that a shell treats specially is left out: bash expands
@@ -258,12 +392,24 @@ mod tests {
         fn check(command: &Command, path: &str, missing: &mut Vec<String>) {
             for arg in command.get_arguments() {
                 let is_about = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                let names_one = ["A run:", "Runs:", "The agent (", "The pool", "The chat's number", "A request (", "A question ("];
-                if names_one.iter().any(|start| is_about.starts_with(start)) && kind_of(command.get_name(), arg.get_id().as_str()).is_none() {
+                let names_one = [
+                    "A run:",
+                    "Runs:",
+                    "The agent (",
+                    "The pool",
+                    "The chat's number",
+                    "A request (",
+                    "A question (",
+                ];
+                if names_one.iter().any(|start| is_about.starts_with(start))
+                    && kind_of(command.get_name(), arg.get_id().as_str()).is_none()
+                {
                     missing.push(format!("{path} {}", arg.get_id()));
                 }
             }
-            command.get_subcommands().for_each(|below| check(below, &format!("{path} {}", below.get_name()), missing));
+            command
+                .get_subcommands()
+                .for_each(|below| check(below, &format!("{path} {}", below.get_name()), missing));
         }
         let mut missing = Vec::new();
         check(&Cli::command(), "adj", &mut missing);

@@ -23,7 +23,11 @@ impl Context {
     /// Finds the home. The first call starts the hub.
     pub fn new(out: &Out) -> Result<Self, Failure> {
         let home = home()?;
-        Ok(Self { hub: Client::hub(&home, None), home, out: out.clone() })
+        Ok(Self {
+            hub: Client::hub(&home, None),
+            home,
+            out: out.clone(),
+        })
     }
 
     /// Formats a time for the output: its age on a terminal, else unchanged.
@@ -35,7 +39,11 @@ impl Context {
 /// Finds the home.
 pub fn home() -> Result<Home, Failure> {
     Home::from_env().map_err(|e| {
-        let hint = if matches!(e, HomeError::Switch { .. }) { "unset ADJ_EPHEMERAL" } else { "set ADJ_HOME to a directory of yours" };
+        let hint = if matches!(e, HomeError::Switch { .. }) {
+            "unset ADJ_EPHEMERAL"
+        } else {
+            "set ADJ_HOME to a directory of yours"
+        };
         fail_hint(codes::INVALID, e.to_string(), hint)
     })
 }
@@ -68,20 +76,48 @@ pub fn text_argument(text: &str, what: &str) -> Result<String, Failure> {
 }
 
 /// Like `text_argument`, for a text given in several words. `None`: no word is given.
-pub fn words_argument<'a>(words: impl IntoIterator<Item = &'a String>, what: &str) -> Result<Option<String>, Failure> {
+pub fn words_argument<'a>(
+    words: impl IntoIterator<Item = &'a String>,
+    what: &str,
+) -> Result<Option<String>, Failure> {
     let words: Vec<&str> = words.into_iter().map(String::as_str).collect();
-    if words.is_empty() { Ok(None) } else { text_argument(&words.join(" "), what).map(Some) }
+    if words.is_empty() {
+        Ok(None)
+    } else {
+        text_argument(&words.join(" "), what).map(Some)
+    }
 }
 
 /// Reads a text of limited size.
 pub fn read_text(from: impl Read, what: &str, place: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    from.take(INPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| fail(cli_codes::IO, format!("cannot read {what} from {place}: {e}")))?;
+    from.take(INPUT_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|e| {
+            fail(
+                cli_codes::IO,
+                format!("cannot read {what} from {place}: {e}"),
+            )
+        })?;
     if bytes.len() as u64 == INPUT_BYTES_MAX {
-        let message = format!("{what} from {place} is longer than {} bytes", INPUT_BYTES_MAX - 1);
-        return Err(fail_hint(codes::INVALID, message, "save it in a file of the working directory, and name the file in a shorter text"));
+        let message = format!(
+            "{what} from {place} is longer than {} bytes",
+            INPUT_BYTES_MAX - 1
+        );
+        return Err(fail_hint(
+            codes::INVALID,
+            message,
+            "save it in a file of the working directory, and name the file in a shorter text",
+        ));
     }
     String::from_utf8(bytes).map_err(|e| {
-        fail_hint(codes::INVALID, format!("{what} from {place} is not UTF-8 (byte {})", e.utf8_error().valid_up_to()), "convert it to UTF-8")
+        fail_hint(
+            codes::INVALID,
+            format!(
+                "{what} from {place} is not UTF-8 (byte {})",
+                e.utf8_error().valid_up_to()
+            ),
+            "convert it to UTF-8",
+        )
     })
 }

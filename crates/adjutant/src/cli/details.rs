@@ -4,9 +4,13 @@ use super::age;
 use super::context::{Context, now};
 use super::out::Out;
 use super::style::Style;
-use crate::present::{AskedFor, asked_for, checkpoint_parts, clarification_parts, delegation_parts, report_claims};
+use crate::present::{
+    AskedFor, asked_for, checkpoint_parts, clarification_parts, delegation_parts, report_claims,
+};
 use crate::text;
-use crate::view::{CheckpointView, CommandView, DelegationView, EscalatedView, ReportView, RequestView, Word};
+use crate::view::{
+    CheckpointView, CommandView, DelegationView, EscalatedView, ReportView, RequestView, Word,
+};
 use adjutant_core::checkpoint::CheckpointAuthor;
 use adjutant_core::report::Verdict;
 use adjutant_core::signal::Independence;
@@ -20,16 +24,29 @@ pub const INDENT: &str = "  ";
 const INDENT_TWICE: &str = "    ";
 
 /// Writes the checkpoint of a stopped run.
-pub fn checkpoint_block(checkpoint: &CheckpointView, cx: &Context) -> Result<String, std::fmt::Error> {
+pub fn checkpoint_block(
+    checkpoint: &CheckpointView,
+    cx: &Context,
+) -> Result<String, std::fmt::Error> {
     let changed = checkpoint.changed_files.join(", ");
     let mut out = String::new();
     let is_composed = checkpoint.made_by == CheckpointAuthor::Adjutant;
-    let head = if is_composed { "checkpoint (composed from its last output)" } else { "checkpoint" };
+    let head = if is_composed {
+        "checkpoint (composed from its last output)"
+    } else {
+        "checkpoint"
+    };
     writeln!(out, "{}", cx.out.paint.apply(Style::Dim, head))?;
     // The heading says who made it. The state of the run names the limit at which Adjutant composed one.
     let is_shown = |name: &str| name != "made_by" && !(is_composed && name == "blocker_type");
-    let parts = checkpoint_parts(checkpoint).into_iter().filter(|part| is_shown(part.name)).map(|part| (part.label, part.text));
-    for (label, value) in parts.chain([("changed", changed.as_str())]).filter(|(_, value)| !value.trim().is_empty()) {
+    let parts = checkpoint_parts(checkpoint)
+        .into_iter()
+        .filter(|part| is_shown(part.name))
+        .map(|part| (part.label, part.text));
+    for (label, value) in parts
+        .chain([("changed", changed.as_str())])
+        .filter(|(_, value)| !value.trim().is_empty())
+    {
         out.push_str(&indented(&format!("{label}: {value}"), cx));
     }
     Ok(out)
@@ -41,25 +58,57 @@ pub fn report_block(report: &ReportView, cx: &Context) -> Result<String, std::fm
     writeln!(
         out,
         "{}",
-        cx.out.paint.apply(Style::Dim, &format!("report: {}, {}", text::line(report.status.as_str()), text::line(report.verdict.as_str())))
+        cx.out.paint.apply(
+            Style::Dim,
+            &format!(
+                "report: {}, {}",
+                text::line(report.status.as_str()),
+                text::line(report.verdict.as_str())
+            )
+        )
     )?;
     let deliverables = report.deliverables.join("\n");
-    let claims: Vec<_> = report_claims(report).map(|part| (part.name, part.text)).chain([("deliverables", deliverables.as_str())]).collect();
+    let claims: Vec<_> = report_claims(report)
+        .map(|part| (part.name, part.text))
+        .chain([("deliverables", deliverables.as_str())])
+        .collect();
     for finding in &report.checked {
-        let claim = claims.iter().find(|(name, _)| *name == finding.field).map_or("", |(_, text)| text);
+        let claim = claims
+            .iter()
+            .find(|(name, _)| *name == finding.field)
+            .map_or("", |(_, text)| text);
         let mark = match finding.verdict.known() {
             Some(Verdict::Verified) => cx.out.paint.apply(Style::Good, "✓"),
             Some(Verdict::Contradicted) => cx.out.paint.apply(Style::Bad, "✗"),
             _ => cx.out.paint.apply(Style::Dim, "?"),
         };
-        let found = format!("{} {}: {}", text::line(&finding.field), text::line(finding.verdict.as_str()), text::line(&finding.reason));
-        out.push_str(&cx.out.fold(&format!("{INDENT}  {found}"), &format!("{INDENT}{mark} {found}")));
+        let found = format!(
+            "{} {}: {}",
+            text::line(&finding.field),
+            text::line(finding.verdict.as_str()),
+            text::line(&finding.reason)
+        );
+        out.push_str(&cx.out.fold(
+            &format!("{INDENT}  {found}"),
+            &format!("{INDENT}{mark} {found}"),
+        ));
         out.push_str(&cx.out.indent(INDENT_TWICE, claim));
     }
     for file in &report.files {
-        let size = file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default();
-        let hash = file.sha256.as_deref().map(|hash| format!(", sha256 {}", text::line(hash))).unwrap_or_default();
-        let line = format!("{INDENT}file {}: {}{size}{hash}", text::line(&file.path), text::line(&file.reason));
+        let size = file
+            .bytes
+            .map(|bytes| format!(", {bytes} bytes"))
+            .unwrap_or_default();
+        let hash = file
+            .sha256
+            .as_deref()
+            .map(|hash| format!(", sha256 {}", text::line(hash)))
+            .unwrap_or_default();
+        let line = format!(
+            "{INDENT}file {}: {}{size}{hash}",
+            text::line(&file.path),
+            text::line(&file.reason)
+        );
         out.push_str(&cx.out.fold(&line, &line));
     }
     Ok(out)
@@ -70,7 +119,10 @@ pub fn acceptance_block(acceptance: &CommandView, cx: &Context) -> Result<String
     let mut out = String::new();
     let head = match acceptance.problem() {
         Some(problem) => format!("acceptance: failed: {}", text::line(&problem)),
-        None => format!("acceptance: {}: passed", text::line(&acceptance.command.join(" "))),
+        None => format!(
+            "acceptance: {}: passed",
+            text::line(&acceptance.command.join(" "))
+        ),
     };
     out.push_str(&cx.out.fold(&head, &cx.out.paint.apply(Style::Dim, &head)));
     out.push_str(&indented(&acceptance.output, cx));
@@ -79,13 +131,23 @@ pub fn acceptance_block(acceptance: &CommandView, cx: &Context) -> Result<String
 
 /// Describes how a request was closed and by whom. Empty for a pending request.
 pub fn request_outcome(request: &RequestView) -> String {
-    let by = |by: &str| if by == "default" { "by default (no answer in time)".to_owned() } else { format!("by {}", person(by)) };
+    let by = |by: &str| {
+        if by == "default" {
+            "by default (no answer in time)".to_owned()
+        } else {
+            format!("by {}", person(by))
+        }
+    };
     match (&request.status, &request.answer, &request.answered_by) {
         (Word::Known(RequestStateKind::Pending), ..) => String::new(),
         (_, Some(answer), Some(who)) => match &request.decision {
             None => format!("{:?} {}", text::line(answer), by(who)),
             Some(decision) => {
-                let reason = request.reason.as_ref().map(|reason| format!(": {:?}", text::line(reason))).unwrap_or_default();
+                let reason = request
+                    .reason
+                    .as_ref()
+                    .map(|reason| format!(": {:?}", text::line(reason)))
+                    .unwrap_or_default();
                 format!("{} {}{reason}", text::line(decision.as_str()), by(who))
             }
         },
@@ -95,12 +157,20 @@ pub fn request_outcome(request: &RequestView) -> String {
 
 /// Returns the status of a request for the terminal.
 pub fn status_word(request: &RequestView) -> &str {
-    if request.status == RequestStateKind::Retrieved { "delivered" } else { request.status.as_str() }
+    if request.status == RequestStateKind::Retrieved {
+        "delivered"
+    } else {
+        request.status.as_str()
+    }
 }
 
 /// Returns the name of a principal for the terminal, where the person is "you".
 pub fn person(principal: &str) -> &str {
-    if principal == "person" { "you" } else { principal }
+    if principal == "person" {
+        "you"
+    } else {
+        principal
+    }
 }
 
 /// Writes a pending request with its options.
@@ -109,7 +179,11 @@ pub fn request_block(request: &RequestView, cx: &Context) -> Result<String, std:
 }
 
 /// Like [`request_block`], at a given time.
-pub fn request_text(request: &RequestView, now: Timestamp, output: &Out) -> Result<String, std::fmt::Error> {
+pub fn request_text(
+    request: &RequestView,
+    now: Timestamp,
+    output: &Out,
+) -> Result<String, std::fmt::Error> {
     let indented = |block: &str| output.indent(INDENT, block);
     let mut out = String::new();
     let wants = match request.kind.known() {
@@ -117,18 +191,39 @@ pub fn request_text(request: &RequestView, now: Timestamp, output: &Out) -> Resu
         Some(RequestKind::Delegation) => "asks to delegate a task",
         _ => "asks",
     };
-    let of = request.group.as_ref().map(|group| format!(" ({} of {})", group.place, group.size)).unwrap_or_default();
-    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" ({})", text::line(id)));
-    let head =
-        format!("{}{own}{of}: {} {wants}, {}", text::line(&request.number), text::line(&request.run_name), time_ago(&request.asked_at, now, output));
+    let of = request
+        .group
+        .as_ref()
+        .map(|group| format!(" ({} of {})", group.place, group.size))
+        .unwrap_or_default();
+    let own = request
+        .question_id
+        .as_ref()
+        .map_or_else(String::new, |id| format!(" ({})", text::line(id)));
+    let head = format!(
+        "{}{own}{of}: {} {wants}, {}",
+        text::line(&request.number),
+        text::line(&request.run_name),
+        time_ago(&request.asked_at, now, output)
+    );
     writeln!(out, "{}", output.paint.apply(Style::Attention, &head))?;
     for EscalatedView { to, at } in &request.escalated {
-        out.push_str(&indented(&format!("escalated to {}, {}", text::line(to), time_ago(at, now, output))));
+        out.push_str(&indented(&format!(
+            "escalated to {}, {}",
+            text::line(to),
+            time_ago(at, now, output)
+        )));
     }
-    let AskedFor { text: question, parts } = asked_for(request);
+    let AskedFor {
+        text: question,
+        parts,
+    } = asked_for(request);
     out.push_str(&indented(question));
     // The preview and the parts of a delegation have their own places below.
-    for part in parts.iter().filter(|part| part.name != "preview" && request.delegation.is_none()) {
+    for part in parts
+        .iter()
+        .filter(|part| part.name != "preview" && request.delegation.is_none())
+    {
         out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
     if let Some(risk) = &request.risk {
@@ -148,11 +243,19 @@ pub fn request_text(request: &RequestView, now: Timestamp, output: &Out) -> Resu
         out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
     for (n, option) in request.options.iter().enumerate() {
-        let default = if request.default.as_ref() == Some(option) { "   (default)" } else { "" };
+        let default = if request.default.as_ref() == Some(option) {
+            "   (default)"
+        } else {
+            ""
+        };
         let line = format!("{INDENT}{}) {}{default}", n + 1, text::line(option));
         out.push_str(&output.fold(&line, &line));
     }
-    if let Some(default) = request.default.as_ref().filter(|default| !request.options.contains(default)) {
+    if let Some(default) = request
+        .default
+        .as_ref()
+        .filter(|default| !request.options.contains(default))
+    {
         out.push_str(&indented(&format!("default: {}", text::line(default))));
     }
     Ok(out)
@@ -180,7 +283,11 @@ pub fn relative_time(time: &str, cx: &Context) -> String {
 }
 
 fn time_ago(time: &str, now: Timestamp, to: &Out) -> String {
-    if to.terminal { format!("{} ago", age::shown(time, now, true)) } else { time.to_owned() }
+    if to.terminal {
+        format!("{} ago", age::shown(time, now, true))
+    } else {
+        time.to_owned()
+    }
 }
 
 pub fn indented(block: &str, cx: &Context) -> String {

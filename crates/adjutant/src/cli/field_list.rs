@@ -10,7 +10,11 @@ impl FieldList {
     /// Parses names that are separated by commas.
     pub fn parse(text: &str) -> Result<Self, String> {
         let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-        if names.iter().any(String::is_empty) { Err("name one field or more, as in --json=name,state".to_owned()) } else { Ok(Self(names)) }
+        if names.iter().any(String::is_empty) {
+            Err("name one field or more, as in --json=name,state".to_owned())
+        } else {
+            Ok(Self(names))
+        }
     }
 
     pub fn names(&self) -> &[String] {
@@ -39,11 +43,16 @@ impl JsonFields {
 
     /// Reduces an object, or each object of a list, to the wanted fields, in their order.
     pub fn select(&self, value: &mut Value) {
-        let Some(FieldList(wanted)) = &self.wanted else { return };
+        let Some(FieldList(wanted)) = &self.wanted else {
+            return;
+        };
         match value {
             Value::Array(entries) => entries.iter_mut().for_each(|entry| self.select(entry)),
             Value::Object(fields) => {
-                *fields = wanted.iter().filter_map(|name| Some((name.clone(), fields.remove(name)?))).collect::<Map<_, _>>();
+                *fields = wanted
+                    .iter()
+                    .filter_map(|name| Some((name.clone(), fields.remove(name)?)))
+                    .collect::<Map<_, _>>();
             }
             _ => {}
         }
@@ -54,7 +63,10 @@ impl JsonFields {
         let known = self.known.as_ref()?;
         match value {
             Value::Array(entries) => entries.iter().find_map(|entry| self.unknown(entry)),
-            Value::Object(fields) => fields.keys().map(String::as_str).find(|name| !known.contains(name)),
+            Value::Object(fields) => fields
+                .keys()
+                .map(String::as_str)
+                .find(|name| !known.contains(name)),
             _ => None,
         }
     }

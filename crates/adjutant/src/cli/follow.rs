@@ -14,7 +14,8 @@ use super::{answering, details, next_step, run_end, run_state};
 use crate::present::not_kept;
 use crate::text;
 use crate::view::{
-    AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage, ReadEvents, ReadLogs, RequestView, RunView,
+    AnswerRequests, Cancel, ErrorView, EventPage, EventView, GetRun, ListRequests, LogPage,
+    ReadEvents, ReadLogs, RequestView, RunView,
 };
 use adjutant_core::{EventKind, RequestKind, RequestStateKind};
 use std::collections::VecDeque;
@@ -33,7 +34,12 @@ const CANCEL_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub enum Scope {
     /// Output only, from a position: `logs -f`.
-    Log { after: u64, grep: Option<String>, raw: bool, pages: PagePrinter },
+    Log {
+        after: u64,
+        grep: Option<String>,
+        raw: bool,
+        pages: PagePrinter,
+    },
     /// Output from a position, questions and progress: `run`, `retry`, `resume`.
     Everything { after: u64 },
 }
@@ -70,8 +76,19 @@ pub struct Follow<'a> {
 
 impl<'a> Follow<'a> {
     /// Starts to follow a run. With `is_line_open`, the output printed so far does not end with a newline.
-    pub async fn attach(cx: &'a Context, run: &str, scope: Scope, is_line_open: bool) -> Result<Self, Failure> {
-        let run = cx.hub.call(&GetRun { run: run.to_owned(), ..GetRun::default() }).await?;
+    pub async fn attach(
+        cx: &'a Context,
+        run: &str,
+        scope: Scope,
+        is_line_open: bool,
+    ) -> Result<Self, Failure> {
+        let run = cx
+            .hub
+            .call(&GetRun {
+                run: run.to_owned(),
+                ..GetRun::default()
+            })
+            .await?;
         let open = run.pending.clone();
         let mut follow = Self::new(cx, run, scope)?;
         follow.is_line_open = is_line_open;
@@ -86,7 +103,8 @@ impl<'a> Follow<'a> {
 
     /// Starts to follow a run whose view is known.
     pub fn new(cx: &'a Context, run: RunView, scope: Scope) -> Result<Self, Failure> {
-        let interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
+        let interrupts = signal(SignalKind::interrupt())
+            .map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
         let alert = matches!(scope, Scope::Everything { .. }).then(|| Alert::on_stderr(cx));
         let (Scope::Log { after, .. } | Scope::Everything { after }) = scope;
         let mut follow = Self {
@@ -112,7 +130,10 @@ impl<'a> Follow<'a> {
 
     /// Shows in the window's title what the run needs.
     fn show_title(&mut self) {
-        let title = self.asking.front().map_or_else(|| format!("adj: {}", self.run.name), |request| format!("adj: {}", alert::asked(request)));
+        let title = self.asking.front().map_or_else(
+            || format!("adj: {}", self.run.name),
+            |request| format!("adj: {}", alert::asked(request)),
+        );
         if let Some(alert) = &mut self.alert {
             alert.set_title(&title);
         }
@@ -125,9 +146,22 @@ impl<'a> Follow<'a> {
     }
 
     fn log_call(&self, wait_ms: u64) -> ReadLogs {
-        let call = ReadLogs { run: self.run.run_id.clone(), after: Some(self.log_at), max_bytes: Some(PAGE_BYTES), wait_ms, ..ReadLogs::default() };
+        let call = ReadLogs {
+            run: self.run.run_id.clone(),
+            after: Some(self.log_at),
+            max_bytes: Some(PAGE_BYTES),
+            wait_ms,
+            ..ReadLogs::default()
+        };
         match &self.scope {
-            Scope::Log { grep, raw, pages, .. } => ReadLogs { grep: grep.clone(), raw: *raw, times: pages.needs_times(), ..call },
+            Scope::Log {
+                grep, raw, pages, ..
+            } => ReadLogs {
+                grep: grep.clone(),
+                raw: *raw,
+                times: pages.needs_times(),
+                ..call
+            },
             Scope::Everything { .. } => call,
         }
     }
@@ -142,7 +176,9 @@ impl<'a> Follow<'a> {
         if !page.text.is_empty() {
             match &mut self.scope {
                 Scope::Log { pages, .. } => pages.print(page, self.is_line_open, self.cx)?,
-                Scope::Everything { .. } => PagePrinter::default().print(page, self.is_line_open, self.cx)?,
+                Scope::Everything { .. } => {
+                    PagePrinter::default().print(page, self.is_line_open, self.cx)?
+                }
             }
             self.is_line_open = !page.text.ends_with('\n');
         }
@@ -168,14 +204,22 @@ impl<'a> Follow<'a> {
     }
 
     fn poll_events(&mut self, after: i64) {
-        let call = ReadEvents { after, run: Some(self.run.run_id.clone()), limit: None, wait_ms: POLL_WAIT_MS };
+        let call = ReadEvents {
+            after,
+            run: Some(self.run.run_id.clone()),
+            limit: None,
+            wait_ms: POLL_WAIT_MS,
+        };
         let hub = self.cx.hub.clone();
         self.events = Box::pin(async move { hub.call(&call).await });
     }
 
     /// Follows until the run is over or the person detaches.
     pub async fn run(&mut self) -> CommandResult {
-        if self.cx.out.interactive && self.asking.is_empty() && matches!(self.scope, Scope::Everything { .. }) {
+        if self.cx.out.interactive
+            && self.asking.is_empty()
+            && matches!(self.scope, Scope::Everything { .. })
+        {
             // What is typed without a question gets a note. Otherwise the shell would run it afterwards.
             self.typed.restart();
         }
@@ -230,11 +274,25 @@ impl<'a> Follow<'a> {
         match event.kind.known() {
             Some(EventKind::RunFinished) => self.is_over = true,
             Some(EventKind::RunStopped) => {
-                self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
+                self.run = self
+                    .cx
+                    .hub
+                    .call(&GetRun {
+                        run: self.run.run_id.clone(),
+                        ..GetRun::default()
+                    })
+                    .await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
             }
             Some(EventKind::RunQueueChanged | EventKind::RunHeld) => {
-                self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
+                self.run = self
+                    .cx
+                    .hub
+                    .call(&GetRun {
+                        run: self.run.run_id.clone(),
+                        ..GetRun::default()
+                    })
+                    .await?;
                 self.is_over = run_state::is_over(&self.run) && self.run.pending.is_empty();
                 self.print_note(&event.text)?;
             }
@@ -244,7 +302,11 @@ impl<'a> Follow<'a> {
             }
             Some(EventKind::RunSnapshotFailed) => self.print_note(&not_kept(&event.text))?,
             Some(EventKind::RequestAsked) => self.show_asked(event.request_id.as_deref()).await?,
-            Some(kind @ (EventKind::RequestAnswered | EventKind::RequestExpired | EventKind::RequestWithdrawn)) => {
+            Some(
+                kind @ (EventKind::RequestAnswered
+                | EventKind::RequestExpired
+                | EventKind::RequestWithdrawn),
+            ) => {
                 let what = kind.word().trim_start_matches("request.");
                 self.print_note(&format!("{what}: {}", event.text))?;
                 self.remove_request(event.request_id.as_deref())?;
@@ -270,8 +332,20 @@ impl<'a> Follow<'a> {
         if self.cx.out.json {
             return Ok(());
         }
-        let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-        match open.requests.into_iter().find(|r| r.status == RequestStateKind::Pending && Some(r.message_id.as_str()) == id) {
+        let open = self
+            .cx
+            .hub
+            .call(&ListRequests {
+                run: Some(self.run.run_id.clone()),
+                all: false,
+                limit: None,
+            })
+            .await?;
+        match open
+            .requests
+            .into_iter()
+            .find(|r| r.status == RequestStateKind::Pending && Some(r.message_id.as_str()) == id)
+        {
             Some(request) => {
                 self.catch_up().await?;
                 self.show_question(request)
@@ -285,7 +359,9 @@ impl<'a> Follow<'a> {
             return Ok(());
         }
         self.end_open_line()?;
-        self.cx.out.print_message(details::request_block(&request, self.cx)?.trim_end())?;
+        self.cx
+            .out
+            .print_message(details::request_block(&request, self.cx)?.trim_end())?;
         self.notify(&alert::asked(&request));
         if !self.cx.out.interactive {
             return self.cx.out.suggest(&next_step::answer_command(&request));
@@ -296,33 +372,58 @@ impl<'a> Follow<'a> {
             return self.prompt();
         }
         // The line being typed still answers the first question.
-        let first = self.asking.front().map(|first| text::line(&first.number)).unwrap_or_default();
-        self.print_note(&format!("{} questions open; your next line answers {first}", self.asking.len()))
+        let first = self
+            .asking
+            .front()
+            .map(|first| text::line(&first.number))
+            .unwrap_or_default();
+        self.print_note(&format!(
+            "{} questions open; your next line answers {first}",
+            self.asking.len()
+        ))
     }
 
     /// Prints the request that the next line answers. Input typed before is discarded.
     fn prompt(&mut self) -> Result<(), Failure> {
-        let Some(request) = self.asking.front() else { return Ok(()) };
+        let Some(request) = self.asking.front() else {
+            return Ok(());
+        };
         let number = text::line(&request.number);
         let how = match (request.kind.known(), request.options.is_empty()) {
             (Some(RequestKind::Question), true) => format!("type the answer to {number}"),
-            (Some(RequestKind::Question), false) => format!("type the answer to {number}, or the number of an option"),
-            _ => format!("{} Type y, or n and a reason", answering::approval_question(request)),
+            (Some(RequestKind::Question), false) => {
+                format!("type the answer to {number}, or the number of an option")
+            }
+            _ => format!(
+                "{} Type y, or n and a reason",
+                answering::approval_question(request)
+            ),
         };
-        let prompt = self.cx.out.paint_err.apply(Style::Dim, &format!("  {how}; or: {}", next_step::answer_command(request)));
+        let prompt = self.cx.out.paint_err.apply(
+            Style::Dim,
+            &format!("  {how}; or: {}", next_step::answer_command(request)),
+        );
         self.typed.restart();
         self.cx.out.print_message(&prompt)
     }
 
     /// Removes a closed question and shows the next one again.
     fn remove_request(&mut self, id: Option<&str>) -> Result<(), Failure> {
-        let Some(place) = self.asking.iter().position(|asking| Some(asking.message_id.as_str()) == id) else { return Ok(()) };
+        let Some(place) = self
+            .asking
+            .iter()
+            .position(|asking| Some(asking.message_id.as_str()) == id)
+        else {
+            return Ok(());
+        };
         self.asking.remove(place);
         self.show_title();
         if place > 0 {
             return Ok(());
         }
-        let Some(next) = self.asking.front() else { return Ok(()) };
+        let Some(next) = self.asking.front() else {
+            return Ok(());
+        };
         let question = details::request_block(next, self.cx)?;
         self.cx.out.print_message(question.trim_end())?;
         self.prompt()
@@ -340,13 +441,32 @@ impl<'a> Follow<'a> {
             Err(usage) => return self.print_note(usage),
         };
         let id = request.message_id.clone();
-        match self.cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
+        match self
+            .cx
+            .hub
+            .call(&AnswerRequests {
+                answers: vec![answer],
+            })
+            .await
+        {
             // The history reports it, and what is open then.
             Ok(_) => Ok(()),
             Err(error) => {
                 self.cx.out.print_error(&error)?;
-                let open = self.cx.hub.call(&ListRequests { run: Some(self.run.run_id.clone()), all: false, limit: None }).await?;
-                if open.requests.iter().any(|open| open.message_id == id && open.status == RequestStateKind::Pending) {
+                let open = self
+                    .cx
+                    .hub
+                    .call(&ListRequests {
+                        run: Some(self.run.run_id.clone()),
+                        all: false,
+                        limit: None,
+                    })
+                    .await?;
+                if open
+                    .requests
+                    .iter()
+                    .any(|open| open.message_id == id && open.status == RequestStateKind::Pending)
+                {
                     Ok(())
                 } else {
                     self.remove_request(Some(&id))
@@ -357,14 +477,23 @@ impl<'a> Follow<'a> {
 
     /// Prints the run's end and returns its exit code.
     async fn finish(&mut self) -> CommandResult {
-        self.run = self.cx.hub.call(&GetRun { run: self.run.run_id.clone(), ..GetRun::default() }).await?;
+        self.run = self
+            .cx
+            .hub
+            .call(&GetRun {
+                run: self.run.run_id.clone(),
+                ..GetRun::default()
+            })
+            .await?;
         if std::mem::take(&mut self.is_line_open) && !self.cx.out.json {
             self.cx.out.print_line("")?;
         }
         if matches!(self.scope, Scope::Log { .. }) {
             return Ok(Exit::Done);
         }
-        self.cx.out.print_message(&run_end::end_line(&self.run, self.cx))?;
+        self.cx
+            .out
+            .print_message(&run_end::end_line(&self.run, self.cx))?;
         self.notify(&alert::ended(&self.run));
         run_end::confirm_run_notified(&self.run, self.cx).await?;
         run_end::end_with_run(&self.run, self.cx)
@@ -376,24 +505,41 @@ impl<'a> Follow<'a> {
         let name = text::line(&self.run.name);
         if matches!(self.scope, Scope::Log { .. }) {
             if self.cx.out.json {
-                return Err(fail(cli_codes::INTERRUPTED, format!("stopped reading the log of {name}")));
+                return Err(fail(
+                    cli_codes::INTERRUPTED,
+                    format!("stopped reading the log of {name}"),
+                ));
             }
             if !self.is_over {
                 self.cx.out.print_message(&format!("{name} continues"))?;
             }
             return Err(Failure::Reported(Exit::Interrupted));
         }
-        self.cx.out.print_message(&format!("detached; {name} continues. Press Ctrl-C again within 2 s to cancel it."))?;
+        self.cx.out.print_message(&format!(
+            "detached; {name} continues. Press Ctrl-C again within 2 s to cancel it."
+        ))?;
         let again = tokio::time::timeout(CANCEL_WINDOW, self.interrupts.recv()).await;
         if again.is_ok() {
-            let run = self.cx.hub.call(&Cancel { run: self.run.run_id.clone(), reason: Some("Ctrl-C twice".to_owned()) }).await?;
-            self.cx.out.print_message(&format!("cancelling {}", text::line(&run.name)))?;
+            let run = self
+                .cx
+                .hub
+                .call(&Cancel {
+                    run: self.run.run_id.clone(),
+                    reason: Some("Ctrl-C twice".to_owned()),
+                })
+                .await?;
+            self.cx
+                .out
+                .print_message(&format!("cancelling {}", text::line(&run.name)))?;
         }
         if again.is_err() {
             self.cx.out.suggest(&format!("adj logs -f {name}"))?;
         }
         if self.cx.out.json {
-            return Err(fail(cli_codes::INTERRUPTED, format!("detached from {name}")));
+            return Err(fail(
+                cli_codes::INTERRUPTED,
+                format!("detached from {name}"),
+            ));
         }
         Err(Failure::Reported(Exit::Interrupted))
     }
@@ -404,7 +550,12 @@ impl<'a> Follow<'a> {
         }
         self.end_open_line()?;
         let note = format!("· {}", text::line(note));
-        self.cx.out.print_message(self.cx.out.fold(&note, &self.cx.out.paint_err.apply(Style::Dim, &note)).trim_end())
+        self.cx.out.print_message(
+            self.cx
+                .out
+                .fold(&note, &self.cx.out.paint_err.apply(Style::Dim, &note))
+                .trim_end(),
+        )
     }
 
     /// Ends an unfinished line of output, so that our line starts at the left.

@@ -1,28 +1,48 @@
 //! `--json=FIELDS`: the fields of each command's objects.
 
-use super::args::{AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PeerCommand, PolicyCommand, TokenCommand};
+use super::args::{
+    AgentsCommand, ChatCommand, Command, ConfigCommand, GrantsCommand, PeerCommand, PolicyCommand,
+    TokenCommand,
+};
 use super::exit::cli_codes;
 use super::field_list::{FieldList, JsonFields};
 use super::out::{Failure, fail, fail_hint};
 use crate::view::{
-    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatShares, ChatStats, ChatView, Cleaned, DiscardView, EventView, GrantList,
-    GrantView, HubView, IncludedView, LogPage, MentionView, MergeView, MessageView, PeerDetails, PeerList, PeerView, PolicyChangeView, PolicyCheck,
-    PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView, ResultView, RunView, SearchHits, StatsView, TokenList, TokenView,
-    TrustedPolicies, UndoView, Waited, WebhookList, WebhooksRetried, field_names,
+    AgentView, Answered, BoardEntryView, ChatEntryView, ChatPage, ChatShares, ChatStats, ChatView,
+    Cleaned, DiscardView, EventView, GrantList, GrantView, HubView, IncludedView, LogPage,
+    MentionView, MergeView, MessageView, PeerDetails, PeerList, PeerView, PolicyChangeView,
+    PolicyCheck, PolicyList, PolicyTrial, PoolList, PoolView, PostedMessage, RequestView,
+    ResultView, RunView, SearchHits, StatsView, TokenList, TokenView, TrustedPolicies, UndoView,
+    Waited, WebhookList, WebhooksRetried, field_names,
 };
 
 /// Checks the wanted fields of a command before it does anything.
-pub fn chosen_fields(command: Option<&Command>, wanted: Option<FieldList>) -> Result<JsonFields, Failure> {
+pub fn chosen_fields(
+    command: Option<&Command>,
+    wanted: Option<FieldList>,
+) -> Result<JsonFields, Failure> {
     let Some(wanted) = wanted else {
         // A debug build checks the table below against everything that is printed.
-        return Ok(JsonFields::new(None, cfg!(debug_assertions).then(|| known_fields(command))));
+        return Ok(JsonFields::new(
+            None,
+            cfg!(debug_assertions).then(|| known_fields(command)),
+        ));
     };
     let known = known_fields(command);
-    match wanted.names().iter().find(|name| !known.contains(&name.as_str())) {
-        Some(_) if known.is_empty() => Err(fail(cli_codes::USAGE, "this command prints no JSON objects whose fields could be chosen")),
-        Some(name) => {
-            Err(fail_hint(cli_codes::USAGE, format!("no field {name:?} in the JSON of this command"), format!("fields: {}", known.join(", "))))
-        }
+    match wanted
+        .names()
+        .iter()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        Some(_) if known.is_empty() => Err(fail(
+            cli_codes::USAGE,
+            "this command prints no JSON objects whose fields could be chosen",
+        )),
+        Some(name) => Err(fail_hint(
+            cli_codes::USAGE,
+            format!("no field {name:?} in the JSON of this command"),
+            format!("fields: {}", known.join(", ")),
+        )),
         None => Ok(JsonFields::new(Some(wanted), Some(known))),
     }
 }
@@ -37,11 +57,17 @@ macro_rules! fields {
 
 /// Returns the fields of the objects that a command prints.
 fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
-    let Some(command) = command else { return fields!(; "version", "agents", "warnings") };
+    let Some(command) = command else {
+        return fields!(; "version", "agents", "warnings");
+    };
     match command {
         // With the pages of its output, if it is followed.
         Command::Run(_) | Command::Retry(_) | Command::Resume(_) => fields!(RunView, LogPage),
-        Command::Ps(_) | Command::Cancel(_) | Command::Pause(_) | Command::Budget(_) | Command::Adopt(_) => fields!(RunView),
+        Command::Ps(_)
+        | Command::Cancel(_)
+        | Command::Pause(_)
+        | Command::Budget(_)
+        | Command::Adopt(_) => fields!(RunView),
         Command::Show(args) if args.result => fields!(ResultView),
         Command::Show(_) => fields!(RunView),
         Command::Logs(_) | Command::Attach(_) => fields!(LogPage),
@@ -55,7 +81,9 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Policy(args) => match &args.what {
             Some(PolicyCommand::Check { .. }) => fields!(PolicyCheck),
             Some(PolicyCommand::Try { .. }) => fields!(PolicyTrial),
-            Some(PolicyCommand::Trust { change: Some(_), .. }) => fields!(PolicyChangeView),
+            Some(PolicyCommand::Trust {
+                change: Some(_), ..
+            }) => fields!(PolicyChangeView),
             Some(PolicyCommand::Trust { change: None, .. }) => fields!(TrustedPolicies),
             None => fields!(PolicyList),
         },
@@ -69,12 +97,17 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Discard(_) => fields!(DiscardView),
         Command::Send(_) => fields!(MessageView),
         Command::Chat(args) if args.chat.is_some() => Vec::new(),
-        Command::Chat(args) => args.what.as_ref().map_or_else(|| fields!(ChatView), chat_fields),
+        Command::Chat(args) => args
+            .what
+            .as_ref()
+            .map_or_else(|| fields!(ChatView), chat_fields),
         Command::Board(args) if args.post.is_some() => fields!(PostedMessage),
         Command::Board(_) => fields!(BoardEntryView),
         Command::Search(_) => fields!(SearchHits),
         Command::Agents(args) => match &args.what {
-            Some(AgentsCommand::Test(_)) => fields!(; "agent", "version", "passed", "checks", "runs"),
+            Some(AgentsCommand::Test(_)) => {
+                fields!(; "agent", "version", "passed", "checks", "runs")
+            }
             Some(AgentsCommand::Add(_)) => fields!(;
                 "agent", "config", "command", "name", "version", "mcp_http", "mcp_sse", "load_session", "resume_session", "sign_in", "modes", "profiles"
             ),
@@ -89,21 +122,31 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
         Command::Rm(_) | Command::Clean(_) => fields!(Cleaned),
         Command::Webhooks(args) if args.what.is_some() => fields!(WebhooksRetried),
         Command::Webhooks(_) => fields!(WebhookList),
-        Command::Demo(_) => fields!(; "runs", "hubs_killed", "answers", "chat", "elapsed_ms", "home", "end", "removed"),
+        Command::Demo(_) => {
+            fields!(; "runs", "hubs_killed", "answers", "chat", "elapsed_ms", "home", "end", "removed")
+        }
         Command::Init(_) => fields!(; "agents", "clients", "default_agent", "proposed"),
-        Command::Install(args) if args.print => fields!(; "client", "name", "file", "project_file", "entry", "skill"),
+        Command::Install(args) if args.print => {
+            fields!(; "client", "name", "file", "project_file", "entry", "skill")
+        }
         Command::Install(_) => {
             fields!(; "client", "name", "status", "error", "file", "written", "backup", "disabled", "link_to", "running", "diff", "skill")
         }
-        Command::Update(_) => fields!(; "version", "path", "installed_by", "hub", "on_path", "consistent", "update", "limits"),
-        Command::Uninstall(_) => fields!(; "clients", "home", "config", "completions", "program", "removed", "home_problem", "errors"),
+        Command::Update(_) => {
+            fields!(; "version", "path", "installed_by", "hub", "on_path", "consistent", "update", "limits")
+        }
+        Command::Uninstall(_) => {
+            fields!(; "clients", "home", "config", "completions", "program", "removed", "home_problem", "errors")
+        }
         Command::Doctor(_) => fields!(; "ok", "checks"),
         Command::Ui(_) => fields!(; "url", "page", "code_valid_s"),
         Command::Peer(args) => match &args.what {
             PeerCommand::Invite { .. } => fields!(PeerView; "token", "own_url", "own_fingerprint"),
             PeerCommand::List => fields!(PeerList),
             PeerCommand::Add { .. } | PeerCommand::Show { .. } => fields!(PeerDetails),
-            PeerCommand::Block { .. } | PeerCommand::Unblock { .. } | PeerCommand::Remove { .. } => fields!(PeerView),
+            PeerCommand::Block { .. }
+            | PeerCommand::Unblock { .. }
+            | PeerCommand::Remove { .. } => fields!(PeerView),
         },
         Command::Token(args) => match &args.what {
             TokenCommand::New { .. } => fields!(TokenView; "token", "url", "fingerprint"),
@@ -111,9 +154,13 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
             TokenCommand::Revoke { .. } => fields!(TokenView),
         },
         Command::Config(args) => match &args.what {
-            Some(ConfigCommand::Path) => fields!(; "config", "exists", "home", "logs", "hub_log", "socket"),
+            Some(ConfigCommand::Path) => {
+                fields!(; "config", "exists", "home", "logs", "hub_log", "socket")
+            }
             Some(ConfigCommand::Get { .. }) => fields!(; "key", "value"),
-            Some(ConfigCommand::Set { .. } | ConfigCommand::Unset { .. }) => fields!(; "key", "path"),
+            Some(ConfigCommand::Set { .. } | ConfigCommand::Unset { .. }) => {
+                fields!(; "key", "path")
+            }
             Some(ConfigCommand::Edit | ConfigCommand::Schema) => Vec::new(),
             Some(ConfigCommand::Show) | None => fields!(;
                 "path", "exists", "live_runs_max", "idle_exit_ms", "listen", "listen_without_tls", "tls", "public_url", "store", "store_shared", "log_store", "runner_lease_ms", "expiry_ms",
@@ -122,13 +169,22 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
             ),
         },
         Command::Help { .. } => fields!(; "exit", "meaning", "codes"),
-        Command::Next(_) | Command::Top | Command::Serve(_) | Command::Runner(_) | Command::Mcp(_) | Command::Completions { .. } => Vec::new(),
+        Command::Next(_)
+        | Command::Top
+        | Command::Serve(_)
+        | Command::Runner(_)
+        | Command::Mcp(_)
+        | Command::Completions { .. } => Vec::new(),
     }
 }
 
 fn chat_fields(command: &ChatCommand) -> Vec<&'static str> {
     match command {
-        ChatCommand::Ls(_) | ChatCommand::Start(_) | ChatCommand::Branch(_) | ChatCommand::Archive(_) | ChatCommand::Import(_) => fields!(ChatView),
+        ChatCommand::Ls(_)
+        | ChatCommand::Start(_)
+        | ChatCommand::Branch(_)
+        | ChatCommand::Archive(_)
+        | ChatCommand::Import(_) => fields!(ChatView),
         ChatCommand::Show(_) => fields!(ChatPage),
         ChatCommand::Post(_) => fields!(; "said", "answers", "waiting"),
         ChatCommand::Search(_) => fields!(SearchHits),

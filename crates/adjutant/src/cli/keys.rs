@@ -27,7 +27,11 @@ pub fn edit(typed: &mut String, code: KeyCode, has_control: bool, chars_max: usi
     match code {
         KeyCode::Char('u') if has_control => typed.clear(),
         KeyCode::Char('w') if has_control => {
-            let kept = typed.trim_end().char_indices().rfind(|(_, c)| c.is_whitespace()).map_or(0, |(at, c)| at + c.len_utf8());
+            let kept = typed
+                .trim_end()
+                .char_indices()
+                .rfind(|(_, c)| c.is_whitespace())
+                .map_or(0, |(at, c)| at + c.len_utf8());
             typed.truncate(kept);
         }
         KeyCode::Char(c) if !has_control && typed.chars().count() < chars_max => typed.push(c),
@@ -41,7 +45,13 @@ pub fn edit(typed: &mut String, code: KeyCode, has_control: bool, chars_max: usi
 /// Appends pasted text, as far as there is room.
 pub fn paste(typed: &mut String, pasted: &str, chars_max: usize) {
     let room = chars_max.saturating_sub(typed.chars().count());
-    typed.extend(pasted.replace("\r\n", "\n").replace('\r', "\n").chars().take(room));
+    typed.extend(
+        pasted
+            .replace("\r\n", "\n")
+            .replace('\r', "\n")
+            .chars()
+            .take(room),
+    );
 }
 
 #[cfg(test)]
@@ -51,7 +61,9 @@ mod tests {
     #[test]
     fn typed_text_is_edited_by_characters_and_words() {
         let mut typed = String::new();
-        "ab c\u{3000}dé".chars().for_each(|c| edit(&mut typed, KeyCode::Char(c), false, 7));
+        "ab c\u{3000}dé"
+            .chars()
+            .for_each(|c| edit(&mut typed, KeyCode::Char(c), false, 7));
         assert_eq!(typed, "ab c\u{3000}dé");
         edit(&mut typed, KeyCode::Char('x'), false, 7);
         paste(&mut typed, "more", 7);

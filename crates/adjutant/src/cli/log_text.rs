@@ -25,7 +25,12 @@ pub struct PagePrinter {
 
 impl PagePrinter {
     pub fn new(timestamps: bool, by_time: bool) -> Self {
-        Self { timestamps, by_time, is_gap_reported: false, is_missing_reported: false }
+        Self {
+            timestamps,
+            by_time,
+            is_gap_reported: false,
+            is_missing_reported: false,
+        }
     }
 
     /// Returns whether pages have to contain times.
@@ -34,7 +39,12 @@ impl PagePrinter {
     }
 
     /// Prints one page: sanitized for people, unchanged in JSON. `is_line_open`: it continues a printed line.
-    pub fn print(&mut self, page: &LogPage, is_line_open: bool, cx: &Context) -> Result<(), Failure> {
+    pub fn print(
+        &mut self,
+        page: &LogPage,
+        is_line_open: bool,
+        cx: &Context,
+    ) -> Result<(), Failure> {
         self.report_gap(page, cx)?;
         if cx.out.json {
             return cx.out.print_json(page);
@@ -55,7 +65,11 @@ impl PagePrinter {
 
     /// Returns the time before a line, if wanted.
     pub fn prefix(&self, times: &TimeColumn<'_>, line: usize) -> String {
-        if self.timestamps { times.prefix(line) } else { String::new() }
+        if self.timestamps {
+            times.prefix(line)
+        } else {
+            String::new()
+        }
     }
 
     /// Reports once which output is left out.
@@ -63,7 +77,10 @@ impl PagePrinter {
         if page.missing.is_empty() || std::mem::replace(&mut self.is_missing_reported, true) {
             return Ok(());
         }
-        page.missing.iter().try_for_each(|missing| cx.out.print_message(&format!("note: {}", text::line(&missing.to_string()))))
+        page.missing.iter().try_for_each(|missing| {
+            cx.out
+                .print_message(&format!("note: {}", text::line(&missing.to_string())))
+        })
     }
 
     /// Reports once that times are not known.
@@ -72,7 +89,11 @@ impl PagePrinter {
         if !has_gap || std::mem::replace(&mut self.is_gap_reported, true) {
             return Ok(());
         }
-        let effect = if self.by_time { "; the output is printed whatever its time" } else { "" };
+        let effect = if self.by_time {
+            "; the output is printed whatever its time"
+        } else {
+            ""
+        };
         let name = text::line(&page.name);
         cx.out.print_message(&format!("note: the times of some output of {name} are not known (an earlier version wrote it){effect}"))
     }
@@ -87,17 +108,31 @@ pub struct TimeColumn<'a> {
 
 impl<'a> TimeColumn<'a> {
     pub fn new(page: &'a LogPage, cx: &Context) -> Self {
-        Self { page, zone: cx.out.terminal.then(context::zone), paint: cx.out.paint }
+        Self {
+            page,
+            zone: cx.out.terminal.then(context::zone),
+            paint: cx.out.paint,
+        }
     }
 
     /// Returns the time of a line, with a space: local on a terminal, else RFC 3339 in UTC.
     fn prefix(&self, line: usize) -> String {
         let marks = self.page.times.as_deref().unwrap_or_default();
-        let at = marks.partition_point(|mark| usize::try_from(mark.line).is_ok_and(|mark| mark <= line));
-        let time = at.checked_sub(1).and_then(|at| marks[at].time.as_deref()).and_then(|time| time.parse::<Timestamp>().ok());
+        let at =
+            marks.partition_point(|mark| usize::try_from(mark.line).is_ok_and(|mark| mark <= line));
+        let time = at
+            .checked_sub(1)
+            .and_then(|at| marks[at].time.as_deref())
+            .and_then(|time| time.parse::<Timestamp>().ok());
         let (time, width) = match &self.zone {
-            Some(zone) => (time.map(|time| time.to_zoned(zone.clone()).strftime("%F %T").to_string()), "2026-11-21 01:02:03".len()),
-            None => (time.map(|time| format!("{time:.0}")), "2026-11-21T01:02:03Z".len()),
+            Some(zone) => (
+                time.map(|time| time.to_zoned(zone.clone()).strftime("%F %T").to_string()),
+                "2026-11-21 01:02:03".len(),
+            ),
+            None => (
+                time.map(|time| format!("{time:.0}")),
+                "2026-11-21T01:02:03Z".len(),
+            ),
         };
         let time = format!("{:<width$}", time.as_deref().unwrap_or(NO_TIME));
         format!("{} ", self.paint.apply(Style::Dim, &time))

@@ -38,9 +38,10 @@ use crate::text;
 use args::{Cli, Command, Global};
 use clap::{CommandFactory, Parser};
 use commands::{
-    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff, discard, doctor, events, grants, help, inbox, init,
-    install, logs, merge, next, open, peer, policy, pools, ps, reply, resume, run, search, send, show, stats, stop, store, token, top, ui, undo,
-    uninstall, update, wait, webhooks, welcome,
+    adopt, agents, approve, board, budget, cancel, chat, clean, comment, config, demo, diff,
+    discard, doctor, events, grants, help, inbox, init, install, logs, merge, next, open, peer,
+    policy, pools, ps, reply, resume, run, search, send, show, stats, stop, store, token, top, ui,
+    undo, uninstall, update, wait, webhooks, welcome,
 };
 use context::Context;
 use exit::Exit;
@@ -86,7 +87,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match cli.command {
         // These have their own output and exit codes.
         Some(Command::Mcp(passed)) => crate::mcp::main(&passed.args),
-        Some(Command::Serve(args)) => match report(context::block_on(stop::refuse_second_hub()), &output_for(&cli.global)) {
+        Some(Command::Serve(args)) => match report(
+            context::block_on(stop::refuse_second_hub()),
+            &output_for(&cli.global),
+        ) {
             Exit::Done => {
                 let mut options: Vec<OsString> = vec!["--foreground".into()];
                 if let Some(address) = args.listen {
@@ -97,14 +101,33 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             exit => ExitCode::from(exit.number()),
         },
         Some(Command::Runner(args)) => {
-            let args::RunnerArgs { join, token_file, pools, labels, slots, ca, fingerprint, plain, idle_exit } = args;
+            let args::RunnerArgs {
+                join,
+                token_file,
+                pools,
+                labels,
+                slots,
+                ca,
+                fingerprint,
+                plain,
+                idle_exit,
+            } = args;
             let trust = match ca {
                 Some(file) => Trust::File(file),
                 None if fingerprint.is_empty() => Trust::Installed,
                 None => Trust::Fingerprints(fingerprint),
             };
             let labels = labels.into_iter().collect();
-            crate::runner::main(crate::runner::Options { join, token_file, pools, labels, slots, trust, plain, idle_exit })
+            crate::runner::main(crate::runner::Options {
+                join,
+                token_file,
+                pools,
+                labels,
+                slots,
+                trust,
+                plain,
+                idle_exit,
+            })
         }
         command => perform(command, cli.global),
     }
@@ -112,10 +135,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn perform(command: Option<Command>, global: Global) -> ExitCode {
     let mut out = output_for(&global);
-    let result = json_fields::chosen_fields(command.as_ref(), global.json.flatten()).and_then(|fields| {
-        out.fields = fields;
-        context::block_on(dispatch(command, &out))
-    });
+    let result =
+        json_fields::chosen_fields(command.as_ref(), global.json.flatten()).and_then(|fields| {
+            out.fields = fields;
+            context::block_on(dispatch(command, &out))
+        });
     ExitCode::from(report(result, &out).number())
 }
 
@@ -137,23 +161,34 @@ fn output_for(global: &Global) -> Out {
     let env = ColorEnv {
         // FORCE_COLOR=0 disables colours, as in other tools.
         no_color: set("NO_COLOR") || is("FORCE_COLOR", "0") || is("FORCE_COLOR", "false"),
-        force: ["CLICOLOR_FORCE", "FORCE_COLOR"].iter().any(|name| set(name) && !is(name, "0") && !is(name, "false")),
+        force: ["CLICOLOR_FORCE", "FORCE_COLOR"]
+            .iter()
+            .any(|name| set(name) && !is(name, "0") && !is(name, "false")),
         off: is("CLICOLOR", "0"),
         dumb: is("TERM", "dumb"),
     };
     let stdout_terminal = std::io::stdout().is_terminal();
-    let agent_mode = text_variable("CLAUDECODE").as_deref() == Some("1") || text_variable("ADJ_AGENT_MODE").as_deref() == Some("1");
+    let agent_mode = text_variable("CLAUDECODE").as_deref() == Some("1")
+        || text_variable("ADJ_AGENT_MODE").as_deref() == Some("1");
     let terminal = stdout_terminal && !agent_mode;
     Out {
         json: global.json.is_some(),
         fields: JsonFields::default(),
         terminal,
         agent_mode,
-        interactive: terminal && std::io::stdin().is_terminal() && !global.no_input && global.json.is_none(),
+        interactive: terminal
+            && std::io::stdin().is_terminal()
+            && !global.no_input
+            && global.json.is_none(),
         columns: terminal.then(columns),
-        columns_err: (std::io::stderr().is_terminal() && !agent_mode).then(|| columns_of(std::io::stderr())),
+        columns_err: (std::io::stderr().is_terminal() && !agent_mode)
+            .then(|| columns_of(std::io::stderr())),
         paint: Paint::decide(global.color, env, terminal),
-        paint_err: Paint::decide(global.color, env, std::io::stderr().is_terminal() && !agent_mode),
+        paint_err: Paint::decide(
+            global.color,
+            env,
+            std::io::stderr().is_terminal() && !agent_mode,
+        ),
     }
 }
 
@@ -171,7 +206,9 @@ fn columns_of(terminal: impl AsFd) -> usize {
 
 async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
     match command {
-        Some(Command::Config(args)) => config::config(args.what.unwrap_or(args::ConfigCommand::Show), out).await,
+        Some(Command::Config(args)) => {
+            config::config(args.what.unwrap_or(args::ConfigCommand::Show), out).await
+        }
         Some(Command::Completions { shell }) => help::completions(shell, out),
         Some(Command::Help { topic }) => help::print(&topic, out).await,
         Some(Command::Demo(args)) => demo::demo(&args, out).await,
@@ -185,7 +222,11 @@ async fn dispatch(command: Option<Command>, out: &Out) -> CommandResult {
             let cx = Context::new(out)?;
             let reports_it = matches!(command, Some(Command::Doctor(_)));
             let result = dispatch_with_hub(command, &cx).await;
-            if let Some(problem) = cx.hub.config_problem().filter(|problem| !reports_it && !is_reported(&result, problem)) {
+            if let Some(problem) = cx
+                .hub
+                .config_problem()
+                .filter(|problem| !reports_it && !is_reported(&result, problem))
+            {
                 let effect = "live and queued runs keep the last valid one, or the defaults; no new run can be dispatched until it is fixed";
                 print_config_problem(&problem, effect, &cx.out)?;
             }
@@ -220,7 +261,9 @@ fn is_reported(result: &CommandResult, problem: &str) -> bool {
 }
 
 async fn dispatch_with_hub(command: Option<Command>, cx: &Context) -> CommandResult {
-    let Some(command) = command else { return welcome::greet(cx).await };
+    let Some(command) = command else {
+        return welcome::greet(cx).await;
+    };
     match command {
         Command::Run(args) => run::run(&args, cx).await,
         Command::Ps(args) => ps::ps(&args, cx).await,

@@ -17,31 +17,68 @@ pub fn answer_command(request: &RequestView) -> String {
 /// Returns the commands that resume or cancel a stopped run.
 pub fn resume_command(run: &RunView) -> String {
     let name = text::line(&run.name);
-    if let Some(failed) = run.after.iter().find(|after| run.is_held() && after.state == AfterState::Failed) {
-        return format!("adj retry {}   or   adj resume {name}   or   adj cancel {name}", text::line(&failed.name));
+    if let Some(failed) = run
+        .after
+        .iter()
+        .find(|after| run.is_held() && after.state == AfterState::Failed)
+    {
+        return format!(
+            "adj retry {}   or   adj resume {name}   or   adj cancel {name}",
+            text::line(&failed.name)
+        );
     }
     if let Some(used_up) = run.budgets.iter().find(|budget| budget.left == 0) {
-        return format!("adj budget {name} --add {}   or   adj cancel {name}", used_up.example());
+        return format!(
+            "adj budget {name} --add {}   or   adj cancel {name}",
+            used_up.example()
+        );
     }
     match run.choices.as_slice() {
         [] => format!("adj resume {name} \"…\"   or   adj cancel {name}"),
         choices => {
-            let words: Vec<String> = choices.iter().map(|choice| text::line(choice.choice.as_str())).collect();
-            format!("adj resume {name} --choice {}   or   adj cancel {name}", words.join("|"))
+            let words: Vec<String> = choices
+                .iter()
+                .map(|choice| text::line(choice.choice.as_str()))
+                .collect();
+            format!(
+                "adj resume {name} --choice {}   or   adj cancel {name}",
+                words.join("|")
+            )
         }
     }
 }
 
 /// Counts what needs the person, each kind apart.
 pub fn needs_text(list: &AttentionList) -> String {
-    let AttentionList { requests, runs, mentions, requests_more, runs_more, mentions_more: _, policy_change, set_back: _ } = list;
+    let AttentionList {
+        requests,
+        runs,
+        mentions,
+        requests_more,
+        runs_more,
+        mentions_more: _,
+        policy_change,
+        set_back: _,
+    } = list;
     let kinds = [
         (requests.len() as u64 + requests_more, "request", "requests"),
         (runs.len() as u64 + runs_more, "run", "runs"),
-        (mentions.len() as u64, "chat with a message", "chats with messages"),
-        (u64::from(policy_change.is_some()), "change of the policies", "changes of the policies"),
+        (
+            mentions.len() as u64,
+            "chat with a message",
+            "chats with messages",
+        ),
+        (
+            u64::from(policy_change.is_some()),
+            "change of the policies",
+            "changes of the policies",
+        ),
     ];
-    let shown: Vec<String> = kinds.into_iter().filter(|(count, ..)| *count > 0).map(|(count, one, many)| text::count(count, one, many)).collect();
+    let shown: Vec<String> = kinds
+        .into_iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| text::count(count, one, many))
+        .collect();
     shown.join(", ")
 }
 
@@ -51,10 +88,17 @@ pub fn first_command(list: &AttentionList) -> Option<String> {
         return Some(answer_command(request));
     }
     if let Some(run) = list.runs.first() {
-        let is_stop = run.attention.as_ref().is_some_and(|attention| attention.is_stop());
+        let is_stop = run
+            .attention
+            .as_ref()
+            .is_some_and(|attention| attention.is_stop());
         return Some(match &run.undo_interrupted {
             _ if is_stop => resume_command(run),
-            _ if run.attention.as_ref().is_some_and(|attention| attention.kind == AttentionKind::Alive) => {
+            _ if run
+                .attention
+                .as_ref()
+                .is_some_and(|attention| attention.kind == AttentionKind::Alive) =>
+            {
                 let name = text::line(&run.name);
                 format!("adj logs {name}   or   adj cancel {name}")
             }
@@ -65,5 +109,7 @@ pub fn first_command(list: &AttentionList) -> Option<String> {
     if list.policy_change.is_some() {
         return Some("adj policy".to_owned());
     }
-    list.mentions.first().map(|mention| format!("adj chat show {}", mention.chat_id))
+    list.mentions
+        .first()
+        .map(|mention| format!("adj chat show {}", mention.chat_id))
 }

@@ -29,7 +29,11 @@ impl From<ErrorView> for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe { Self::ReaderGone } else { fail(cli_codes::IO, format!("cannot write the output: {error}")) }
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::ReaderGone
+        } else {
+            fail(cli_codes::IO, format!("cannot write the output: {error}"))
+        }
     }
 }
 
@@ -41,12 +45,20 @@ impl From<std::fmt::Error> for Failure {
 
 /// Returns an error of the command line.
 pub fn fail(code: &str, message: impl Into<String>) -> Failure {
-    Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: None })
+    Failure::Error(ErrorView {
+        code: code.to_owned(),
+        message: message.into(),
+        hint: None,
+    })
 }
 
 /// Returns an error with a hint.
 pub fn fail_hint(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Failure {
-    Failure::Error(ErrorView { code: code.to_owned(), message: message.into(), hint: Some(hint.into()) })
+    Failure::Error(ErrorView {
+        code: code.to_owned(),
+        message: message.into(),
+        hint: Some(hint.into()),
+    })
 }
 
 /// The indent of continuation lines.
@@ -139,7 +151,12 @@ impl Out {
     }
 
     /// Prints a list as JSON.
-    pub fn print_json_list<T: Serialize>(&self, data: &[T], more: u64, warnings: &[String]) -> Result<(), Failure> {
+    pub fn print_json_list<T: Serialize>(
+        &self,
+        data: &[T],
+        more: u64,
+        warnings: &[String],
+    ) -> Result<(), Failure> {
         self.print_envelope(&Envelope {
             schema: 1,
             data,
@@ -155,12 +172,24 @@ impl Out {
 
     /// Prints the inbox as JSON.
     pub fn print_json_inbox(&self, list: &AttentionList) -> Result<(), Failure> {
-        let AttentionList { requests, requests_more, runs, runs_more, mentions, mentions_more, policy_change, set_back } = list;
+        let AttentionList {
+            requests,
+            requests_more,
+            runs,
+            runs_more,
+            mentions,
+            mentions_more,
+            policy_change,
+            set_back,
+        } = list;
         self.print_envelope(&Envelope {
             schema: 1,
             data: requests.as_slice(),
             more: Some(*requests_more),
-            mentions: Some(Mentions { mentions: mentions.clone(), more: *mentions_more }),
+            mentions: Some(Mentions {
+                mentions: mentions.clone(),
+                more: *mentions_more,
+            }),
             runs: Some(runs),
             runs_more: Some(*runs_more),
             policy_change: policy_change.as_ref(),
@@ -169,7 +198,10 @@ impl Out {
         })
     }
 
-    fn print_envelope<T: Serialize + ?Sized>(&self, envelope: &Envelope<'_, T>) -> Result<(), Failure> {
+    fn print_envelope<T: Serialize + ?Sized>(
+        &self,
+        envelope: &Envelope<'_, T>,
+    ) -> Result<(), Failure> {
         let failed = |e: serde_json::Error| fail(cli_codes::IO, format!("cannot write JSON: {e}"));
         if self.fields.are_all() && !cfg!(debug_assertions) {
             return self.print_data(&(serde_json::to_string(envelope).map_err(failed)? + "\n"));
@@ -177,7 +209,11 @@ impl Out {
         let mut value = serde_json::to_value(envelope).map_err(failed)?;
         for objects in ["/data", "/runs", "/mentions/mentions"] {
             if let Some(objects) = value.pointer_mut(objects) {
-                debug_assert_eq!(self.fields.unknown(objects), None, "the table of fields lacks a field");
+                debug_assert_eq!(
+                    self.fields.unknown(objects),
+                    None,
+                    "the table of fields lacks a field"
+                );
                 self.fields.select(objects);
             }
         }
@@ -207,7 +243,10 @@ impl Out {
     pub fn indent(&self, indent: &str, text: &str) -> String {
         let columns = self.columns_after(indent.len());
         let safe = text::block(text);
-        let lines = safe.trim_end().lines().flat_map(|line| text::wrap(line, columns));
+        let lines = safe
+            .trim_end()
+            .lines()
+            .flat_map(|line| text::wrap(line, columns));
         lines.fold(String::new(), |out, line| out + indent + &line + "\n")
     }
 
@@ -224,7 +263,8 @@ impl Out {
 
     /// Returns the columns right of an indent.
     fn columns_after(&self, indent: usize) -> usize {
-        self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent))
+        self.columns
+            .map_or(usize::MAX, |columns| columns.saturating_sub(indent))
     }
 
     /// Prints a message on stderr, wrapped between words; nothing in JSON mode.
@@ -238,13 +278,23 @@ impl Out {
     }
 
     fn print_unwrapped(&self, message: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { write_message(&symbols::shown(message, self.columns_err)) }
+        if self.json {
+            Ok(())
+        } else {
+            write_message(&symbols::shown(message, self.columns_err))
+        }
     }
 
     /// Wraps each line of a message that is wider than the terminal. Escape sequences take no columns.
     fn wrap_message(&self, message: &str) -> String {
-        let Some(columns) = self.columns_err else { return message.to_owned() };
-        message.split('\n').map(|line| wrap_between_words(line, columns)).collect::<Vec<_>>().join("\n")
+        let Some(columns) = self.columns_err else {
+            return message.to_owned();
+        };
+        message
+            .split('\n')
+            .map(|line| wrap_between_words(line, columns))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Formats the line that suggests the next command.
@@ -256,10 +306,18 @@ impl Out {
     /// Prints the errors for several runs as one line of JSON: the first as `error`, each with its run in
     /// `errors`, in the order given.
     pub fn print_errors(&self, refused: &[(String, ErrorView)]) -> Result<(), Failure> {
-        let Some((_, first)) = refused.first() else { return Ok(()) };
-        let all: Vec<NamedError<'_>> = refused.iter().map(|(run, error)| NamedError { run, error }).collect();
-        let line = serde_json::to_string(&ErrorsEnvelope { error: first, errors: &all })
-            .map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
+        let Some((_, first)) = refused.first() else {
+            return Ok(());
+        };
+        let all: Vec<NamedError<'_>> = refused
+            .iter()
+            .map(|(run, error)| NamedError { run, error })
+            .collect();
+        let line = serde_json::to_string(&ErrorsEnvelope {
+            error: first,
+            errors: &all,
+        })
+        .map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
         Ok(writeln!(io::stderr().lock(), "{line}")?)
     }
 
@@ -270,15 +328,34 @@ impl Out {
             let line = serde_json::to_string(&ErrorEnvelope { error }).map_err(io::Error::other)?;
             return writeln!(err, "{line}");
         }
-        let (head, message) = (format!("error[{}]:", text::line(&error.code)), text::line(&error.message));
-        let (message, problems) = problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
+        let (head, message) = (
+            format!("error[{}]:", text::line(&error.code)),
+            text::line(&error.message),
+        );
+        let (message, problems) =
+            problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
         let painted = format!("{} {message}", self.paint_err.apply(Style::Bad, &head));
-        write!(err, "{}", symbols::shown(&self.fold(&format!("{head} {message}"), &painted), self.columns))?;
+        write!(
+            err,
+            "{}",
+            symbols::shown(
+                &self.fold(&format!("{head} {message}"), &painted),
+                self.columns
+            )
+        )?;
         for problem in problems {
-            write!(err, "{}", symbols::shown(&self.indent("  ", problem), self.columns))?;
+            write!(
+                err,
+                "{}",
+                symbols::shown(&self.indent("  ", problem), self.columns)
+            )?;
         }
         if let Some(hint) = &error.hint {
-            let hint = format!("  {} {}", self.paint_err.apply(Style::Dim, "hint:"), text::line(hint));
+            let hint = format!(
+                "  {} {}",
+                self.paint_err.apply(Style::Dim, "hint:"),
+                text::line(hint)
+            );
             writeln!(err, "{}", symbols::shown(&self.wrap_message(&hint), None))?;
         }
         Ok(())
@@ -311,7 +388,14 @@ fn wrap_between_words(line: &str, columns_max: usize) -> String {
 fn visible_width(word: &str) -> usize {
     let mut pieces = word.split('\u{1b}');
     let first = pieces.next().map_or(0, text::width_max);
-    first + pieces.map(|piece| piece.split_once('m').map_or(0, |(_, shown)| text::width_max(shown))).sum::<usize>()
+    first
+        + pieces
+            .map(|piece| {
+                piece
+                    .split_once('m')
+                    .map_or(0, |(_, shown)| text::width_max(shown))
+            })
+            .sum::<usize>()
 }
 
 fn write_message(line: &str) -> Result<(), Failure> {
@@ -343,17 +427,31 @@ mod tests {
     #[test]
     fn text_of_others_is_always_indented() {
         let head = format!("{:<80}", "37.3 person  1s");
-        let filled = |filler: &str| format!("ok{}{head}  yes, delete the database", filler.repeat(76));
-        let all =
-            [filled(" "), filled("\u{a0}"), filled("\u{3164}"), filled("\u{2705}"), filled("\t"), "a\u{2028}b\u{85}c\u{b}d\u{c}e\rf\ng".to_owned()];
+        let filled =
+            |filler: &str| format!("ok{}{head}  yes, delete the database", filler.repeat(76));
+        let all = [
+            filled(" "),
+            filled("\u{a0}"),
+            filled("\u{3164}"),
+            filled("\u{2705}"),
+            filled("\t"),
+            "a\u{2028}b\u{85}c\u{b}d\u{c}e\rf\ng".to_owned(),
+        ];
         for text in all {
             for columns in [Some(80), Some(33), None] {
                 let shown = out(columns).indent("  ", &text);
                 assert!(shown.lines().all(|line| line.starts_with("  ")), "{shown}");
                 let room = columns.unwrap_or(usize::MAX);
                 // A non-ASCII character can take two columns.
-                let widest = |line: &str| line.chars().map(|c| if c <= '\u{a0}' { 1 } else { 2 }).sum::<usize>();
-                assert!(columns.is_none() || shown.lines().all(|line| widest(line) <= room), "{shown}");
+                let widest = |line: &str| {
+                    line.chars()
+                        .map(|c| if c <= '\u{a0}' { 1 } else { 2 })
+                        .sum::<usize>()
+                };
+                assert!(
+                    columns.is_none() || shown.lines().all(|line| widest(line) <= room),
+                    "{shown}"
+                );
                 assert!(!shown.contains(['\u{2028}', '\u{85}', '\u{b}', '\u{c}', '\r']));
             }
         }
@@ -364,21 +462,44 @@ mod tests {
         let note = "note: the snapshot of brave-otter does not contain node_modules/.cache/one-very-long-directory-name/x, because it has many files";
         for columns in 20..120 {
             let wrapped = out(Some(columns)).wrap_message(note);
-            assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), note.split_whitespace().collect::<Vec<_>>(), "no word is cut");
-            let too_wide: Vec<&str> = wrapped.lines().filter(|line| line.len() > columns && line.trim_start().contains(' ')).collect();
+            assert_eq!(
+                wrapped.split_whitespace().collect::<Vec<_>>(),
+                note.split_whitespace().collect::<Vec<_>>(),
+                "no word is cut"
+            );
+            let too_wide: Vec<&str> = wrapped
+                .lines()
+                .filter(|line| line.len() > columns && line.trim_start().contains(' '))
+                .collect();
             assert!(too_wide.is_empty(), "{columns}: {too_wide:?}");
         }
         assert_eq!(out(None).wrap_message(note), note, "a pipe gets one line");
         let coloured = "\u{1b}[2mnote:\u{1b}[0m one two";
-        assert_eq!(out(Some(13)).wrap_message(coloured), coloured, "colours take no columns");
-        assert_eq!(out(Some(12)).wrap_message(coloured), "\u{1b}[2mnote:\u{1b}[0m one\n  two");
-        assert_eq!(out(Some(12)).wrap_message("  hint: one two"), "  hint: one\n    two");
+        assert_eq!(
+            out(Some(13)).wrap_message(coloured),
+            coloured,
+            "colours take no columns"
+        );
+        assert_eq!(
+            out(Some(12)).wrap_message(coloured),
+            "\u{1b}[2mnote:\u{1b}[0m one\n  two"
+        );
+        assert_eq!(
+            out(Some(12)).wrap_message("  hint: one two"),
+            "  hint: one\n    two"
+        );
     }
 
     #[test]
     fn indentation_is_kept() {
         let code = "if x:\n    return  1\n\tpass";
-        assert_eq!(out(None).indent("    ", code), "    if x:\n        return  1\n    \tpass\n");
-        assert_eq!(out(Some(80)).indent("  ", code), "  if x:\n      return  1\n          pass\n");
+        assert_eq!(
+            out(None).indent("    ", code),
+            "    if x:\n        return  1\n    \tpass\n"
+        );
+        assert_eq!(
+            out(Some(80)).indent("  ", code),
+            "  if x:\n      return  1\n          pass\n"
+        );
     }
 }

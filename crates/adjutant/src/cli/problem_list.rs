@@ -24,8 +24,13 @@ pub fn problem_list(message: &str) -> Option<(String, Vec<&str>)> {
 }
 
 fn begins_with_line(text: &str) -> bool {
-    let Some(number) = text.strip_prefix("line ") else { return false };
-    number.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(": ") && number.starts_with(|c: char| c.is_ascii_digit())
+    let Some(number) = text.strip_prefix("line ") else {
+        return false;
+    };
+    number
+        .trim_start_matches(|c: char| c.is_ascii_digit())
+        .starts_with(": ")
+        && number.starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -37,8 +42,20 @@ mod tests {
         let message = "/a/config.toml: 3 problems: line 1: x: unknown key; did you mean y?; line 12: z: missing; line 40: a: use true or false";
         let (head, problems) = problem_list(message).expect("a list");
         assert_eq!(head, "/a/config.toml: 3 problems:");
-        assert_eq!(problems, ["line 1: x: unknown key; did you mean y?", "line 12: z: missing", "line 40: a: use true or false"]);
-        for other in ["config.toml: line 3: x: missing", "2 problems: none", "", "3 problems: line x: y"] {
+        assert_eq!(
+            problems,
+            [
+                "line 1: x: unknown key; did you mean y?",
+                "line 12: z: missing",
+                "line 40: a: use true or false"
+            ]
+        );
+        for other in [
+            "config.toml: line 3: x: missing",
+            "2 problems: none",
+            "",
+            "3 problems: line x: y",
+        ] {
             assert_eq!(problem_list(other), None, "{other}");
         }
     }

@@ -32,13 +32,19 @@ pub enum TerminalLines {
 
 impl TerminalLines {
     /// Discards what was typed so far and reads from now on.
-    #[expect(deprecated, reason = "standard input stays open for as long as the process, which is what the replacement asks its caller to promise")]
+    #[expect(
+        deprecated,
+        reason = "standard input stays open for as long as the process, which is what the replacement asks its caller to promise"
+    )]
     pub fn restart(&mut self) {
         discard_typed_input();
         match self {
             Self::Unread => {
                 *self = match AsyncFd::with_interest(std::io::stdin(), Interest::READABLE) {
-                    Ok(terminal) => Self::Open { terminal, line: Vec::new() },
+                    Ok(terminal) => Self::Open {
+                        terminal,
+                        line: Vec::new(),
+                    },
                     Err(error) => {
                         tracing::warn!(%error, "cannot read the terminal");
                         Self::Ended
@@ -65,7 +71,9 @@ impl TerminalLines {
     /// # Errors
     /// The terminal cannot be read, or the line is not UTF-8.
     pub async fn next_line(&mut self) -> std::io::Result<Option<String>> {
-        let Self::Open { terminal, line } = self else { return Ok(None) };
+        let Self::Open { terminal, line } = self else {
+            return Ok(None);
+        };
         let read = read_line(terminal, line).await;
         if !matches!(read, Ok(Some(_))) {
             *self = Self::Ended;
@@ -75,7 +83,10 @@ impl TerminalLines {
 }
 
 /// Reads until a line is complete; `None` at the end of input. Can be cancelled.
-async fn read_line(terminal: &AsyncFd<Stdin>, line: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+async fn read_line(
+    terminal: &AsyncFd<Stdin>,
+    line: &mut Vec<u8>,
+) -> std::io::Result<Option<String>> {
     loop {
         let mut ready = terminal.readable().await?;
         // Another process may have read the input, or a prompt discarded it.
@@ -98,13 +109,20 @@ async fn read_line(terminal: &AsyncFd<Stdin>, line: &mut Vec<u8>) -> std::io::Re
         if count > 0 && !line.ends_with(b"\n") && line.len() < LINE_BYTES_MAX {
             continue;
         }
-        let text = String::from_utf8(std::mem::take(line)).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
+        let text = String::from_utf8(std::mem::take(line))
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?;
         return Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()));
     }
 }
 
 fn has_input(terminal: &Stdin) -> std::io::Result<bool> {
-    match poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+    match poll(
+        &mut [PollFd::new(terminal, PollFlags::IN)],
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    ) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -125,7 +143,10 @@ pub fn ask(prompt: &str) -> Result<Option<String>, Failure> {
     discard_typed_input();
     write!(err, "{}", symbols::shown(prompt, None)).and_then(|()| err.flush())?;
     let mut line = String::new();
-    let read = std::io::stdin().lock().read_line(&mut line).map_err(unreadable)?;
+    let read = std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(unreadable)?;
     if read == 0 {
         writeln!(err)?;
         return Ok(None);
@@ -151,7 +172,10 @@ pub fn ask_with_details(question: &str) -> Result<Agreed, Failure> {
             Some("d" | "D" | "diff" | "details") => Agreed::ShowDetails,
             Some("?") => {
                 let mut err = std::io::stderr().lock();
-                writeln!(err, "y changes the files, d shows the changes first, n or Enter changes nothing")?;
+                writeln!(
+                    err,
+                    "y changes the files, d shows the changes first, n or Enter changes nothing"
+                )?;
                 continue;
             }
             _ => Agreed::No,

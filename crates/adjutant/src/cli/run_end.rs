@@ -8,7 +8,9 @@ use super::run_state;
 use super::style::Style;
 use crate::present::{asked_for, list_in_one_line, not_kept};
 use crate::text;
-use crate::view::{CommandView, ConfirmNotified, ErrorView, NotifiedRun, ReadResult, RequestView, RunView, Word};
+use crate::view::{
+    CommandView, ConfirmNotified, ErrorView, NotifiedRun, ReadResult, RequestView, RunView, Word,
+};
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind};
 
 /// Widest final output on the line of a run's end, and the columns between its parts.
@@ -26,7 +28,10 @@ pub async fn confirm_notified(notified: &ConfirmNotified, cx: &Context) -> Resul
     }
     match cx.hub.call(notified).await {
         Ok(_) => Ok(()),
-        Err(error) => cx.out.print_message(&format!("warning: the next adj wait will report this again: {}", text::line(&error.message))),
+        Err(error) => cx.out.print_message(&format!(
+            "warning: the next adj wait will report this again: {}",
+            text::line(&error.message)
+        )),
     }
 }
 
@@ -35,17 +40,35 @@ pub async fn confirm_run_notified(run: &RunView, cx: &Context) -> Result<(), Fai
     if !run_state::is_over(run) {
         return Ok(());
     }
-    confirm_notified(&ConfirmNotified { runs: vec![NotifiedRun::from(run)], until: None }, cx).await
+    confirm_notified(
+        &ConfirmNotified {
+            runs: vec![NotifiedRun::from(run)],
+            until: None,
+        },
+        cx,
+    )
+    .await
 }
 
 /// Prints the whole result of a run on stdout, and nothing else there.
 pub async fn print_result(run: &str, cx: &Context) -> Result<(), Failure> {
-    let found = cx.hub.call(&ReadResult { run: run.to_owned() }).await?;
-    let text: String = found.result.lines().map(|line| format!("{}\n", text::block(line))).collect();
+    let found = cx
+        .hub
+        .call(&ReadResult {
+            run: run.to_owned(),
+        })
+        .await?;
+    let text: String = found
+        .result
+        .lines()
+        .map(|line| format!("{}\n", text::block(line)))
+        .collect();
     cx.out.print_data(&text)?;
     if found.is_cut {
         let name = text::line(&found.run_name);
-        cx.out.print_message(&format!("note: this is the end of a longer message; the log has all of it: adj logs {name}"))?;
+        cx.out.print_message(&format!(
+            "note: this is the end of a longer message; the log has all of it: adj logs {name}"
+        ))?;
     }
     Ok(())
 }
@@ -53,13 +76,25 @@ pub async fn print_result(run: &str, cx: &Context) -> Result<(), Failure> {
 /// Returns the name and the state of a run.
 pub fn state_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
-    format!("{}  {}", cx.out.paint.apply(Style::Strong, &text::line(&run.name)), cx.out.paint.apply(label.style, &text::line(&label.text)))
+    format!(
+        "{}  {}",
+        cx.out.paint.apply(Style::Strong, &text::line(&run.name)),
+        cx.out.paint.apply(label.style, &text::line(&label.text))
+    )
 }
 
 /// Prints the note about an ended run on standard error.
 pub fn print_note(run: &RunView, cx: &Context) -> Result<(), Failure> {
-    match run.note.as_deref().filter(|_| !cx.out.json && run.state == RunStateKind::Finished) {
-        Some(note) => cx.out.print_message(&format!("note: {}: {}", text::line(&run.name), text::line(note))),
+    match run
+        .note
+        .as_deref()
+        .filter(|_| !cx.out.json && run.state == RunStateKind::Finished)
+    {
+        Some(note) => cx.out.print_message(&format!(
+            "note: {}: {}",
+            text::line(&run.name),
+            text::line(note)
+        )),
         None => Ok(()),
     }
 }
@@ -67,7 +102,11 @@ pub fn print_note(run: &RunView, cx: &Context) -> Result<(), Failure> {
 /// Warns on standard error if the snapshots of a run do not have all its files.
 pub fn warn_not_kept(run: &RunView, cx: &Context) -> Result<(), Failure> {
     match run.snapshot_problem.as_deref().filter(|_| !cx.out.json) {
-        Some(why) => cx.out.print_message(&format!("warning: {}: {}", text::line(&run.name), text::line(&not_kept(why)))),
+        Some(why) => cx.out.print_message(&format!(
+            "warning: {}: {}",
+            text::line(&run.name),
+            text::line(&not_kept(why))
+        )),
         None => Ok(()),
     }
 }
@@ -77,28 +116,68 @@ pub fn warn_not_kept(run: &RunView, cx: &Context) -> Result<(), Failure> {
 pub fn end_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
     let head = state_line(run, cx);
-    if let Some(attention) = run.attention.as_ref().filter(|attention| attention.is_stop()) {
+    if let Some(attention) = run
+        .attention
+        .as_ref()
+        .filter(|attention| attention.is_stop())
+    {
         let shortened = |text: &str| text.chars().take(STOP_CHARS_MAX).collect::<String>();
-        let needs = attention.needs.as_ref().map(|needs| cx.out.indent("  ", &format!("needs: {}", shortened(needs))));
-        let shown = format!("{head}\n{}{}", cx.out.indent("  ", &shortened(&attention.details)), needs.unwrap_or_default());
+        let needs = attention
+            .needs
+            .as_ref()
+            .map(|needs| cx.out.indent("  ", &format!("needs: {}", shortened(needs))));
+        let shown = format!(
+            "{head}\n{}{}",
+            cx.out.indent("  ", &shortened(&attention.details)),
+            needs.unwrap_or_default()
+        );
         return shown.trim_end().to_owned();
     }
-    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(CommandView::problem);
-    let known = run.reason.as_deref().filter(|_| run.cause.is_some()).map(cause_message);
+    let unmet = run
+        .acceptance
+        .as_ref()
+        .filter(|_| run.has_outcome(OutcomeKind::Succeeded))
+        .and_then(CommandView::problem);
+    let known = run
+        .reason
+        .as_deref()
+        .filter(|_| run.cause.is_some())
+        .map(cause_message);
     let name = text::line(&run.name);
     let reconstructed = run.reconstructed.then(|| {
-        let last = run.last_message.as_deref().unwrap_or_default().trim().lines().last().unwrap_or_default();
-        format!("{last} (reconstructed result: adj show --result {name})").trim_start().to_owned()
+        let last = run
+            .last_message
+            .as_deref()
+            .unwrap_or_default()
+            .trim()
+            .lines()
+            .last()
+            .unwrap_or_default();
+        format!("{last} (reconstructed result: adj show --result {name})")
+            .trim_start()
+            .to_owned()
     });
     let result = reconstructed.as_deref().or(run.result.as_deref());
     let listed = run.summary.as_deref().and_then(list_in_one_line);
     let said = listed.as_deref().or(run.summary.as_deref());
-    let last_words = unmet.as_deref().or(known).or(run.stderr_reason()).or(said).or(result).unwrap_or_default();
+    let last_words = unmet
+        .as_deref()
+        .or(known)
+        .or(run.stderr_reason())
+        .or(said)
+        .or(result)
+        .unwrap_or_default();
     let last = text::line(last_words.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
-        columns.saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS).min(LAST_COLUMNS_MAX)
+        columns
+            .saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS)
+            .min(LAST_COLUMNS_MAX)
     });
-    if last.is_empty() || room == 0 { head } else { format!("{head} – {}", text::cut(&last, room)) }
+    if last.is_empty() || room == 0 {
+        head
+    } else {
+        format!("{head} – {}", text::cut(&last, room))
+    }
 }
 
 /// Returns the agent's own message from the reason of a known cause.
@@ -109,10 +188,17 @@ fn cause_message(reason: &str) -> &str {
 
 /// Ends a command because a stopped run has to be resumed.
 pub fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
-    let why = run_state::need_text(run).or_else(|| run.reason.clone()).unwrap_or_default();
+    let why = run_state::need_text(run)
+        .or_else(|| run.reason.clone())
+        .unwrap_or_default();
     let state = if run.is_held() { "held" } else { "stopped" };
     let message = format!("{} is {state}: {}", text::line(&run.name), text::line(&why));
-    end_with_code(cli_codes::NEEDS_INPUT, message, next_step::resume_command(run), cx)
+    end_with_code(
+        cli_codes::NEEDS_INPUT,
+        message,
+        next_step::resume_command(run),
+        cx,
+    )
 }
 
 /// Ends a command because a run asks something.
@@ -120,9 +206,18 @@ pub fn end_needing_input(open: &RequestView, cx: &Context) -> CommandResult {
     let number = text::line(&open.number);
     let mut message = format!("{} asks {number}", text::line(&open.run_name));
     if open.kind != RequestKind::Question {
-        message.push_str(&format!(" ({}: {})", text::line(open.kind.as_str()), text::line(&asked_for(open).line())));
+        message.push_str(&format!(
+            " ({}: {})",
+            text::line(open.kind.as_str()),
+            text::line(&asked_for(open).line())
+        ));
     }
-    end_with_code(cli_codes::NEEDS_INPUT, message, next_step::answer_command(open), cx)
+    end_with_code(
+        cli_codes::NEEDS_INPUT,
+        message,
+        next_step::answer_command(open),
+        cx,
+    )
 }
 
 /// Ends a command that followed a run with the run's result.
@@ -140,10 +235,25 @@ pub fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
 /// Ends a command because a run did not succeed.
 pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     let exit = run_state::exit_of(run);
-    let code = if exit == Exit::NotStarted { cli_codes::NOT_STARTED } else { cli_codes::RUN_FAILED };
-    let unmet = run.acceptance.as_ref().filter(|_| run.has_outcome(OutcomeKind::Succeeded)).and_then(CommandView::problem);
+    let code = if exit == Exit::NotStarted {
+        cli_codes::NOT_STARTED
+    } else {
+        cli_codes::RUN_FAILED
+    };
+    let unmet = run
+        .acceptance
+        .as_ref()
+        .filter(|_| run.has_outcome(OutcomeKind::Succeeded))
+        .and_then(CommandView::problem);
     let unmet = unmet.map(|problem| format!("not accepted: {problem}"));
-    let why = unmet.as_deref().or(run.reason.as_deref()).unwrap_or_else(|| run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str));
+    let why = unmet
+        .as_deref()
+        .or(run.reason.as_deref())
+        .unwrap_or_else(|| {
+            run.outcome
+                .as_ref()
+                .map_or(run.state.as_str(), Word::as_str)
+        });
     let name = text::line(&run.name);
     let next = if unmet.is_some() || exit == Exit::NotStarted {
         // The cause is not in the agent's output.
@@ -153,7 +263,12 @@ pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     };
     if !cx.out.json {
         // The end line has the first line of a known cause; the other lines say what to do.
-        let rest = run.reason.as_deref().filter(|_| run.cause.is_some()).and_then(|reason| reason.split_once('\n')).map(|(_, rest)| rest);
+        let rest = run
+            .reason
+            .as_deref()
+            .filter(|_| run.cause.is_some())
+            .and_then(|reason| reason.split_once('\n'))
+            .map(|(_, rest)| rest);
         if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {
             cx.out.print_message(cx.out.indent("  ", more).trim_end())?;
         }
@@ -164,7 +279,11 @@ pub fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
 /// Ends a command with a code that is not an error: people see the next command, scripts a JSON line.
 pub fn end_with_code(code: &str, message: String, next: String, cx: &Context) -> CommandResult {
     if cx.out.json {
-        return Err(Failure::Error(ErrorView { code: code.to_owned(), message, hint: Some(next) }));
+        return Err(Failure::Error(ErrorView {
+            code: code.to_owned(),
+            message,
+            hint: Some(next),
+        }));
     }
     if code == cli_codes::TIMED_OUT {
         cx.out.print_message(&message)?;

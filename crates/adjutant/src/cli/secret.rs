@@ -1,6 +1,8 @@
 //! Secrets that are typed at a terminal, without an echo.
 
-use rustix::termios::{InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 use std::io::{self, BufRead, Stdin, Write};
 
 /// Longest secret, in bytes.
@@ -33,12 +35,17 @@ pub fn read_hidden(prompt: &str) -> io::Result<String> {
     let before = tcgetattr(&terminal)?;
     let mut hidden = before.clone();
     // Ctrl-C is read like other keys, so that the modes are always restored.
-    hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
+    hidden
+        .local_modes
+        .remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
     hidden.input_modes.insert(InputModes::ICRNL);
     hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
     hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
     tcsetattr(&terminal, OptionalActions::Flush, &hidden)?;
-    let restore = Restore { terminal: &terminal, before };
+    let restore = Restore {
+        terminal: &terminal,
+        before,
+    };
     let mut to = io::stderr();
     to.write_all(prompt.as_bytes())?;
     to.flush()?;
@@ -53,12 +60,20 @@ fn read_line(from: impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     for byte in from.bytes() {
         match byte? {
-            b'\n' | b'\r' => return String::from_utf8(line).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")),
+            b'\n' | b'\r' => {
+                return String::from_utf8(line)
+                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"));
+            }
             INTERRUPT | END => return Err(cancelled()),
             BACKSPACE | DELETE => drop(line.pop()),
             KILL_LINE => line.clear(),
             byte if line.len() < BYTES_MAX => line.push(byte),
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is longer than {BYTES_MAX} bytes"))),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("it is longer than {BYTES_MAX} bytes"),
+                ));
+            }
         }
     }
     Err(cancelled())
@@ -71,9 +86,15 @@ mod tests {
     #[test]
     fn keys_edit_the_line() {
         assert_eq!(read_line(&b"abd\x7fc\rrest"[..]).expect("a line"), "abc");
-        assert_eq!(read_line(&b"wrong\x15right\n"[..]).expect("a line"), "right");
+        assert_eq!(
+            read_line(&b"wrong\x15right\n"[..]).expect("a line"),
+            "right"
+        );
         for cancelled in [&b"abc\x03\n"[..], b"\x04", b"abc"] {
-            assert_eq!(read_line(cancelled).expect_err("no line").to_string(), "cancelled");
+            assert_eq!(
+                read_line(cancelled).expect_err("no line").to_string(),
+                "cancelled"
+            );
         }
         assert!(read_line(&[b'x'; 5_000][..]).is_err());
     }

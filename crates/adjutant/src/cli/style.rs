@@ -61,7 +61,11 @@ impl Paint {
             Style::Bad => "31",
             Style::Attention => "33",
         };
-        if self.0 && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.0 && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -71,7 +75,12 @@ mod tests {
 
     #[test]
     fn color_flag_wins_over_environment_and_terminal() {
-        let env = |no_color, force, dumb| ColorEnv { no_color, force, off: false, dumb };
+        let env = |no_color, force, dumb| ColorEnv {
+            no_color,
+            force,
+            off: false,
+            dumb,
+        };
         let on = |choice, env, tty| Paint::decide(choice, env, tty) != Paint::OFF;
         assert!(on(ColorChoice::Always, env(true, false, true), false));
         assert!(!on(ColorChoice::Never, env(false, true, false), true));
@@ -80,7 +89,12 @@ mod tests {
         assert!(!on(ColorChoice::Auto, env(false, false, true), true));
         assert!(on(ColorChoice::Auto, env(false, false, false), true));
         assert!(!on(ColorChoice::Auto, env(false, false, false), false));
-        let off = |force| ColorEnv { off: true, ..env(false, force, false) };
-        assert!(!on(ColorChoice::Auto, off(false), true) && on(ColorChoice::Auto, off(true), false));
+        let off = |force| ColorEnv {
+            off: true,
+            ..env(false, force, false)
+        };
+        assert!(
+            !on(ColorChoice::Auto, off(false), true) && on(ColorChoice::Auto, off(true), false)
+        );
     }
 }

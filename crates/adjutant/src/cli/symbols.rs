@@ -38,25 +38,46 @@ const TABLE: [(char, &str, char); 23] = [
 /// Returns text as the locale can show it: the symbols are replaced if its charset is not UTF-8. Replacements make no line
 /// wider than the terminal.
 pub fn shown(text: &str, columns: Option<usize>) -> Cow<'_, str> {
-    if text.is_ascii() || is_utf8() { text.into() } else { replaced(text, columns).into() }
+    if text.is_ascii() || is_utf8() {
+        text.into()
+    } else {
+        replaced(text, columns).into()
+    }
 }
 
 /// Returns the symbol for one cell of the screen.
 pub fn cell(symbol: &str) -> Option<char> {
     let mut chars = symbol.chars();
-    let (first, None) = (chars.next()?, chars.next()) else { return None };
-    let (.., narrow) = TABLE.iter().find(|(symbol, ..)| *symbol == first).filter(|_| !is_utf8())?;
+    let (first, None) = (chars.next()?, chars.next()) else {
+        return None;
+    };
+    let (.., narrow) = TABLE
+        .iter()
+        .find(|(symbol, ..)| *symbol == first)
+        .filter(|_| !is_utf8())?;
     Some(*narrow)
 }
 
 fn is_utf8() -> bool {
     static IS_UTF8: OnceLock<bool> = OnceLock::new();
-    *IS_UTF8.get_or_init(|| is_charset_utf8(VARIABLES.iter().find_map(|name| text_variable(name).filter(|value| !value.is_empty())).as_deref()))
+    *IS_UTF8.get_or_init(|| {
+        is_charset_utf8(
+            VARIABLES
+                .iter()
+                .find_map(|name| text_variable(name).filter(|value| !value.is_empty()))
+                .as_deref(),
+        )
+    })
 }
 
 /// Returns whether a locale's charset is UTF-8. Without a locale it is, since terminals are.
 fn is_charset_utf8(locale: Option<&str>) -> bool {
-    locale.is_none_or(|locale| locale.to_ascii_lowercase().replace('-', "").contains("utf8"))
+    locale.is_none_or(|locale| {
+        locale
+            .to_ascii_lowercase()
+            .replace('-', "")
+            .contains("utf8")
+    })
 }
 
 fn replaced(text: &str, columns: Option<usize>) -> String {
@@ -72,7 +93,14 @@ fn replaced(text: &str, columns: Option<usize>) -> String {
         if columns.is_none_or(|columns| text::width(wide.trim_end_matches('\n')) <= columns) {
             return wide;
         }
-        line.chars().map(|c| TABLE.iter().find(|(symbol, ..)| *symbol == c).map_or(c, |(.., narrow)| *narrow)).collect()
+        line.chars()
+            .map(|c| {
+                TABLE
+                    .iter()
+                    .find(|(symbol, ..)| *symbol == c)
+                    .map_or(c, |(.., narrow)| *narrow)
+            })
+            .collect()
     };
     text.split_inclusive('\n').map(line).collect()
 }
@@ -99,8 +127,18 @@ mod tests {
     #[test]
     fn replacements_keep_lines_within_the_terminal() {
         let text = "✓ done – a task that is…\n→ next\n";
-        assert_eq!(replaced(text, None), "+ done - a task that is...\n-> next\n");
-        assert_eq!(replaced(text, Some(24)), "+ done - a task that is~\n-> next\n");
-        assert!(TABLE.iter().all(|(_, wide, narrow)| wide.is_ascii() && narrow.is_ascii()));
+        assert_eq!(
+            replaced(text, None),
+            "+ done - a task that is...\n-> next\n"
+        );
+        assert_eq!(
+            replaced(text, Some(24)),
+            "+ done - a task that is~\n-> next\n"
+        );
+        assert!(
+            TABLE
+                .iter()
+                .all(|(_, wide, narrow)| wide.is_ascii() && narrow.is_ascii())
+        );
     }
 }

@@ -8,12 +8,19 @@ const INDENT: usize = 4;
 const GAP: usize = 2;
 
 /// Renders Markdown in so many columns. `topic_of`: the topic of `adj help` that a page of the documentation is.
-pub fn render(markdown: &str, columns: usize, topic_of: impl Fn(&str) -> Option<&'static str>) -> String {
+pub fn render(
+    markdown: &str,
+    columns: usize,
+    topic_of: impl Fn(&str) -> Option<&'static str>,
+) -> String {
     let mut out = String::new();
     let mut lines = markdown.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim_start().starts_with("```") {
-            for code in lines.by_ref().take_while(|line| !line.trim_start().starts_with("```")) {
+            for code in lines
+                .by_ref()
+                .take_while(|line| !line.trim_start().starts_with("```"))
+            {
                 out += format!("{:INDENT$}{code}", "").trim_end();
                 out.push('\n');
             }
@@ -24,8 +31,14 @@ pub fn render(markdown: &str, columns: usize, topic_of: impl Fn(&str) -> Option<
             while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
                 rows.push(row);
             }
-            let cells = |row: &&str| cells(row).into_iter().map(|cell| inline(&cell, &topic_of)).collect::<Vec<String>>();
-            let rows: Vec<Vec<String>> = rows.iter().filter(|row| !is_rule(row)).map(cells).collect();
+            let cells = |row: &&str| {
+                cells(row)
+                    .into_iter()
+                    .map(|cell| inline(&cell, &topic_of))
+                    .collect::<Vec<String>>()
+            };
+            let rows: Vec<Vec<String>> =
+                rows.iter().filter(|row| !is_rule(row)).map(cells).collect();
             out += &table(&rows, columns);
             continue;
         }
@@ -48,7 +61,10 @@ pub fn render(markdown: &str, columns: usize, topic_of: impl Fn(&str) -> Option<
 /// Returns whether a line continues the paragraph or the list item before it.
 fn continues(line: &str) -> bool {
     let text = line.trim_start();
-    !text.is_empty() && !text.starts_with("```") && !line.starts_with(['#', '|']) && item_width(text) == 0
+    !text.is_empty()
+        && !text.starts_with("```")
+        && !line.starts_with(['#', '|'])
+        && item_width(text) == 0
 }
 
 /// Returns the width of the marker of a list item. 0: the text is none.
@@ -67,8 +83,15 @@ fn wrapped(block: &str, columns: usize) -> String {
     let begin = block.len() - block.trim_start().len();
     let indent = begin + item_width(block.trim_start());
     let mut out = String::new();
-    for (n, line) in text::wrap(&block[indent..], columns.saturating_sub(indent)).into_iter().enumerate() {
-        let start = if n == 0 { block[..indent].to_owned() } else { " ".repeat(indent) };
+    for (n, line) in text::wrap(&block[indent..], columns.saturating_sub(indent))
+        .into_iter()
+        .enumerate()
+    {
+        let start = if n == 0 {
+            block[..indent].to_owned()
+        } else {
+            " ".repeat(indent)
+        };
         out += &format!("{start}{line}\n");
     }
     out
@@ -76,14 +99,27 @@ fn wrapped(block: &str, columns: usize) -> String {
 
 /// Renders rows below their headings: as columns if they fit, else each row as its first cell with the others below it.
 fn table(rows: &[Vec<String>], columns: usize) -> String {
-    let Some((heads, rows)) = rows.split_first() else { return String::new() };
-    let width = |column: usize| std::iter::once(heads).chain(rows).filter_map(|row| row.get(column)).map(|cell| text::width(cell)).max().unwrap_or(0);
+    let Some((heads, rows)) = rows.split_first() else {
+        return String::new();
+    };
+    let width = |column: usize| {
+        std::iter::once(heads)
+            .chain(rows)
+            .filter_map(|row| row.get(column))
+            .map(|cell| text::width(cell))
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let mut out = String::new();
     if widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) <= columns {
         for row in std::iter::once(heads).chain(rows) {
-            let padded =
-                row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", " ".repeat((width + GAP).saturating_sub(text::width(cell)))));
+            let padded = row.iter().zip(&widths).map(|(cell, width)| {
+                format!(
+                    "{cell}{}",
+                    " ".repeat((width + GAP).saturating_sub(text::width(cell)))
+                )
+            });
             out += padded.collect::<String>().trim_end();
             out.push('\n');
         }
@@ -91,10 +127,16 @@ fn table(rows: &[Vec<String>], columns: usize) -> String {
     }
     for row in rows {
         let mut cells = row.iter().zip(heads);
-        let Some((first, _)) = cells.next() else { continue };
+        let Some((first, _)) = cells.next() else {
+            continue;
+        };
         out += &wrapped(first, columns);
         for (cell, head) in cells.filter(|(cell, _)| !cell.is_empty()) {
-            let named = if heads.len() > 2 && !head.is_empty() { format!("{head}: {cell}") } else { cell.clone() };
+            let named = if heads.len() > 2 && !head.is_empty() {
+                format!("{head}: {cell}")
+            } else {
+                cell.clone()
+            };
             out += &wrapped(&format!("{:INDENT$}{named}", ""), columns);
         }
     }
@@ -103,7 +145,8 @@ fn table(rows: &[Vec<String>], columns: usize) -> String {
 
 /// Returns whether a row of a table is the line below its headings.
 fn is_rule(row: &str) -> bool {
-    row.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' '))
+    row.bytes()
+        .all(|byte| matches!(byte, b'|' | b'-' | b':' | b' '))
 }
 
 /// Splits a row of a table. An escaped bar belongs to its cell.
@@ -150,7 +193,11 @@ fn code(text: &str) -> Option<&str> {
 /// Returns the link at the beginning of a text, as shown, and its length.
 fn link(text: &str, topic_of: &impl Fn(&str) -> Option<&'static str>) -> Option<(String, usize)> {
     let middle = closing_bracket(text)?;
-    let end = middle + text[middle..].starts_with("](").then(|| text[middle..].find(')')).flatten()?;
+    let end = middle
+        + text[middle..]
+            .starts_with("](")
+            .then(|| text[middle..].find(')'))
+            .flatten()?;
     let label = &inline(&text[1..middle], topic_of);
     let target = &text[middle + 2..end];
     let page = target.split('#').next().unwrap_or_default();
@@ -188,7 +235,9 @@ mod tests {
     use super::*;
 
     fn shown(markdown: &str, columns: usize) -> String {
-        render(markdown, columns, |page| (page == "policies.md").then_some("policies"))
+        render(markdown, columns, |page| {
+            (page == "policies.md").then_some("policies")
+        })
     }
 
     #[test]
@@ -203,8 +252,14 @@ mod tests {
     #[test]
     fn table_is_columns_or_a_list() {
         let page = "| key | meaning |\n|---|:--|\n| `a\\|b` | short |\n| c | see [rules](policies.md#x) |\n";
-        assert_eq!(shown(page, 60), "key    meaning\n`a|b`  short\nc      see rules (adj help policies)\n");
-        assert_eq!(shown(page, 24), "`a|b`\n    short\nc\n    see rules (adj help\n    policies)\n");
+        assert_eq!(
+            shown(page, 60),
+            "key    meaning\n`a|b`  short\nc      see rules (adj help policies)\n"
+        );
+        assert_eq!(
+            shown(page, 24),
+            "`a|b`\n    short\nc\n    see rules (adj help\n    policies)\n"
+        );
     }
 
     #[test]
@@ -214,7 +269,10 @@ mod tests {
             for columns in [60, 80, 100] {
                 let shown = render(&page, columns, crate::cli::overview::topic_of_page);
                 let is_code = |line: &&str| line.starts_with("    ");
-                let wide: Vec<&str> = shown.lines().filter(|line| text::width(line) > columns && !is_code(line)).collect();
+                let wide: Vec<&str> = shown
+                    .lines()
+                    .filter(|line| text::width(line) > columns && !is_code(line))
+                    .collect();
                 assert!(wide.is_empty(), "{name}: {wide:?}");
             }
         }
@@ -223,10 +281,19 @@ mod tests {
     #[test]
     fn link_label_can_contain_brackets() {
         for (markdown, expected) in [
-            ("see [the block [REPORT] of it](policies.md), or [x]", "see the block [REPORT] of it (adj help policies), or [x]"),
-            ("[`[agents.NAME]`](policies.md#agents) and [`a]b`](x.md)", "`[agents.NAME]` (adj help policies) and `a]b`"),
+            (
+                "see [the block [REPORT] of it](policies.md), or [x]",
+                "see the block [REPORT] of it (adj help policies), or [x]",
+            ),
+            (
+                "[`[agents.NAME]`](policies.md#agents) and [`a]b`](x.md)",
+                "`[agents.NAME]` (adj help policies) and `a]b`",
+            ),
             ("[a] and [b](policies.md)", "[a] and b (adj help policies)"),
-            ("[[policies]] are rules, [y/N] asks, [open", "[[policies]] are rules, [y/N] asks, [open"),
+            (
+                "[[policies]] are rules, [y/N] asks, [open",
+                "[[policies]] are rules, [y/N] asks, [open",
+            ),
             ("[**all** of `x`](https://x.y)", "all of `x` (https://x.y)"),
         ] {
             assert_eq!(shown(&format!("{markdown}\n"), 90), format!("{expected}\n"));
@@ -235,9 +302,15 @@ mod tests {
 
     #[test]
     fn code_is_unchanged() {
-        assert_eq!(shown("```sh\nadj run -a echo \"a  b\"   # [x](y)\n```\n", 20), "    adj run -a echo \"a  b\"   # [x](y)\n");
         assert_eq!(
-            shown("Use `a[0](b)` and **bold** 2 * 3, [page](https://x.y) [own](#here).\n", 90),
+            shown("```sh\nadj run -a echo \"a  b\"   # [x](y)\n```\n", 20),
+            "    adj run -a echo \"a  b\"   # [x](y)\n"
+        );
+        assert_eq!(
+            shown(
+                "Use `a[0](b)` and **bold** 2 * 3, [page](https://x.y) [own](#here).\n",
+                90
+            ),
             "Use `a[0](b)` and bold 2 * 3, page (https://x.y) own.\n"
         );
     }

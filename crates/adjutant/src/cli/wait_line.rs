@@ -23,11 +23,17 @@ const PAUSE_FACTOR: u32 = 9;
 
 /// Does a command's work, and shows the runs that it waits for on standard error until it is done. `runs`: as the user named them;
 /// none: all live runs. Nothing is shown where no person reads it.
-pub async fn with_wait_line<T>(runs: &[String], cx: &Context, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub async fn with_wait_line<T>(
+    runs: &[String],
+    cx: &Context,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     if !is_read_by_person(&io::stderr(), cx) {
         return work.await;
     }
-    let mut line = WaitLine { shown: String::new() };
+    let mut line = WaitLine {
+        shown: String::new(),
+    };
     tokio::select! {
         biased;
         done = work => done,
@@ -51,14 +57,33 @@ impl WaitLine {
     async fn update(&mut self, runs: &[String], cx: &Context) -> Result<Infallible, ErrorView> {
         let mut ids = Vec::new();
         for run in runs {
-            ids.push(cx.hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?.run_id);
+            ids.push(
+                cx.hub
+                    .call(&GetRun {
+                        run: run.clone(),
+                        ..GetRun::default()
+                    })
+                    .await?
+                    .run_id,
+            );
         }
         let mut after = cx.hub.call(&Wait::default()).await?.cursor;
         loop {
             let began = Instant::now();
-            let list = cx.hub.call(&ListRuns { all: false, limit: Some(RUNS_MAX), before: None }).await?;
+            let list = cx
+                .hub
+                .call(&ListRuns {
+                    all: false,
+                    limit: Some(RUNS_MAX),
+                    before: None,
+                })
+                .await?;
             let next_read = Instant::now() + (began.elapsed() * PAUSE_FACTOR).max(TOGETHER);
-            let awaited: Vec<&RunView> = list.runs.iter().filter(|run| ids.is_empty() || ids.contains(&run.run_id)).collect();
+            let awaited: Vec<&RunView> = list
+                .runs
+                .iter()
+                .filter(|run| ids.is_empty() || ids.contains(&run.run_id))
+                .collect();
             self.draw(&line_of(&awaited));
             after = next_change(after, cx).await?;
             sleep_until(next_read).await;
@@ -71,7 +96,10 @@ impl WaitLine {
         if line == self.shown {
             return;
         }
-        self.write(&symbols::shown(&format!("\r\u{1b}[K{line}"), Some(columns())));
+        self.write(&symbols::shown(
+            &format!("\r\u{1b}[K{line}"),
+            Some(columns()),
+        ));
         self.shown = line;
     }
 
@@ -93,14 +121,28 @@ impl Drop for WaitLine {
 
 /// Returns the line for these runs, the ones that need the person first.
 fn line_of(runs: &[&RunView]) -> String {
-    let mut labels: Vec<_> = runs.iter().map(|run| (run_state::label(run, now()), run)).collect();
+    let mut labels: Vec<_> = runs
+        .iter()
+        .map(|run| (run_state::label(run, now()), run))
+        .collect();
     labels.sort_by_key(|(label, _)| label.rank);
     let runs: Vec<String> = labels
         .iter()
         .map(|(label, run)| {
-            let percent = run.percent.map(|percent| format!(" {percent}%")).unwrap_or_default();
-            format!("{} {}{percent}", text::line(&run.name), text::line(&label.text))
+            let percent = run
+                .percent
+                .map(|percent| format!(" {percent}%"))
+                .unwrap_or_default();
+            format!(
+                "{} {}{percent}",
+                text::line(&run.name),
+                text::line(&label.text)
+            )
         })
         .collect();
-    if runs.is_empty() { String::new() } else { format!("waiting: {}", runs.join(", ")) }
+    if runs.is_empty() {
+        String::new()
+    } else {
+        format!("waiting: {}", runs.join(", "))
+    }
 }

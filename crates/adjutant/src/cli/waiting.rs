@@ -4,7 +4,9 @@ use super::context::{Context, now};
 use super::out::Failure;
 use super::run_state;
 use crate::text;
-use crate::view::{ErrorView, FenceView, ReadEvents, RunView, Wait, WaitOutcome, WaitUntil, Waited};
+use crate::view::{
+    ErrorView, FenceView, ReadEvents, RunView, Wait, WaitOutcome, WaitUntil, Waited,
+};
 use std::time::{Duration, Instant};
 
 /// How long one call waits at the hub before it is repeated, in milliseconds.
@@ -26,8 +28,21 @@ pub async fn wait_for_runs(
     };
     loop {
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
-        let wait_ms = left.map_or(WAIT_MS, |left| u64::try_from(left.as_millis()).unwrap_or(WAIT_MS).min(WAIT_MS));
-        let waited = cx.hub.call(&Wait { runs: runs.clone(), until, after, new_reports: false, wait_ms }).await?;
+        let wait_ms = left.map_or(WAIT_MS, |left| {
+            u64::try_from(left.as_millis())
+                .unwrap_or(WAIT_MS)
+                .min(WAIT_MS)
+        });
+        let waited = cx
+            .hub
+            .call(&Wait {
+                runs: runs.clone(),
+                until,
+                after,
+                new_reports: false,
+                wait_ms,
+            })
+            .await?;
         let over = left.is_some_and(|left| left <= Duration::from_millis(WAIT_MS));
         if waited.outcome != WaitOutcome::Timeout || over {
             return Ok(waited);
@@ -42,7 +57,15 @@ pub async fn wait_for_runs(
 /// Waits for the next event, and returns the position after it.
 pub async fn next_change(mut after: i64, cx: &Context) -> Result<i64, ErrorView> {
     loop {
-        let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
+        let page = cx
+            .hub
+            .call(&ReadEvents {
+                after,
+                run: None,
+                limit: None,
+                wait_ms: WAIT_MS,
+            })
+            .await?;
         after = page.cursor;
         if !page.events.is_empty() || page.reset {
             return Ok(after);
@@ -53,16 +76,27 @@ pub async fn next_change(mut after: i64, cx: &Context) -> Result<i64, ErrorView>
 /// Prints that a run has reported, is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes, and what to do.
 pub fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&run.name);
-    cx.out.print_message(&format!("{name}  {}", text::line(&run_state::label(run, now()).text)))?;
+    cx.out.print_message(&format!(
+        "{name}  {}",
+        text::line(&run_state::label(run, now()).text)
+    ))?;
     if let Some(denied) = run.fence.as_ref().and_then(FenceView::denied_line) {
-        cx.out.print_message(&format!("{name}  {}", text::line(&denied)))?;
+        cx.out
+            .print_message(&format!("{name}  {}", text::line(&denied)))?;
     }
     for budget in run.budgets.iter().filter(|budget| budget.nearly_used) {
-        cx.out.print_message(&format!("{name}  budget: {}", text::line(&budget.to_string())))?;
+        cx.out.print_message(&format!(
+            "{name}  budget: {}",
+            text::line(&budget.to_string())
+        ))?;
     }
     match run.resumes_at {
-        Some(_) => cx.out.suggest(&format!("adj resume {name}   or   adj cancel {name}")),
-        None => cx.out.suggest(&format!("adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}")),
+        Some(_) => cx
+            .out
+            .suggest(&format!("adj resume {name}   or   adj cancel {name}")),
+        None => cx.out.suggest(&format!(
+            "adj logs {name}   or   adj send {name} \"…\"   or   adj cancel {name}"
+        )),
     }
 }
 

@@ -9,17 +9,28 @@ use std::process::{Child, Command, Stdio};
 pub fn spawn(kind: Kind, ignore_term: bool, run: &str) -> io::Result<u32> {
     let mut command = own_binary(kind.word(), ignore_term, run);
     match kind {
-        Kind::Group | Kind::Setsid => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(|child| child.id()),
+        Kind::Group | Kind::Setsid => command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(|child| child.id()),
         Kind::KeepStdout => command.stdin(Stdio::null()).spawn().map(|child| child.id()),
         Kind::DoubleFork | Kind::ClosedFds => {
             // The intermediate process prints the pid of its child, and exits.
-            let mut between: Child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+            let mut between: Child = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()?;
             let mut printed = String::new();
             if let Some(out) = &mut between.stdout {
                 out.read_to_string(&mut printed)?;
             }
             between.wait()?;
-            printed.trim().parse().map_err(|_| io::Error::other(format!("the intermediate process printed {printed:?}")))
+            printed.trim().parse().map_err(|_| {
+                io::Error::other(format!("the intermediate process printed {printed:?}"))
+            })
         }
     }
 }
@@ -36,13 +47,19 @@ pub fn main(kind: &str, run: &str, ignore_term: bool) -> io::Result<()> {
             if kind == Kind::ClosedFds {
                 command.env_clear().current_dir("/");
             }
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            let child = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
             super::out::line(&child.id().to_string());
             return Ok(());
         }
         Some(Kind::Group) | None => {}
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         if ignore_term {
             ignore_terminate()?;
@@ -68,7 +85,10 @@ fn own_binary(kind: &str, ignore_term: bool, run: &str) -> Command {
 }
 
 /// Returns a command that starts this binary, as any program could.
-#[expect(clippy::disallowed_methods, reason = "the echo agent stands for a foreign program, which spawns without Adjutant's rules")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the echo agent stands for a foreign program, which spawns without Adjutant's rules"
+)]
 pub fn program() -> Command {
     const OURSELVES: &str = "/proc/self/exe";
     if std::path::Path::new(OURSELVES).exists() {

@@ -40,7 +40,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
-    let started = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let started = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let code = match started {
         Ok(runtime) => runtime.block_on(live(&words)),
         Err(error) => stop(1, &error.to_string()),
@@ -58,15 +60,25 @@ enum Incoming {
 async fn live(words: &[&str]) -> u8 {
     let stream = words.contains(&"--stream");
     let is_read_only = words.contains(&"--read-only");
-    let given: Vec<&str> = words.iter().copied().filter(|word| !matches!(*word, "--stream" | "--read-only")).collect();
+    let given: Vec<&str> = words
+        .iter()
+        .copied()
+        .filter(|word| !matches!(*word, "--stream" | "--read-only"))
+        .collect();
     let (inbox, incoming) = mpsc::unbounded_channel();
     let prompt = if stream {
         let (first, prompt) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || read_stream(first, &inbox));
-        prompt.await.map_err(|_| io::Error::other("no line with a prompt arrived")).and_then(|prompt| prompt)
+        prompt
+            .await
+            .map_err(|_| io::Error::other("no line with a prompt arrived"))
+            .and_then(|prompt| prompt)
     } else if given.is_empty() {
         let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
+        io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map(|_| String::from_utf8_lossy(&bytes).into_owned())
     } else {
         Ok(given.join(" "))
     };
@@ -75,12 +87,19 @@ async fn live(words: &[&str]) -> u8 {
         Err(error) => return stop(1, &format!("the prompt cannot be read: {error}")),
     };
     let (cancel, mut cancelled) = mpsc::channel(1);
-    let mut agent = Agent { messages: Messages::new(incoming, cancel), unread: None, child: None, is_read_only };
+    let mut agent = Agent {
+        messages: Messages::new(incoming, cancel),
+        unread: None,
+        child: None,
+        is_read_only,
+    };
     match plan {
         Err(problem) => stop(EXIT_USAGE, &problem),
         Ok(Plan::Repeat { text, warning }) => {
             if let Some(warning) = warning {
-                out::warning(&format!("echo: {warning}; the text contains no command and is repeated"));
+                out::warning(&format!(
+                    "echo: {warning}; the text contains no command and is repeated"
+                ));
             }
             out::line(&text);
             0
@@ -103,7 +122,10 @@ fn stop(code: u8, why: &str) -> u8 {
 }
 
 /// Reads JSON lines: the prompt first, then messages and the cancellation.
-fn read_stream(first: tokio::sync::oneshot::Sender<io::Result<String>>, inbox: &mpsc::UnboundedSender<Incoming>) {
+fn read_stream(
+    first: tokio::sync::oneshot::Sender<io::Result<String>>,
+    inbox: &mpsc::UnboundedSender<Incoming>,
+) {
     let mut first = Some(first);
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { return };
@@ -151,7 +173,10 @@ impl Messages {
             // The end of the input is not a cancellation, so the channel stays open.
             std::future::pending::<()>().await;
         });
-        Self { queue, _sorter: sorter }
+        Self {
+            queue,
+            _sorter: sorter,
+        }
     }
 }
 
@@ -281,7 +306,10 @@ impl Agent {
             reply = expect(call("check_answer", json!({"message_id": id, "wait_s": 3600})).await)?;
         }
         print_answer(&reply);
-        self.child = reply.structured["child"].as_str().map(str::to_string).or(self.child.take());
+        self.child = reply.structured["child"]
+            .as_str()
+            .map(str::to_string)
+            .or(self.child.take());
         Ok(())
     }
 
@@ -289,12 +317,20 @@ impl Agent {
         let access = access()?;
         let mut asked = JoinSet::new();
         for number in 1..=count {
-            let question = Question { text: format!("{text} {number}").trim().to_string(), nonblocking: !wait, ..Question::default() };
+            let question = Question {
+                text: format!("{text} {number}").trim().to_string(),
+                nonblocking: !wait,
+                ..Question::default()
+            };
             let access = access.clone();
             asked.spawn(async move {
-                let mut reply = expect(worker::over_http(&access, &requests::ask(&question)).await)?;
+                let mut reply =
+                    expect(worker::over_http(&access, &requests::ask(&question)).await)?;
                 while wait && !is_settled(&reply) {
-                    let call = ToolCall { name: "check_answer".to_string(), arguments: json!({"message_id": id_of(&reply)?, "wait_s": 3600}) };
+                    let call = ToolCall {
+                        name: "check_answer".to_string(),
+                        arguments: json!({"message_id": id_of(&reply)?, "wait_s": 3600}),
+                    };
                     reply = expect(worker::over_http(&access, &call).await)?;
                 }
                 io::Result::Ok((question.text, reply))
@@ -313,9 +349,13 @@ impl Agent {
     }
 
     async fn check(&mut self, wait: bool) -> io::Result<()> {
-        let id = self.unread.clone().ok_or_else(|| io::Error::other("nothing was asked without waiting"))?;
+        let id = self
+            .unread
+            .clone()
+            .ok_or_else(|| io::Error::other("nothing was asked without waiting"))?;
         let wait_s = if wait { 3600 } else { 0 };
-        let reply = expect(call("check_answer", json!({"message_id": id, "wait_s": wait_s})).await)?;
+        let reply =
+            expect(call("check_answer", json!({"message_id": id, "wait_s": wait_s})).await)?;
         if is_settled(&reply) {
             print_answer(&reply);
         } else {
@@ -327,27 +367,54 @@ impl Agent {
 
 async fn ask_stdio(tool: ToolCall) -> io::Result<worker::Answer> {
     let file = access_file()?;
-    expect(blocking(move || worker::over_stdio(&[OsStr::new("--token-file"), file.as_os_str()], &tool)).await)
+    expect(
+        blocking(move || {
+            worker::over_stdio(&[OsStr::new("--token-file"), file.as_os_str()], &tool)
+        })
+        .await,
+    )
 }
 
-async fn blocking(work: impl FnOnce() -> io::Result<worker::Answer> + Send + 'static) -> io::Result<worker::Answer> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+async fn blocking(
+    work: impl FnOnce() -> io::Result<worker::Answer> + Send + 'static,
+) -> io::Result<worker::Answer> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
 }
 
 async fn call(name: &str, arguments: Value) -> io::Result<worker::Answer> {
-    worker::over_http(&access()?, &ToolCall { name: name.to_string(), arguments }).await
+    worker::over_http(
+        &access()?,
+        &ToolCall {
+            name: name.to_string(),
+            arguments,
+        },
+    )
+    .await
 }
 
 /// Turns a refusal into an error, which ends the script.
 fn expect(reply: io::Result<worker::Answer>) -> io::Result<worker::Answer> {
     let reply = reply?;
     print_messages(&reply);
-    if reply.is_error { Err(io::Error::other(reply.text)) } else { Ok(reply) }
+    if reply.is_error {
+        Err(io::Error::other(reply.text))
+    } else {
+        Ok(reply)
+    }
 }
 
 fn print_messages(reply: &worker::Answer) {
-    for message in reply.structured["messages"].as_array().into_iter().flatten() {
-        out::line(&format!("message: {}", message["text"].as_str().unwrap_or_default()));
+    for message in reply.structured["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        out::line(&format!(
+            "message: {}",
+            message["text"].as_str().unwrap_or_default()
+        ));
     }
 }
 
@@ -364,7 +431,10 @@ fn is_settled(reply: &worker::Answer) -> bool {
 }
 
 fn print_answer(reply: &worker::Answer) {
-    out::line(&format!("answer: {}", reply.structured["answer"].as_str().unwrap_or_default()));
+    out::line(&format!(
+        "answer: {}",
+        reply.structured["answer"].as_str().unwrap_or_default()
+    ));
     if let Some(result) = reply.structured["child_result"].as_str() {
         out::line(&format!("child: {result}"));
     }
@@ -372,12 +442,23 @@ fn print_answer(reply: &worker::Answer) {
 
 fn id_of(reply: &worker::Answer) -> io::Result<String> {
     let id = reply.structured["message_id"].as_str();
-    id.map(str::to_string).ok_or_else(|| io::Error::other(format!("a reply without message_id: {}", reply.text)))
+    id.map(str::to_string)
+        .ok_or_else(|| io::Error::other(format!("a reply without message_id: {}", reply.text)))
 }
 
 fn print_output(output: &Output) {
-    out::line(&format!("exit: {}", output.status.code().map_or_else(|| output.status.to_string(), |code| code.to_string())));
-    for line in output.stdout.split(|byte| *byte == b'\n').chain(output.stderr.split(|byte| *byte == b'\n')) {
+    out::line(&format!(
+        "exit: {}",
+        output
+            .status
+            .code()
+            .map_or_else(|| output.status.to_string(), |code| code.to_string())
+    ));
+    for line in output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .chain(output.stderr.split(|byte| *byte == b'\n'))
+    {
         if !line.is_empty() {
             out::line(&format!("| {}", String::from_utf8_lossy(line)));
         }
@@ -386,9 +467,14 @@ fn print_output(output: &Output) {
 
 /// Runs `adj ARGS…` from a process whose parents have exited and whose environment only names the home.
 fn run_scrubbed(args: &[String]) -> io::Result<()> {
-    let home = environment_value("ADJ_HOME").or_else(|| home_of_access().map(PathBuf::into_os_string));
+    let home =
+        environment_value("ADJ_HOME").or_else(|| home_of_access().map(PathBuf::into_os_string));
     let mut shell = child::program();
-    shell.args(["__echo-scrubbed"]).args(args).env_clear().current_dir("/");
+    shell
+        .args(["__echo-scrubbed"])
+        .args(args)
+        .env_clear()
+        .current_dir("/");
     if let Some(home) = home {
         shell.env("ADJ_HOME", home);
     }
@@ -399,7 +485,9 @@ fn run_scrubbed(args: &[String]) -> io::Result<()> {
 /// Runs `adj __echo-scrubbed ARGS…`: starts `adj ARGS…` in a new session and exits at once.
 #[must_use]
 pub fn scrubbed_main(args: &[OsString]) -> ExitCode {
-    let started = rustix::process::setsid().map_err(io::Error::from).and_then(|_| child::program().args(args).spawn());
+    let started = rustix::process::setsid()
+        .map_err(io::Error::from)
+        .and_then(|_| child::program().args(args).spawn());
     match started {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
@@ -413,10 +501,19 @@ pub fn scrubbed_main(args: &[OsString]) -> ExitCode {
 fn journal(path: &str, text: &str) -> io::Result<()> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
-    let (run, attempt) = access().map_or_else(|_| ("-".to_string(), 0), |access| (access.run_id, access.attempt));
+    let (run, attempt) = access().map_or_else(
+        |_| ("-".to_string(), 0),
+        |access| (access.run_id, access.attempt),
+    );
     let line = format!("{run} {attempt} {} {now_ns} {text}\n", std::process::id());
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| at(path, &error))?;
-    file.write_all(line.as_bytes()).map_err(|error| at(path, &error))
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| at(path, &error))?;
+    file.write_all(line.as_bytes())
+        .map_err(|error| at(path, &error))
 }
 
 fn at(path: &str, error: &io::Error) -> io::Error {
@@ -428,7 +525,9 @@ fn access() -> io::Result<WorkerAccess> {
 }
 
 fn access_file() -> io::Result<PathBuf> {
-    environment_value("ADJ_WORKER").map(PathBuf::from).ok_or_else(|| io::Error::other("ADJ_WORKER is not set: this agent has no supervisor"))
+    environment_value("ADJ_WORKER")
+        .map(PathBuf::from)
+        .ok_or_else(|| io::Error::other("ADJ_WORKER is not set: this agent has no supervisor"))
 }
 
 /// `<home>/runs/<run>/<attempt>/worker.json`
@@ -436,18 +535,31 @@ fn home_of_access() -> Option<PathBuf> {
     let file = access_file().ok()?;
     let home = file.ancestors().nth(4)?;
     let access = worker::read_access(&file).ok()?;
-    (AttemptDir::new(home, &access.run_id, access.attempt).worker_access() == file).then(|| home.to_path_buf())
+    (AttemptDir::new(home, &access.run_id, access.attempt).worker_access() == file)
+        .then(|| home.to_path_buf())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the echo agent reads its environment like a foreign program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the echo agent reads its environment like a foreign program"
+)]
 fn environment_value(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the echo agent reads its environment like a foreign program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the echo agent reads its environment like a foreign program"
+)]
 fn environment() -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> =
-        std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())).collect();
+    let mut all: Vec<(String, String)> = std::env::vars_os()
+        .map(|(name, value)| {
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
+        })
+        .collect();
     all.sort();
     all
 }

@@ -29,7 +29,11 @@ pub fn flood(total: u64, lines: bool) {
     const CHUNK_BYTES: usize = 64 * 1024;
     let chunk: Vec<u8> = if lines {
         let line = b"The quick brown fox jumps over the lazy dog, again and again and again, and nobody stops it at all.\n";
-        line.iter().copied().cycle().take(line.len() * (CHUNK_BYTES / line.len())).collect()
+        line.iter()
+            .copied()
+            .cycle()
+            .take(line.len() * (CHUNK_BYTES / line.len()))
+            .collect()
     } else {
         vec![b'x'; CHUNK_BYTES]
     };

@@ -16,7 +16,10 @@ pub fn ask(question: &Question) -> ToolCall {
         arguments.insert("blocking".into(), json!(false));
         arguments.insert("wait_s".into(), json!(0));
     }
-    ToolCall { name: "ask_parent".to_string(), arguments: Value::Object(arguments) }
+    ToolCall {
+        name: "ask_parent".to_string(),
+        arguments: Value::Object(arguments),
+    }
 }
 
 /// Returns the tool call that asks for approval.
@@ -28,7 +31,10 @@ pub fn approve(approval: &ApprovalRequest) -> ToolCall {
     if approval.nowait {
         arguments.insert("wait_s".into(), json!(0));
     }
-    ToolCall { name: "request_approval".to_string(), arguments: Value::Object(arguments) }
+    ToolCall {
+        name: "request_approval".to_string(),
+        arguments: Value::Object(arguments),
+    }
 }
 
 /// Returns the block that asks for approval.
@@ -42,7 +48,10 @@ pub fn delegate(delegation: &DelegationRequest) -> ToolCall {
     if delegation.nowait {
         arguments.insert("wait_s".into(), json!(0));
     }
-    ToolCall { name: "delegate_work".to_string(), arguments: Value::Object(arguments) }
+    ToolCall {
+        name: "delegate_work".to_string(),
+        arguments: Value::Object(arguments),
+    }
 }
 
 /// Returns the block that delegates a task.
@@ -52,7 +61,11 @@ pub fn delegate_block(run: &str, delegation: &DelegationRequest) -> String {
 
 /// Returns a block with these fields.
 pub fn any_block(run: &str, call: &ToolCall) -> String {
-    block(&call.name, run, &call.arguments.as_object().cloned().unwrap_or_default())
+    block(
+        &call.name,
+        run,
+        &call.arguments.as_object().cloned().unwrap_or_default(),
+    )
 }
 
 fn task(delegation: &DelegationRequest) -> Map<String, Value> {
@@ -87,6 +100,9 @@ fn options(fields: &mut Map<String, Value>, options: &[String]) {
 
 /// Writes a block. Its fields are JSON, which is also valid YAML.
 fn block(tag: &str, run: &str, fields: &Map<String, Value>) -> String {
-    let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let lines: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect();
     format!("[{tag}]\nagent_id: {run}\n{lines}[/{tag}]")
 }

@@ -29,16 +29,26 @@ pub struct Answer {
 
 /// Reads the address and token of the worker's supervisor.
 pub fn read_access(path: &Path) -> io::Result<WorkerAccess> {
-    let text = std::fs::read_to_string(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    serde_json::from_slice(text.as_bytes()).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    serde_json::from_slice(text.as_bytes())
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
 /// Calls a tool at the supervisor's loopback endpoint.
 pub async fn over_http(access: &WorkerAccess, call: &ToolCall) -> io::Result<Answer> {
-    let address = access.mcp_url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).map_or("", |(address, _)| address);
-    let stream = TcpStream::connect(address).await.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", access.mcp_url)))?;
+    let address = access
+        .mcp_url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .map_or("", |(address, _)| address);
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", access.mcp_url)))?;
     stream.set_nodelay(true)?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
     let request = Request::post("/mcp")
         .header("host", address)
         .header("authorization", format!("Bearer {}", access.token))
@@ -50,9 +60,15 @@ pub async fn over_http(access: &WorkerAccess, call: &ToolCall) -> io::Result<Ans
         .body(Full::new(Bytes::from(request(call).to_string())))
         .map_err(io::Error::other)?;
     let exchange = async {
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
         let status = response.status();
-        let events = response.headers().get("content-type").is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let events = response
+            .headers()
+            .get("content-type")
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let body = response.into_body();
         if events {
             return first_response(body).await;
@@ -60,7 +76,10 @@ pub async fn over_http(access: &WorkerAccess, call: &ToolCall) -> io::Result<Ans
         let bytes = body.collect().await.map_err(io::Error::other)?.to_bytes();
         match serde_json::from_slice(&bytes) {
             Ok(message) => Ok(message),
-            Err(_) => Err(io::Error::other(format!("HTTP {status}: {}", String::from_utf8_lossy(&bytes)))),
+            Err(_) => Err(io::Error::other(format!(
+                "HTTP {status}: {}",
+                String::from_utf8_lossy(&bytes)
+            ))),
         }
     };
     tokio::pin!(exchange);
@@ -96,14 +115,24 @@ async fn first_response(mut body: Incoming) -> io::Result<Value> {
                     buffer.extend_from_slice(&data);
                 }
             }
-            None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection closed before the reply")),
+            None => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the connection closed before the reply",
+                ));
+            }
         }
     }
 }
 
 /// Calls a tool through `adj mcp` with these arguments. Blocks its thread.
 pub fn over_stdio(arguments: &[&OsStr], call: &ToolCall) -> io::Result<Answer> {
-    let mut server = child::program().arg("mcp").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut server = child::program()
+        .arg("mcp")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let (Some(mut input), Some(output)) = (server.stdin.take(), server.stdout.take()) else {
         return Err(io::Error::other("no pipes to adj mcp"));
     };
@@ -115,7 +144,10 @@ pub fn over_stdio(arguments: &[&OsStr], call: &ToolCall) -> io::Result<Answer> {
                 return Ok(message);
             }
         }
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "adj mcp exited before the reply"))
+        Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "adj mcp exited before the reply",
+        ))
     };
     let message = exchange();
     drop(input);
@@ -146,11 +178,18 @@ fn request(call: &ToolCall) -> Value {
 
 fn answer(mut message: Value) -> io::Result<Answer> {
     if let Some(error) = message.get("error") {
-        let text = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
+        let text = error
+            .get("message")
+            .and_then(Value::as_str)
+            .unwrap_or("an error without a message");
         return Err(io::Error::other(text.to_string()));
     }
     let mut result = message["result"].take();
-    let texts = result["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
+    let texts = result["content"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part["text"].as_str());
     Ok(Answer {
         text: texts.collect::<Vec<_>>().join("\n"),
         is_error: result["isError"].as_bool().unwrap_or(false),

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 fn program(path: &Path, script: &str) {
     std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
     std::fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("the script can be written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .expect("it can be made executable");
 }
 
 struct Here {
@@ -32,7 +33,14 @@ impl Here {
 
     fn adj(&self, args: &[&str]) -> Ran {
         let path = format!("{}:/usr/bin:/bin", self.bin.display());
-        self.home.command(args).env("PATH", path).env("A_SECRET", "x").env("OPENAI_API_KEY", "y").output().expect("adj starts").into()
+        self.home
+            .command(args)
+            .env("PATH", path)
+            .env("A_SECRET", "x")
+            .env("OPENAI_API_KEY", "y")
+            .output()
+            .expect("adj starts")
+            .into()
     }
 
     fn agent(&self, name: &str) -> Value {
@@ -49,31 +57,61 @@ fn version_is_asked_once_for_each_state_of_the_program() {
     let here = Here::new();
     let (asked, env) = (here.bin.join("asked"), here.bin.join("env"));
     let script = |version: &str| {
-        let script = format!("echo \"$*\" >> {}\nenv | cut -d= -f1 > {}\npwd >> {1}\necho 'tool {version} (x)'", asked.display(), env.display());
+        let script = format!(
+            "echo \"$*\" >> {}\nenv | cut -d= -f1 > {}\npwd >> {1}\necho 'tool {version} (x)'",
+            asked.display(),
+            env.display()
+        );
         program(&here.bin.join("claude"), &script);
     };
     script("9.9.9");
     let agent = here.agent("claude");
     assert_eq!(agent["version"], "9.9.9", "{agent}");
-    let tried = preset::builtin("claude").and_then(|preset| preset.about.tested_versions()).expect("it was tried");
-    assert_eq!(agent["version_note"], format!("newer than the tested versions ({tried})"), "{agent}");
-    assert_eq!(std::fs::read_to_string(&asked).expect("it was asked"), "--version\n");
+    let tried = preset::builtin("claude")
+        .and_then(|preset| preset.about.tested_versions())
+        .expect("it was tried");
+    assert_eq!(
+        agent["version_note"],
+        format!("newer than the tested versions ({tried})"),
+        "{agent}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(&asked).expect("it was asked"),
+        "--version\n"
+    );
     // The program gets its own environment, without other vendors' keys and other variables of the dispatcher, and
     // not the caller's directory.
     let names = std::fs::read_to_string(&env).expect("the program recorded its environment");
-    assert!(names.lines().any(|name| name == "DISABLE_AUTOUPDATER") && names.lines().any(|name| name == "/"), "{names}");
-    assert!(!names.contains("A_SECRET") && !names.contains("OPENAI_API_KEY") && !names.contains("TOKEN"), "{names}");
+    assert!(
+        names.lines().any(|name| name == "DISABLE_AUTOUPDATER")
+            && names.lines().any(|name| name == "/"),
+        "{names}"
+    );
+    assert!(
+        !names.contains("A_SECRET")
+            && !names.contains("OPENAI_API_KEY")
+            && !names.contains("TOKEN"),
+        "{names}"
+    );
     here.agent("claude");
     here.home.ok(&["stop"]);
     here.agent("claude");
-    assert_eq!(here.lines("asked"), 1, "neither the same hub nor the next one asks again");
+    assert_eq!(
+        here.lines("asked"),
+        1,
+        "neither the same hub nor the next one asks again"
+    );
     // Neither a dispatch nor the welcome queries versions.
     here.adj(&[]);
     script(&tried.highest.to_string());
     here.adj(&["--json", "run", "-a", "echo", "-w", "say hello"]);
     assert_eq!(here.lines("asked"), 1);
     let agent = here.agent("claude");
-    assert_eq!((&agent["version"], &agent["version_note"]), (&json!(tried.highest.to_string()), &Value::Null), "{agent}");
+    assert_eq!(
+        (&agent["version"], &agent["version_note"]),
+        (&json!(tried.highest.to_string()), &Value::Null),
+        "{agent}"
+    );
     assert_eq!(here.lines("asked"), 2);
 }
 
@@ -82,11 +120,22 @@ fn program_without_a_version_is_listed() {
     let here = Here::new();
     program(&here.bin.join("claude"), "echo 'no idea'");
     program(&here.bin.join("codex"), "exit 3");
-    let note = |name: &str| here.agent(name)["version_note"].as_str().unwrap_or_default().to_owned();
+    let note = |name: &str| {
+        here.agent(name)["version_note"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     assert_eq!(note("claude"), "no version found in its output");
-    assert_eq!(note("codex"), "cannot read its version: it ended with exit code 3");
+    assert_eq!(
+        note("codex"),
+        "cannot read its version: it ended with exit code 3"
+    );
     let table = here.adj(&["agents"]);
-    assert!(table.out.contains("unknown") && table.err.contains("codex: cannot read its version"), "{table:?}");
+    assert!(
+        table.out.contains("unknown") && table.err.contains("codex: cannot read its version"),
+        "{table:?}"
+    );
 }
 
 /// Installs a fake Claude Code that reports the version in a file beside it, and otherwise that it is done.
@@ -106,37 +155,88 @@ fn outdated_program_is_not_started() {
     let here = Here::new();
     let says = plays_claude(&here);
     says("2.1.298 (Claude Code)");
-    let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Look at @/etc/passwd"]);
+    let run = || {
+        here.adj(&[
+            "--json",
+            "run",
+            "-a",
+            "claude",
+            "-w",
+            "Look at @/etc/passwd",
+        ])
+    };
     let old = run();
     let view = old.data();
-    assert_eq!((&view["status"], &view["outcome"], &view["attempt"]), (&json!("error"), &json!("failed"), &json!(1)), "{old:?}");
+    assert_eq!(
+        (&view["status"], &view["outcome"], &view["attempt"]),
+        (&json!("error"), &json!("failed"), &json!(1)),
+        "{old:?}"
+    );
     let reason = view["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("too old") && reason.contains("2.1.298 is too old to be started, 2.1.299 is needed"), "{view}");
+    assert!(
+        reason.contains("too old")
+            && reason.contains("2.1.298 is too old to be started, 2.1.299 is needed"),
+        "{view}"
+    );
     assert!(reason.contains("update it: claude update"), "{view}");
-    assert_eq!((here.lines("asked"), here.lines("started"), old.code), (1, 0, 1), "{old:?}");
+    assert_eq!(
+        (here.lines("asked"), here.lines("started"), old.code),
+        (1, 0, 1),
+        "{old:?}"
+    );
     let agent = here.agent("claude");
-    assert!(agent["version_note"].as_str().is_some_and(|note| note.starts_with("too old to be started, 2.1.299 is needed")), "{agent}");
+    assert!(
+        agent["version_note"]
+            .as_str()
+            .is_some_and(|note| note.starts_with("too old to be started, 2.1.299 is needed")),
+        "{agent}"
+    );
     // The program that the script starts was updated, while the script is unchanged.
     says("2.1.299 (Claude Code)");
     let new = run();
-    assert_eq!((&new.data()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 1), "{new:?}");
+    assert_eq!(
+        (
+            &new.data()["outcome"],
+            here.lines("asked"),
+            here.lines("started")
+        ),
+        (&json!("succeeded"), 2, 1),
+        "{new:?}"
+    );
     run();
     here.home.ok(&["stop"]);
     run();
-    assert_eq!((here.lines("asked"), here.lines("started")), (2, 3), "neither a later run nor one of the next hub asks again");
+    assert_eq!(
+        (here.lines("asked"), here.lines("started")),
+        (2, 3),
+        "neither a later run nor one of the next hub asks again"
+    );
 }
 
 #[test]
 fn program_without_a_version_is_started() {
     let here = Here::new();
     let says = plays_claude(&here);
-    let run = || here.adj(&["--json", "run", "-a", "claude", "-w", "Do it"]).data();
+    let run = || {
+        here.adj(&["--json", "run", "-a", "claude", "-w", "Do it"])
+            .data()
+    };
     // Without the file, the version query fails.
-    assert_eq!((&run()["outcome"], &run()["outcome"]), (&json!("succeeded"), &json!("succeeded")));
+    assert_eq!(
+        (&run()["outcome"], &run()["outcome"]),
+        (&json!("succeeded"), &json!("succeeded"))
+    );
     assert_eq!((here.lines("asked"), here.lines("started")), (1, 2));
     says("a fine one");
     here.agent("claude");
-    assert_eq!((&run()["outcome"], here.lines("asked"), here.lines("started")), (&json!("succeeded"), 2, 3));
+    assert_eq!(
+        (
+            &run()["outcome"],
+            here.lines("asked"),
+            here.lines("started")
+        ),
+        (&json!("succeeded"), 2, 3)
+    );
 }
 
 /// Installs a fake Claude Code that is rate limited as many times as a file beside it has lines.
@@ -152,7 +252,8 @@ fn plays_limited(here: &Here, times: usize) {
 }
 
 fn config(here: &Here, text: &str) {
-    std::fs::write(here.home.home.dir.join("config.toml"), text).expect("the configuration can be written");
+    std::fs::write(here.home.home.dir.join("config.toml"), text)
+        .expect("the configuration can be written");
 }
 
 #[test]
@@ -162,32 +263,50 @@ fn run_resumes_after_rate_limits_up_to_a_maximum() {
     config(&here, "[rate_limits]\ntimes_max = 2\npause = \"10ms\"\n");
     here.adj(&["run", "--detach", "-a", "claude", "-n", "limited", "Do it"]);
     let view = here.home.finished("limited");
-    assert_eq!((&view["outcome"], &view["attempt"], here.lines("started")), (&json!("failed"), &json!(3), 3), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"], here.lines("started")),
+        (&json!("failed"), &json!(3), 3),
+        "{view}"
+    );
     let reason = view["reason"].as_str().unwrap_or_default();
     assert!(
-        reason.starts_with("rate limited") && reason.contains("429 slow down") && reason.contains("it resumed 2 times after rate limits"),
+        reason.starts_with("rate limited")
+            && reason.contains("429 slow down")
+            && reason.contains("it resumed 2 times after rate limits"),
         "{view}"
     );
     // Two rate limits are left, which is the number of allowed retries.
     here.adj(&["run", "--detach", "-a", "claude", "-n", "patient", "Do it"]);
     let view = here.home.finished("patient");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(3)), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&json!("succeeded"), &json!(3)),
+        "{view}"
+    );
 }
 
 #[test]
 fn rate_limited_run_resumed_by_hand_counts_from_zero() {
     let here = Here::new();
     plays_limited(&here, 2);
-    config(&here, "[rate_limits]\ntimes_max = 1\npause = \"1h\"\npause_max = \"1h\"\n");
+    config(
+        &here,
+        "[rate_limits]\ntimes_max = 1\npause = \"1h\"\npause_max = \"1h\"\n",
+    );
     here.adj(&["run", "--detach", "-a", "claude", "-n", "limited", "Do it"]);
     for attempt in 1..=2 {
-        let view = here.home.until(&format!("attempt {attempt} is stopped"), || {
-            let view = here.home.show("limited");
-            (view["status"] == "stopped" && view["attempt"] == attempt).then_some(view)
-        });
+        let view = here
+            .home
+            .until(&format!("attempt {attempt} is stopped"), || {
+                let view = here.home.show("limited");
+                (view["status"] == "stopped" && view["attempt"] == attempt).then_some(view)
+            });
         assert!(view["resumes_at"].is_string(), "{view}");
         let reason = view["reason"].as_str().unwrap_or_default();
-        assert!(reason.starts_with("rate_limited, resumes at") && reason.contains("429 slow down"), "{view}");
+        assert!(
+            reason.starts_with("rate_limited, resumes at") && reason.contains("429 slow down"),
+            "{view}"
+        );
         here.home.ok(&["resume", "limited"]);
     }
     assert_eq!(here.home.finished("limited")["outcome"], "succeeded");
@@ -200,7 +319,13 @@ fn overloaded_service_stops_the_run_for_that_reason() {
         plays_limited(&here, 1);
         let path = here.bin.join("claude");
         let script = std::fs::read_to_string(&path).expect("a script");
-        program(&path, script.trim_start_matches("#!/bin/sh\n").replace("429 slow down", said).as_str());
+        program(
+            &path,
+            script
+                .trim_start_matches("#!/bin/sh\n")
+                .replace("429 slow down", said)
+                .as_str(),
+        );
     };
     // The overload counts, whatever else the message mentions.
     play("529 Overloaded. This is a server-side issue; see the rate limit page");
@@ -211,7 +336,12 @@ fn overloaded_service_stops_the_run_for_that_reason() {
         (view["status"] == "stopped").then_some(view)
     });
     let reason = view["reason"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("overloaded, resumes at") && view["resumes_at"].is_string() && view["end_reason"] == "overloaded", "{view}");
+    assert!(
+        reason.starts_with("overloaded, resumes at")
+            && view["resumes_at"].is_string()
+            && view["end_reason"] == "overloaded",
+        "{view}"
+    );
     let listed = here.adj(&["ps"]);
     assert!(!listed.out.contains("rate"), "{listed:?}");
     // It resumes by hand, and by itself.
@@ -221,7 +351,11 @@ fn overloaded_service_stops_the_run_for_that_reason() {
     config(&here, "[rate_limits]\npause = \"10ms\"\n");
     here.adj(&["run", "--detach", "-a", "claude", "-n", "brief", "Do it"]);
     let view = here.home.finished("brief");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&json!("succeeded"), &json!(2)),
+        "{view}"
+    );
 }
 
 #[test]
@@ -231,17 +365,33 @@ fn sign_in_is_found_by_a_file_or_variable() {
         program(&here.bin.join(name), "echo 1.2.3");
     }
     let sign_in = |name: &str| here.agent(name)["sign_in"].clone();
-    assert_eq!((&sign_in("codex")["found"], &sign_in("codex")["by"]), (&json!(true), &json!("OPENAI_API_KEY")));
+    assert_eq!(
+        (&sign_in("codex")["found"], &sign_in("codex")["by"]),
+        (&json!(true), &json!("OPENAI_API_KEY"))
+    );
     assert_eq!(sign_in("claude")["found"], false);
     let told = here.adj(&["agents"]);
-    assert!(told.err.contains("claude: probably not signed in: run claude once"), "{told:?}");
-    assert!(told.err.contains("cursor-agent: supported from its documentation"), "{told:?}");
+    assert!(
+        told.err
+            .contains("claude: probably not signed in: run claude once"),
+        "{told:?}"
+    );
+    assert!(
+        told.err
+            .contains("cursor-agent: supported from its documentation"),
+        "{told:?}"
+    );
     let credentials = here.home.work().join("../.claude/.credentials.json");
     // A directory in place of the file exists but cannot be read.
     std::fs::create_dir_all(&credentials).expect("a directory");
     assert_eq!(sign_in("claude")["found"], true);
     let told = here.adj(&["agents", "claude"]);
-    assert!(told.out.contains("found ") && told.out.contains(".credentials.json") && told.out.contains("our tools"), "{told:?}");
+    assert!(
+        told.out.contains("found ")
+            && told.out.contains(".credentials.json")
+            && told.out.contains("our tools"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -254,40 +404,82 @@ fn models_get_a_short_list_of_agents() {
          [agents.guest]\nharness = \"cursor-agent\"\ncommand = [{0:?}]\ndescription = \"Guesses\"\nenv = {{ HOME = \"/\" }}\n",
         script.display().to_string()
     );
-    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    std::fs::write(home.home.dir.join("config.toml"), config)
+        .expect("the configuration can be written");
     let mut session = Session::open(&home.home.dir, &home.work(), &[], true);
     let first = session.tool("list_coding_agents", json!({}));
     assert!(text(&first).contains("reviewer: Reviews"), "{first}");
     let result = home.until("the versions are known", || {
         let result = session.tool("list_coding_agents", json!({}));
-        result["structuredContent"]["versions_pending"].is_null().then_some(result)
+        result["structuredContent"]["versions_pending"]
+            .is_null()
+            .then_some(result)
     });
     let lines: Vec<&str> = text(&result).lines().collect();
     assert!(lines.contains(&"reviewer: Reviews 2.1.329"), "{lines:?}");
-    assert_eq!(lines.last(), Some(&"next: run_subagent agent=reviewer prompt=…"), "one that is signed in");
+    assert_eq!(
+        lines.last(),
+        Some(&"next: run_subagent agent=reviewer prompt=…"),
+        "one that is signed in"
+    );
     assert!(
-        lines.iter().any(|line| line.starts_with("guest: Guesses 2.1.329 [") && line.ends_with("never tried; permissions: only full]")),
+        lines
+            .iter()
+            .any(|line| line.starts_with("guest: Guesses 2.1.329 [")
+                && line.ends_with("never tried; permissions: only full]")),
         "{lines:?}"
     );
-    let agents = result["structuredContent"]["agents"].as_array().expect("a list").clone();
-    let reviewer = agents.iter().find(|agent| agent["name"] == "reviewer").expect("it is listed");
-    assert_eq!((&reviewer["version"], &reviewer["signed_in"]), (&json!("2.1.329"), &json!(true)));
-    let guest = agents.iter().find(|agent| agent["name"] == "guest").expect("it is listed");
-    assert_eq!((&guest["tried"], &guest["signed_in"], guest["sign_in"].is_string()), (&json!(false), &json!(false), true), "{guest}");
+    let agents = result["structuredContent"]["agents"]
+        .as_array()
+        .expect("a list")
+        .clone();
+    let reviewer = agents
+        .iter()
+        .find(|agent| agent["name"] == "reviewer")
+        .expect("it is listed");
+    assert_eq!(
+        (&reviewer["version"], &reviewer["signed_in"]),
+        (&json!("2.1.329"), &json!(true))
+    );
+    let guest = agents
+        .iter()
+        .find(|agent| agent["name"] == "guest")
+        .expect("it is listed");
+    assert_eq!(
+        (
+            &guest["tried"],
+            &guest["signed_in"],
+            guest["sign_in"].is_string()
+        ),
+        (&json!(false), &json!(false), true),
+        "{guest}"
+    );
     // The tool's former name is accepted.
     assert_eq!(session.tool("list_agents", json!({})), result);
     std::fs::remove_file(home.home.dir.join("config.toml")).expect("it is there");
     let nobody = session.done("list_coding_agents", json!({}));
-    assert_eq!(nobody["next"], "run_subagent with the name of a suitable agent", "none is signed in: {nobody}");
+    assert_eq!(
+        nobody["next"], "run_subagent with the name of a suitable agent",
+        "none is signed in: {nobody}"
+    );
 }
 
 /// Creates programs that are slow to report their versions.
 fn slow_programs(here: &Here) {
-    for name in ["claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "pi", "aider", "amp", "droid", "crush"] {
-        let script = format!("echo x >> {}/asked\nread -r _ < {0}/gate\necho {name} 1.2.3", here.bin.display());
+    for name in [
+        "claude", "codex", "gemini", "goose", "opencode", "qwen", "copilot", "pi", "aider", "amp",
+        "droid", "crush",
+    ] {
+        let script = format!(
+            "echo x >> {}/asked\nread -r _ < {0}/gate\necho {name} 1.2.3",
+            here.bin.display()
+        );
         program(&here.bin.join(name), &script);
     }
-    let made = Command::new("mkfifo").arg(here.bin.join("gate")).status().expect("mkfifo runs");
+    let made = Command::new("mkfifo")
+        .arg(here.bin.join("gate"))
+        .status()
+        .expect("mkfifo runs");
     assert!(made.success());
 }
 
@@ -305,21 +497,52 @@ fn agent_list_marks_unknown_versions_without_waiting() {
         (list, took)
     };
     let (cold, took) = list();
-    let found: Vec<&Value> = cold.as_array().expect("a list").iter().filter(|agent| agent["found"] == true && agent["harness"] != "echo").collect();
+    let found: Vec<&Value> = cold
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|agent| agent["found"] == true && agent["harness"] != "echo")
+        .collect();
     assert_eq!(found.len(), 12, "{cold}");
     // No program has reported its version yet: all wait for the gate.
-    assert!(found.iter().all(|agent| agent["version_pending"] == true && agent["version"].is_null()), "{cold}");
+    assert!(
+        found
+            .iter()
+            .all(|agent| agent["version_pending"] == true && agent["version"].is_null()),
+        "{cold}"
+    );
     assert!(took < Duration::from_secs(2), "{took:?}");
     let table = here.adj(&["agents"]);
-    assert!(table.out.contains("checking") && table.err.contains("versions not known yet: ") && table.err.contains("adj agents NAME"), "{table:?}");
+    assert!(
+        table.out.contains("checking")
+            && table.err.contains("versions not known yet: ")
+            && table.err.contains("adj agents NAME"),
+        "{table:?}"
+    );
     // Kept open to the end, so that no reader finds it closed.
-    let mut gate = std::fs::OpenOptions::new().read(true).write(true).open(here.bin.join("gate")).expect("the gate opens");
-    gate.write_all("x\n".repeat(100).as_bytes()).expect("the gate is written");
+    let mut gate = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(here.bin.join("gate"))
+        .expect("the gate opens");
+    gate.write_all("x\n".repeat(100).as_bytes())
+        .expect("the gate is written");
     let warm = here.home.until("all versions are known", || {
         let (list, _) = list();
-        list.as_array()?.iter().all(|agent| agent["version_pending"].is_null()).then_some(list)
+        list.as_array()?
+            .iter()
+            .all(|agent| agent["version_pending"].is_null())
+            .then_some(list)
     });
-    assert!(warm.as_array().expect("a list").iter().filter(|agent| agent["version"] == "1.2.3").count() == 12, "{warm}");
+    assert!(
+        warm.as_array()
+            .expect("a list")
+            .iter()
+            .filter(|agent| agent["version"] == "1.2.3")
+            .count()
+            == 12,
+        "{warm}"
+    );
     assert_eq!(here.lines("asked"), 12, "each was asked once");
     let (_, took) = list();
     assert!(took < Duration::from_secs(2), "{took:?}");
@@ -329,7 +552,12 @@ fn agent_list_marks_unknown_versions_without_waiting() {
 fn verdicts(ran: &Ran) -> Vec<(String, String)> {
     let data = ran.data();
     let word = |check: &Value, name: &str| check[name].as_str().expect("a text").to_owned();
-    data["checks"].as_array().expect("checks").iter().map(|check| (word(check, "check"), word(check, "verdict"))).collect()
+    data["checks"]
+        .as_array()
+        .expect("checks")
+        .iter()
+        .map(|check| (word(check, "check"), word(check, "verdict")))
+        .collect()
 }
 
 #[test]
@@ -347,13 +575,25 @@ fn echo_passes_its_test_and_leaves_no_run() {
         ("cancel", "pass"),
     ];
     let found = verdicts(&ran);
-    let found: Vec<_> = found.iter().map(|(check, verdict)| (check.as_str(), verdict.as_str())).collect();
-    assert_eq!((found.as_slice(), ran.code), (expected.as_slice(), 0), "{ran:?}");
+    let found: Vec<_> = found
+        .iter()
+        .map(|(check, verdict)| (check.as_str(), verdict.as_str()))
+        .collect();
+    assert_eq!(
+        (found.as_slice(), ran.code),
+        (expected.as_slice(), 0),
+        "{ran:?}"
+    );
     assert!(ran.out.contains("in its own session"), "{ran:?}");
     assert_eq!(home.json(&["ps"]).as_array().map(Vec::len), Some(0));
     // People see the same verdicts with details.
     let told = home.adj(&["agents", "test", "echo"]);
-    assert!(told.code == 0 && told.out.contains("✓ question") && told.err.contains("echo: all checks passed"), "{told:?}");
+    assert!(
+        told.code == 0
+            && told.out.contains("✓ question")
+            && told.err.contains("echo: all checks passed"),
+        "{told:?}"
+    );
 }
 
 /// An agent that follows its prompt by printing signal blocks.
@@ -389,23 +629,41 @@ fn agent_without_tools_is_tested_by_its_text() {
     let home = TestHome::new();
     let script = home.work().join("../speaks");
     program(&script, SPEAKS_IN_BLOCKS);
-    let config = format!("[agents.speaker]\nharness = \"plain\"\ncommand = [{:?}]\n", script.display().to_string());
-    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    let config = format!(
+        "[agents.speaker]\nharness = \"plain\"\ncommand = [{:?}]\n",
+        script.display().to_string()
+    );
+    std::fs::write(home.home.dir.join("config.toml"), config)
+        .expect("the configuration can be written");
     let ran = home.adj(&["--json", "agents", "test", "speaker"]);
     let found = verdicts(&ran);
-    let of = |name: &str| found.iter().find(|(check, _)| check == name).map(|(_, verdict)| verdict.as_str());
+    let of = |name: &str| {
+        found
+            .iter()
+            .find(|(check, _)| check == name)
+            .map(|(_, verdict)| verdict.as_str())
+    };
     for check in ["blocks", "question", "resume", "report", "cancel"] {
         assert_eq!(of(check), Some("pass"), "{check}: {ran:?}");
     }
-    assert_eq!((of("our tools"), ran.code), (Some("not_applicable"), 0), "{ran:?}");
+    assert_eq!(
+        (of("our tools"), ran.code),
+        (Some("not_applicable"), 0),
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn idle_agent_fails_its_test() {
-    let home = TestHome::with_config("[agents.deaf]\nharness = \"plain\"\ncommand = [\"/bin/true\"]\n");
+    let home =
+        TestHome::with_config("[agents.deaf]\nharness = \"plain\"\ncommand = [\"/bin/true\"]\n");
     let ran = home.adj(&["--json", "agents", "test", "deaf"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let failed: Vec<String> = verdicts(&ran).into_iter().filter(|(_, verdict)| verdict == "fail").map(|(check, _)| check).collect();
+    let failed: Vec<String> = verdicts(&ran)
+        .into_iter()
+        .filter(|(_, verdict)| verdict == "fail")
+        .map(|(check, _)| check)
+        .collect();
     assert_eq!(failed, ["blocks", "question", "report"], "{ran:?}");
     for name in ["nobody", "no such name"] {
         assert_eq!(home.adj(&["--json", "agents", "test", name]).code, 127);
@@ -414,15 +672,30 @@ fn idle_agent_fails_its_test() {
 
 #[test]
 fn interrupted_test_leaves_nothing() {
-    let home = TestHome::with_config("[agents.slow]\nharness = \"plain\"\ncommand = [\"/bin/sleep\", \"1000\"]\n");
+    let home = TestHome::with_config(
+        "[agents.slow]\nharness = \"plain\"\ncommand = [\"/bin/sleep\", \"1000\"]\n",
+    );
     for signal in [Signal::HUP, Signal::TERM] {
         let mut command = home.command(&["--json", "agents", "test", "slow", "--yes"]);
-        let mut test = command.env("TMPDIR", home.work()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("adj can be started");
-        let run = home.until("its run works", || home.json(&["ps"])[0]["run_id"].as_str().map(ToOwned::to_owned));
+        let mut test = command
+            .env("TMPDIR", home.work())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("adj can be started");
+        let run = home.until("its run works", || {
+            home.json(&["ps"])[0]["run_id"]
+                .as_str()
+                .map(ToOwned::to_owned)
+        });
         let pid = Pid::from_raw(test.id().cast_signed()).expect("a pid");
         rustix::process::kill_process(pid, signal).expect("it is there");
         assert_eq!(test.wait().expect("it ends").code(), Some(130));
         assert_eq!(home.finished(&run)["outcome"], "cancelled");
-        assert_eq!(std::fs::read_dir(home.work()).expect("a directory").count(), 0, "its directory is gone");
+        assert_eq!(
+            std::fs::read_dir(home.work()).expect("a directory").count(),
+            0,
+            "its directory is gone"
+        );
     }
 }

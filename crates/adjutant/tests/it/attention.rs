@@ -2,7 +2,9 @@
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
-use adjutant::view::{AttentionList, ConfirmNotified, GetRun, ListAttention, NotifiedRun, Wait, Waited, codes};
+use adjutant::view::{
+    AttentionList, ConfirmNotified, GetRun, ListAttention, NotifiedRun, Wait, Waited, codes,
+};
 use serde_json::{Value, json};
 
 /// A run that states what it needs before it stops. The last line of its output says nothing.
@@ -20,12 +22,19 @@ fn parent(home: &TestHome) -> Session {
 
 /// Starts a run of a client and waits until it has this status, as the person sees it.
 fn client_run(home: &TestHome, session: &mut Session, name: &str, script: &str, status: &str) {
-    session.done("run_subagent", json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}")}));
+    session.done(
+        "run_subagent",
+        json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}")}),
+    );
     home.until_status(name, status);
 }
 
 fn names(runs: &Value) -> Vec<&str> {
-    runs.as_array().into_iter().flatten().filter_map(|run| run["name"].as_str()).collect()
+    runs.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|run| run["name"].as_str())
+        .collect()
 }
 
 #[test]
@@ -37,10 +46,20 @@ fn wait_until_all_reports_an_earlier_failure_once() {
     home.finished("good");
     let waited = home.adj(&["wait", "--until", "all"]);
     assert_eq!(waited.code, 1, "{waited:?}");
-    assert!(waited.out.contains("bad") && waited.out.contains("good"), "{waited:?}");
+    assert!(
+        waited.out.contains("bad") && waited.out.contains("good"),
+        "{waited:?}"
+    );
     let again = home.adj(&["wait", "--until", "all"]);
-    assert!(again.code == 0 && again.err.contains("nothing to wait for"), "{again:?}");
-    assert_eq!(home.adj(&["wait", "--until", "all", "bad"]).code, 1, "by name it is reported as often as it is asked for");
+    assert!(
+        again.code == 0 && again.err.contains("nothing to wait for"),
+        "{again:?}"
+    );
+    assert_eq!(
+        home.adj(&["wait", "--until", "all", "bad"]).code,
+        1,
+        "by name it is reported as often as it is asked for"
+    );
 }
 
 #[test]
@@ -60,9 +79,15 @@ fn wait_after_a_success_returns_it_with_0() {
     let home = TestHome::new();
     home.start("good", "say fine");
     home.finished("good");
-    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "a success needs nobody");
+    assert!(
+        home.adj(&["inbox"]).err.contains("nothing needs you"),
+        "a success needs nobody"
+    );
     let waited = home.adj(&["wait", "--until", "all"]);
-    assert!(waited.code == 0 && waited.out.contains("good"), "{waited:?}");
+    assert!(
+        waited.code == 0 && waited.out.contains("good"),
+        "{waited:?}"
+    );
     assert!(home.adj(&["wait"]).err.contains("nothing to wait for"));
 }
 
@@ -72,7 +97,14 @@ fn failed_end_is_in_the_inbox_until_the_owner_is_notified() {
     home.start("bad", "fail 3");
     home.finished("bad");
     let value: Value = serde_json::from_str(&home.ok(&["--json", "inbox"])).expect("JSON");
-    assert_eq!((&value["runs"][0]["name"], &value["runs"][0]["attention"]["why"]), (&json!("bad"), &json!("failed")), "{value}");
+    assert_eq!(
+        (
+            &value["runs"][0]["name"],
+            &value["runs"][0]["attention"]["why"]
+        ),
+        (&json!("bad"), &json!("failed")),
+        "{value}"
+    );
     let ps = home.adj(&["ps"]);
     assert!(ps.err.contains("Needs you: 1 run → adj show bad"), "{ps:?}");
     // Showing a run does not count as a notification: a script that waits later is still notified.
@@ -97,10 +129,15 @@ fn retry_counts_as_notification_of_the_end() {
 #[test]
 fn unaccepted_success_needs_its_owner() {
     let home = TestHome::new();
-    home.ok(&["run", "-d", "-a", "echo", "-n", "refused", "--accept", "false", "say z\n"]);
+    home.ok(&[
+        "run", "-d", "-a", "echo", "-n", "refused", "--accept", "false", "say z\n",
+    ]);
     home.finished("refused");
     let inbox = home.ok(&["inbox"]);
-    assert!(inbox.contains("refused") && inbox.contains("its acceptance command failed"), "{inbox}");
+    assert!(
+        inbox.contains("refused") && inbox.contains("its acceptance command failed"),
+        "{inbox}"
+    );
     assert_eq!(home.adj(&["wait", "--until", "all"]).code, 1);
     assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }
@@ -114,7 +151,10 @@ fn contradicted_report_needs_its_owner_and_is_no_failure() {
     );
     assert_eq!(home.finished("boasts")["report"]["verdict"], "contradicted");
     let inbox = home.ok(&["inbox"]);
-    assert!(inbox.contains("boasts") && inbox.contains("contradicts"), "{inbox}");
+    assert!(
+        inbox.contains("boasts") && inbox.contains("contradicts"),
+        "{inbox}"
+    );
     assert_eq!(home.adj(&["wait", "--until", "all"]).code, 0);
     assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
 }
@@ -125,47 +165,111 @@ fn stopped_run_is_in_every_list_with_its_reason_and_need() {
     blocked(&home, "stuck");
     for told in [false, true] {
         let inbox = home.adj(&["inbox"]);
-        for words in ["stuck", "stopped: blocker", "node_modules is missing", "needs: npm install"] {
-            assert!(inbox.out.contains(words), "{words:?}, told {told}: {inbox:?}");
+        for words in [
+            "stuck",
+            "stopped: blocker",
+            "node_modules is missing",
+            "needs: npm install",
+        ] {
+            assert!(
+                inbox.out.contains(words),
+                "{words:?}, told {told}: {inbox:?}"
+            );
         }
         assert!(inbox.err.contains("next: adj resume stuck"), "{inbox:?}");
         let ps = home.adj(&["ps"]);
         assert!(
-            ps.err.contains("! stuck: node_modules is missing; needs: npm install") && ps.err.contains("Needs you: 1 run → adj resume stuck"),
+            ps.err
+                .contains("! stuck: node_modules is missing; needs: npm install")
+                && ps.err.contains("Needs you: 1 run → adj resume stuck"),
             "{ps:?}"
         );
-        for args in [vec!["wait"], vec!["wait", "--until", "all"], vec!["wait", "--until", "any", "stuck"], vec!["wait", "stuck"]] {
+        for args in [
+            vec!["wait"],
+            vec!["wait", "--until", "all"],
+            vec!["wait", "--until", "any", "stuck"],
+            vec!["wait", "stuck"],
+        ] {
             let waited = home.adj(&args);
             assert_eq!(waited.code, 3, "{args:?}, told {told}: {waited:?}");
-            assert!(waited.out.contains("node_modules is missing") && waited.out.contains("needs: npm install"), "{args:?}: {waited:?}");
-            assert!(!waited.out.contains("STOP_WORK") && waited.err.contains("adj resume stuck"), "{args:?}: {waited:?}");
+            assert!(
+                waited.out.contains("node_modules is missing")
+                    && waited.out.contains("needs: npm install"),
+                "{args:?}: {waited:?}"
+            );
+            assert!(
+                !waited.out.contains("STOP_WORK") && waited.err.contains("adj resume stuck"),
+                "{args:?}: {waited:?}"
+            );
         }
     }
     let refused = home.adj(&["--json", "wait", "stuck"]);
-    assert!(refused.code == 3 && refused.err.contains("needs_input") && refused.err.contains("npm install"), "{refused:?}");
+    assert!(
+        refused.code == 3
+            && refused.err.contains("needs_input")
+            && refused.err.contains("npm install"),
+        "{refused:?}"
+    );
     home.ok(&["cancel", "stuck"]);
-    assert!(home.adj(&["inbox"]).err.contains("nothing needs you"), "it was ended on purpose");
+    assert!(
+        home.adj(&["inbox"]).err.contains("nothing needs you"),
+        "it was ended on purpose"
+    );
     let waited = home.adj(&["wait"]);
-    assert!(waited.code == 0 && waited.out.contains("stuck  × cancelled"), "a wait reports it, and nothing has failed: {waited:?}");
+    assert!(
+        waited.code == 0 && waited.out.contains("stuck  × cancelled"),
+        "a wait reports it, and nothing has failed: {waited:?}"
+    );
 }
 
 #[test]
 fn run_with_wait_ends_with_3_and_the_stops_details() {
     let home = TestHome::new();
-    let ran = home.adj(&["run", "-w", "-a", "echo", "-n", "stuck", &format!("{BLOCKED}\n")]);
+    let ran = home.adj(&[
+        "run",
+        "-w",
+        "-a",
+        "echo",
+        "-n",
+        "stuck",
+        &format!("{BLOCKED}\n"),
+    ]);
     assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.err.contains("node_modules is missing") && ran.err.contains("npm install") && !ran.err.contains("STOP_WORK"), "{ran:?}");
+    assert!(
+        ran.err.contains("node_modules is missing")
+            && ran.err.contains("npm install")
+            && !ran.err.contains("STOP_WORK"),
+        "{ran:?}"
+    );
     assert_eq!(ran.out, "", "a stop has no result");
 }
 
 #[test]
 fn used_up_time_needs_attention_and_offers_the_choices() {
     let home = TestHome::new();
-    home.ok(&["run", "-d", "-a", "echo", "-n", "slow", "--timeout", "1s", "say first\nhang\n"]);
+    home.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "echo",
+        "-n",
+        "slow",
+        "--timeout",
+        "1s",
+        "say first\nhang\n",
+    ]);
     home.until_status("slow", "stopped");
     let waited = home.adj(&["wait"]);
-    assert!(waited.code == 3 && waited.out.contains("slow  ■ stopped: time limit"), "{waited:?}");
-    assert!(waited.err.contains("adj resume slow --choice skip|retry|delegate|reduce"), "{waited:?}");
+    assert!(
+        waited.code == 3 && waited.out.contains("slow  ■ stopped: time limit"),
+        "{waited:?}"
+    );
+    assert!(
+        waited
+            .err
+            .contains("adj resume slow --choice skip|retry|delegate|reduce"),
+        "{waited:?}"
+    );
 }
 
 #[test]
@@ -177,7 +281,10 @@ fn paused_run_needs_no_attention_and_its_wait_ends_with_3() {
     home.until_status("pausing", "stopped");
     assert!(home.adj(&["inbox"]).err.contains("nothing needs you"));
     let waited = home.adj(&["wait", "pausing"]);
-    assert!(waited.code == 3 && waited.err.contains("adj resume pausing"), "{waited:?}");
+    assert!(
+        waited.code == 3 && waited.err.contains("adj resume pausing"),
+        "{waited:?}"
+    );
 }
 
 #[test]
@@ -189,7 +296,12 @@ fn notified_stop_does_not_end_waits_for_others() {
     home.until_status("works", "running");
     let waited = home.adj(&["wait", "--timeout", "1s"]);
     assert_eq!(waited.code, 124, "{waited:?}");
-    assert!(waited.err.contains("timed out: 1 working, 1 waiting for you"), "{waited:?}");
+    assert!(
+        waited
+            .err
+            .contains("timed out: 1 working, 1 waiting for you"),
+        "{waited:?}"
+    );
 }
 
 #[test]
@@ -200,9 +312,18 @@ fn timed_out_wait_counts_waiting_runs_separately() {
     home.until_status("asks", "waiting_parent_reply");
     home.until_status("works", "running");
     let waited = home.adj(&["wait", "--until", "all", "--timeout", "1s"]);
-    assert!(waited.code == 124 && waited.err.contains("timed out: 1 working, 1 waiting for you"), "{waited:?}");
+    assert!(
+        waited.code == 124
+            && waited
+                .err
+                .contains("timed out: 1 working, 1 waiting for you"),
+        "{waited:?}"
+    );
     let ps = home.adj(&["ps"]);
-    assert!(ps.err.contains("Needs you: 1 request → adj reply Q1"), "{ps:?}");
+    assert!(
+        ps.err.contains("Needs you: 1 request → adj reply Q1"),
+        "{ps:?}"
+    );
 }
 
 #[test]
@@ -213,8 +334,14 @@ fn approvals_and_delegations_are_named_and_the_oldest_hinted() {
     home.start("second", "ask \"Which?\"");
     home.until_status("second", "waiting_parent_reply");
     let ps = home.adj(&["ps"]);
-    assert!(ps.out.contains("? approve Q1") && ps.out.contains("? asks Q2"), "{ps:?}");
-    assert!(ps.err.contains("Needs you: 2 requests → adj approve Q1"), "{ps:?}");
+    assert!(
+        ps.out.contains("? approve Q1") && ps.out.contains("? asks Q2"),
+        "{ps:?}"
+    );
+    assert!(
+        ps.err.contains("Needs you: 2 requests → adj approve Q1"),
+        "{ps:?}"
+    );
 }
 
 #[test]
@@ -225,12 +352,28 @@ fn wait_first_reports_earlier_stops_and_failures() {
     client_run(&home, &mut alice, "bad", "fail 3", "error");
     let first = alice.tool("wait_for_subagents", json!({}));
     let data = &first["structuredContent"];
-    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec!["bad"]), "{first}");
-    assert!(text(&first).contains("node_modules is missing") && text(&first).contains("npm install"), "{}", text(&first));
-    assert!(text(&first).contains("next: steer_subagent action=resume run_id=stuck"), "{}", text(&first));
+    assert_eq!(
+        (names(&data["stopped"]), names(&data["ended"])),
+        (vec!["stuck"], vec!["bad"]),
+        "{first}"
+    );
+    assert!(
+        text(&first).contains("node_modules is missing") && text(&first).contains("npm install"),
+        "{}",
+        text(&first)
+    );
+    assert!(
+        text(&first).contains("next: steer_subagent action=resume run_id=stuck"),
+        "{}",
+        text(&first)
+    );
     let second = alice.tool("wait_for_subagents", json!({"cursor": data["cursor"]}));
     let data = &second["structuredContent"];
-    assert_eq!((names(&data["stopped"]), names(&data["ended"])), (vec!["stuck"], vec![]), "an end is reported once: {second}");
+    assert_eq!(
+        (names(&data["stopped"]), names(&data["ended"])),
+        (vec!["stuck"], vec![]),
+        "an end is reported once: {second}"
+    );
     assert!(!text(&second).contains("no live run"), "{}", text(&second));
 }
 
@@ -239,14 +382,24 @@ fn client_that_dies_with_the_reply_is_notified_again() {
     let home = TestHome::new();
     let mut alice = parent(&home);
     client_run(&home, &mut alice, "bad", "fail 3", "error");
-    assert_eq!(names(&alice.done("wait_for_subagents", json!({}))["ended"]), ["bad"]);
+    assert_eq!(
+        names(&alice.done("wait_for_subagents", json!({}))["ended"]),
+        ["bad"]
+    );
     drop(alice);
     let mut alice = parent(&home);
-    assert_eq!(names(&alice.done("wait_for_subagents", json!({}))["ended"]), ["bad"], "nothing showed that it had the reply");
+    assert_eq!(
+        names(&alice.done("wait_for_subagents", json!({}))["ended"]),
+        ["bad"],
+        "nothing showed that it had the reply"
+    );
     alice.done("list_coding_agents", json!({}));
     drop(alice);
     let mut alice = parent(&home);
-    assert!(names(&alice.done("wait_for_subagents", json!({}))["ended"]).is_empty(), "its next call did");
+    assert!(
+        names(&alice.done("wait_for_subagents", json!({}))["ended"]).is_empty(),
+        "its next call did"
+    );
 }
 
 #[test]
@@ -273,31 +426,64 @@ fn lists_of_a_client_show_how_to_resume_stopped_runs() {
         ("check_subagent_status", json!({"run_id": "stuck"})),
     ] {
         let shown = alice.tool(tool, arguments);
-        assert!(text(&shown).contains("next: steer_subagent action=resume run_id=stuck"), "{tool}: {}", text(&shown));
+        assert!(
+            text(&shown).contains("next: steer_subagent action=resume run_id=stuck"),
+            "{tool}: {}",
+            text(&shown)
+        );
     }
     let questions = alice.tool("get_pending_questions", json!({}));
-    assert!(text(&questions).contains("node_modules is missing") && text(&questions).contains("npm install"), "{}", text(&questions));
-    assert_eq!(questions["structuredContent"]["runs"][0]["attention"]["why"], "blocker", "{questions}");
+    assert!(
+        text(&questions).contains("node_modules is missing")
+            && text(&questions).contains("npm install"),
+        "{}",
+        text(&questions)
+    );
+    assert_eq!(
+        questions["structuredContent"]["runs"][0]["attention"]["why"], "blocker",
+        "{questions}"
+    );
     let mut bob = Session::open(&home.home.dir, &home.work(), &["--client", "bob"], true);
-    assert_eq!(bob.done("get_pending_questions", json!({}))["runs"], Value::Null, "it is hers");
+    assert_eq!(
+        bob.done("get_pending_questions", json!({}))["runs"],
+        Value::Null,
+        "it is hers"
+    );
 }
 
 #[test]
 fn pending_questions_beyond_the_first_page_are_readable() {
     let home = TestHome::new();
     let mut alice = parent(&home);
-    alice.done("run_subagent", json!({"agent": "echo", "name": "many", "prompt": "---\nasks 25 nowait why\nhang"}));
-    home.until("25 questions are open", || (home.show("many")["pending_total"] == 25).then_some(()));
+    alice.done(
+        "run_subagent",
+        json!({"agent": "echo", "name": "many", "prompt": "---\nasks 25 nowait why\nhang"}),
+    );
+    home.until("25 questions are open", || {
+        (home.show("many")["pending_total"] == 25).then_some(())
+    });
     for arguments in [json!({}), json!({"run_id": "many"})] {
         let first = alice.tool("get_pending_questions", arguments.clone());
         let data = &first["structuredContent"];
-        assert_eq!((data["questions"].as_array().map(Vec::len), &data["more"]), (Some(20), &json!(5)), "{first}");
-        assert!(text(&first).contains("5 more questions: get_pending_questions after=Q20"), "{}", text(&first));
+        assert_eq!(
+            (data["questions"].as_array().map(Vec::len), &data["more"]),
+            (Some(20), &json!(5)),
+            "{first}"
+        );
+        assert!(
+            text(&first).contains("5 more questions: get_pending_questions after=Q20"),
+            "{}",
+            text(&first)
+        );
         let mut rest = arguments;
         rest["after"] = json!("Q20");
         let rest = alice.done("get_pending_questions", rest);
         assert_eq!(
-            (rest["questions"].as_array().map(Vec::len), &rest["questions"][0]["message_id"], &rest["more"]),
+            (
+                rest["questions"].as_array().map(Vec::len),
+                &rest["questions"][0]["message_id"],
+                &rest["more"]
+            ),
             (Some(5), &json!("Q21"), &Value::Null)
         );
     }
@@ -312,10 +498,17 @@ fn person_sees_needs_of_clients_without_consuming_them() {
     client_run(&home, &mut alice, "stuck", BLOCKED, "stopped");
     client_run(&home, &mut alice, "bad", "fail 3", "error");
     let inbox = home.ok(&["inbox"]);
-    assert!(inbox.contains("stuck") && !inbox.contains("bad"), "a client's end is reported to the client: {inbox}");
+    assert!(
+        inbox.contains("stuck") && !inbox.contains("bad"),
+        "a client's end is reported to the client: {inbox}"
+    );
     assert_eq!(home.adj(&["wait"]).code, 3);
     let told = alice.done("wait_for_subagents", json!({}));
-    assert_eq!((names(&told["stopped"]), names(&told["ended"])), (vec!["stuck"], vec!["bad"]), "{told}");
+    assert_eq!(
+        (names(&told["stopped"]), names(&told["ended"])),
+        (vec!["stuck"], vec!["bad"]),
+        "{told}"
+    );
 }
 
 #[test]
@@ -323,14 +516,32 @@ fn only_the_owner_confirms_only_past_ends() {
     let home = TestHome::new();
     home.start("bad", "ask \"Go on?\"\nfail 3");
     home.until_status("bad", "waiting_parent_reply");
-    let early = ConfirmNotified { until: Some(i64::MAX), ..ConfirmNotified::default() };
+    let early = ConfirmNotified {
+        until: Some(i64::MAX),
+        ..ConfirmNotified::default()
+    };
     assert_eq!(home.call(&early, "k1").expect("taken").runs, 0);
     home.ok(&["reply", "bad", "yes"]);
     home.finished("bad");
     let wait_now = || home.call(&Wait::default(), "").expect("a result");
     let (one, two): (Waited, Waited) = (wait_now(), wait_now());
-    assert_eq!((one.ended.len(), two.ended.len()), (1, 1), "a wait_now tells nobody, and a repeated call gets the same");
-    assert_eq!(home.call(&ConfirmNotified { until: Some(one.cursor), ..ConfirmNotified::default() }, "k2").expect("taken").runs, 1);
+    assert_eq!(
+        (one.ended.len(), two.ended.len()),
+        (1, 1),
+        "a wait_now tells nobody, and a repeated call gets the same"
+    );
+    assert_eq!(
+        home.call(
+            &ConfirmNotified {
+                until: Some(one.cursor),
+                ..ConfirmNotified::default()
+            },
+            "k2"
+        )
+        .expect("taken")
+        .runs,
+        1
+    );
     let left: AttentionList = home.call(&ListAttention::default(), "").expect("a list");
     assert_eq!((left.total(), wait_now().outcome.as_str()), (0, "idle"));
 }
@@ -340,13 +551,35 @@ fn confirming_what_is_known_commits_nothing() {
     let home = TestHome::new();
     home.start("done", "say hi");
     home.finished("done");
-    let run = home.call(&GetRun { run: "done".to_owned(), ..GetRun::default() }, "get").expect("the run");
-    let confirm = ConfirmNotified { runs: vec![NotifiedRun::from(&run)], until: None };
+    let run = home
+        .call(
+            &GetRun {
+                run: "done".to_owned(),
+                ..GetRun::default()
+            },
+            "get",
+        )
+        .expect("the run");
+    let confirm = ConfirmNotified {
+        runs: vec![NotifiedRun::from(&run)],
+        until: None,
+    };
     assert_eq!(home.call(&confirm, "first").expect("taken").runs, 1);
     assert_eq!(home.call(&confirm, "second").expect("taken").runs, 0);
-    assert_eq!(home.call(&confirm, "first").expect("the stored reply").runs, 1);
-    let other = ConfirmNotified { until: Some(0), ..ConfirmNotified::default() };
-    assert_eq!(home.call(&other, "first").expect_err("another call under the same key").code, codes::KEY_REUSED);
+    assert_eq!(
+        home.call(&confirm, "first").expect("the stored reply").runs,
+        1
+    );
+    let other = ConfirmNotified {
+        until: Some(0),
+        ..ConfirmNotified::default()
+    };
+    assert_eq!(
+        home.call(&other, "first")
+            .expect_err("another call under the same key")
+            .code,
+        codes::KEY_REUSED
+    );
 
     // What an agent is shown again and again is confirmed once. The stored replies are counted in the file.
     if !home.home.database().exists() {
@@ -356,7 +589,9 @@ fn confirming_what_is_known_commits_nothing() {
     client_run(&home, &mut alice, "shown", "say hi", "success");
     let kept = || {
         let store = rusqlite::Connection::open(home.home.database()).expect("the store");
-        store.query_row("SELECT max(no) FROM keys", [], |row| row.get::<_, i64>(0)).expect("the number of stored replies")
+        store
+            .query_row("SELECT max(no) FROM keys", [], |row| row.get::<_, i64>(0))
+            .expect("the number of stored replies")
     };
     let mut check = || alice.done("check_subagent_status", json!({"run_id": "shown"}));
     // The second result confirms the first.
@@ -372,9 +607,16 @@ fn confirming_what_is_known_commits_nothing() {
 fn unread_message_needs_the_person() {
     let home = TestHome::new();
     let mut alice = parent(&home);
-    alice.done("send_message", json!({"to": "person", "message": "Redis or not?"}));
+    alice.done(
+        "send_message",
+        json!({"to": "person", "message": "Redis or not?"}),
+    );
     let ps = home.adj(&["ps"]);
-    assert!(ps.err.contains("Needs you: 1 chat with a message → adj chat show 1"), "{ps:?}");
+    assert!(
+        ps.err
+            .contains("Needs you: 1 chat with a message → adj chat show 1"),
+        "{ps:?}"
+    );
     home.ok(&["chat", "show", "1"]);
     assert!(!home.adj(&["ps"]).err.contains("Needs you"));
 }
@@ -391,8 +633,16 @@ fn wait_ends_if_a_run_waits_for_a_stopped_child() {
         let inbox: Value = serde_json::from_str(&home.ok(&["--json", "inbox"])).expect("JSON");
         inbox["runs"][0]["name"].as_str().map(str::to_owned)
     });
-    for args in [vec!["wait", "above"], vec!["wait", "above"], vec!["wait", "--until", "all", "above"], vec!["wait", "--until", "all"]] {
+    for args in [
+        vec!["wait", "above"],
+        vec!["wait", "above"],
+        vec!["wait", "--until", "all", "above"],
+        vec!["wait", "--until", "all"],
+    ] {
         let waited = home.adj(&args);
-        assert!(waited.code == 3 && waited.out.contains(&child) && waited.out.contains("npm install"), "{args:?}: {waited:?}");
+        assert!(
+            waited.code == 3 && waited.out.contains(&child) && waited.out.contains("npm install"),
+            "{args:?}: {waited:?}"
+        );
     }
 }

@@ -32,8 +32,11 @@ const README_ELSEWHERE: [&str; 7] = [
 /// Pages whose `toml` blocks belong to the examples.
 const WITH_CONFIGURATION: [&str; 3] = ["README.md", "docs/tutorial.md", "docs/recipes.md"];
 
-static FENCE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?m)^```(\w+)(?: not-run: (.+))?\n((?:.*\n)*?)```$").expect("a pattern"));
-static HEADING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?m)^#{1,6} (.+)$").expect("a pattern"));
+static FENCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?m)^```(\w+)(?: not-run: (.+))?\n((?:.*\n)*?)```$").expect("a pattern")
+});
+static HEADING: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?m)^#{1,6} (.+)$").expect("a pattern"));
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -48,7 +51,11 @@ fn pages() -> BTreeMap<String, String> {
     let mut pages = BTreeMap::from([("README.md".to_owned(), read(&root().join("README.md")))]);
     for dir in ["docs", "docs/agents", "docs/design"] {
         for entry in std::fs::read_dir(root().join(dir)).expect("the documentation") {
-            let name = entry.expect("an entry").file_name().into_string().expect("a name");
+            let name = entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("a name");
             if name.ends_with(".md") {
                 pages.insert(format!("{dir}/{name}"), read(&root().join(dir).join(&name)));
             }
@@ -69,7 +76,9 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut found = Vec::new();
     for fence in FENCE.captures_iter(page) {
         let before = &page[..fence.get(0).expect("the match").start()];
-        let heading = before.lines().rfind(|line| line.starts_with("# ") || line.starts_with("## "));
+        let heading = before
+            .lines()
+            .rfind(|line| line.starts_with("# ") || line.starts_with("## "));
         found.push(Block {
             heading: heading.unwrap_or_default().trim_start_matches(['#', ' ']),
             language: fence.get(1).expect("a language").as_str(),
@@ -84,10 +93,19 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
 fn configure(added: &str) -> String {
     let scripted = ["claude", "codex", "gemini"]
         .iter()
-        .fold(added.to_owned(), |text, name| text.replace(&format!("harness = \"{name}\""), "harness = \"echo\""));
-    let mut text = if scripted.contains("default_agent") { String::new() } else { "default_agent = \"echo\"\n".to_owned() };
+        .fold(added.to_owned(), |text, name| {
+            text.replace(&format!("harness = \"{name}\""), "harness = \"echo\"")
+        });
+    let mut text = if scripted.contains("default_agent") {
+        String::new()
+    } else {
+        "default_agent = \"echo\"\n".to_owned()
+    };
     text += &scripted;
-    for name in ["claude", "codex", "gemini"].iter().filter(|name| !scripted.contains(&format!("[agents.{name}]"))) {
+    for name in ["claude", "codex", "gemini"]
+        .iter()
+        .filter(|name| !scripted.contains(&format!("[agents.{name}]")))
+    {
         text += &format!("\n[agents.{name}]\nharness = \"echo\"\n");
     }
     format!("cat > \"$ADJ_HOME/config.toml\" <<'END OF FILE'\n{text}END OF FILE\n")
@@ -95,17 +113,25 @@ fn configure(added: &str) -> String {
 
 /// Returns one line of an example as a shell command that fails if its result is not the documented one.
 fn command(line: &str, made: &mut usize) -> String {
-    static PLACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(RUN|AGENT|NAME)\b").expect("a pattern"));
-    static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(.*?) +# exit code (\d+)").expect("a pattern"));
+    static PLACES: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\b(RUN|AGENT|NAME)\b").expect("a pattern"));
+    static CODE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^(.*?) +# exit code (\d+)").expect("a pattern"));
     if let Some(coded) = CODE.captures(line) {
-        return format!("code=0; {} || code=$?; [ $code = {} ]\n", &coded[1], &coded[2]);
+        return format!(
+            "code=0; {} || code=$?; [ $code = {} ]\n",
+            &coded[1], &coded[2]
+        );
     }
     let (typed, _) = line.split_once(" #").unwrap_or((line, ""));
     if !PLACES.is_match(typed) {
         return format!("{line}\n");
     }
     *made += 1;
-    let typed = typed.replace("RUN", &format!("made-{made}")).replace("AGENT", "echo").replace("NAME", &format!("name-{made}"));
+    let typed = typed
+        .replace("RUN", &format!("made-{made}"))
+        .replace("AGENT", "echo")
+        .replace("NAME", &format!("name-{made}"));
     format!("adj run -w --clone -a echo -n made-{made} 'write made-{made}.txt text'\n{typed}\n")
 }
 
@@ -113,7 +139,9 @@ fn command(line: &str, made: &mut usize) -> String {
 fn script(path: &str, page: &str) -> String {
     let (mut out, mut added, mut made, mut is_empty) = (configure(""), String::new(), 0, true);
     for block in blocks(page) {
-        if block.not_run.is_some() || (path == "README.md" && README_ELSEWHERE.contains(&block.heading)) {
+        if block.not_run.is_some()
+            || (path == "README.md" && README_ELSEWHERE.contains(&block.heading))
+        {
             continue;
         }
         match block.language {
@@ -150,26 +178,53 @@ fn examples_of_the_book_work() {
             continue;
         }
         let home = TestHome::new();
-        let ran: Ran = typed(&home, &format!("{FRESH}{script}")).output().expect("a shell").into();
+        let ran: Ran = typed(&home, &format!("{FRESH}{script}"))
+            .output()
+            .expect("a shell")
+            .into();
         assert_eq!(ran.code, 0, "{path}:\n{}\n{}", ran.out, ran.err);
         if path == "docs/recipes.md" {
             let review = read(&home.work().join("review.md"));
-            assert_eq!(review, home.ok(&["show", "@last", "--result"]), "the file is the whole result");
-            assert!(!review.trim().is_empty() && !review.contains("✓"), "{review}");
+            assert_eq!(
+                review,
+                home.ok(&["show", "@last", "--result"]),
+                "the file is the whole result"
+            );
+            assert!(
+                !review.trim().is_empty() && !review.contains("✓"),
+                "{review}"
+            );
         }
         executed.insert(path);
     }
-    for page in ["README.md", "docs/tutorial.md", "docs/recipes.md", "docs/install.md", "docs/workspaces.md", "docs/chats.md"] {
-        assert!(executed.contains(page), "{page} has no executed example: {executed:?}");
+    for page in [
+        "README.md",
+        "docs/tutorial.md",
+        "docs/recipes.md",
+        "docs/install.md",
+        "docs/workspaces.md",
+        "docs/chats.md",
+    ] {
+        assert!(
+            executed.contains(page),
+            "{page} has no executed example: {executed:?}"
+        );
     }
 }
 
 #[test]
 fn a_wrong_example_is_noticed() {
-    for wrong in ["adj wait nobody", "adj --version # exit code 3", "adj merge RUN --no-such-option"] {
+    for wrong in [
+        "adj wait nobody",
+        "adj --version # exit code 3",
+        "adj merge RUN --no-such-option",
+    ] {
         let home = TestHome::new();
         let script = script("docs/tutorial.md", &format!("# T\n\n```sh\n{wrong}\n```\n"));
-        let ran: Ran = typed(&home, &format!("{FRESH}{script}")).output().expect("a shell").into();
+        let ran: Ran = typed(&home, &format!("{FRESH}{script}"))
+            .output()
+            .expect("a shell")
+            .into();
         assert_ne!(ran.code, 0, "{wrong}: {ran:?}");
     }
 }
@@ -177,22 +232,42 @@ fn a_wrong_example_is_noticed() {
 #[test]
 fn every_block_that_is_not_executed_has_a_reason() {
     let pages = pages();
-    let all: Vec<(&String, Block)> = pages.iter().flat_map(|(path, page)| blocks(page).into_iter().map(move |block| (path, block))).collect();
-    let marked: Vec<String> = all.iter().filter_map(|(path, block)| Some(format!("{path}: {}", block.not_run?))).collect();
+    let all: Vec<(&String, Block)> = pages
+        .iter()
+        .flat_map(|(path, page)| blocks(page).into_iter().map(move |block| (path, block)))
+        .collect();
+    let marked: Vec<String> = all
+        .iter()
+        .filter_map(|(path, block)| Some(format!("{path}: {}", block.not_run?)))
+        .collect();
     assert_eq!(marked.len(), NOT_RUN, "{marked:#?}");
     // A fence that the pattern does not match would neither be executed nor counted.
     for (path, page) in &pages {
-        let fences = page.lines().filter(|line| line.starts_with("```sh")).count();
-        assert_eq!(fences, all.iter().filter(|(of, block)| *of == path && block.language == "sh").count(), "{path}");
+        let fences = page
+            .lines()
+            .filter(|line| line.starts_with("```sh"))
+            .count();
+        assert_eq!(
+            fences,
+            all.iter()
+                .filter(|(of, block)| *of == path && block.language == "sh")
+                .count(),
+            "{path}"
+        );
     }
     for heading in README_ELSEWHERE {
-        assert!(all.iter().any(|(path, block)| *path == "README.md" && block.heading == heading), "{heading:?} has no block");
+        assert!(
+            all.iter()
+                .any(|(path, block)| *path == "README.md" && block.heading == heading),
+            "{heading:?} has no block"
+        );
     }
 }
 
 /// Returns the anchors of a page: of its headings, as GitHub and mdBook form them, and its own.
 fn anchors(page: &str) -> BTreeSet<String> {
-    static OWN: LazyLock<Regex> = LazyLock::new(|| Regex::new("<a id=\"([^\"]+)\">").expect("a pattern"));
+    static OWN: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new("<a id=\"([^\"]+)\">").expect("a pattern"));
     let text = FENCE.replace_all(page, "");
     let mut seen = BTreeMap::<String, usize>::new();
     let mut found = BTreeSet::new();
@@ -208,7 +283,11 @@ fn anchors(page: &str) -> BTreeSet<String> {
             })
             .collect();
         let times = seen.entry(slug.clone()).or_default();
-        found.insert(if *times == 0 { slug } else { format!("{slug}-{times}") });
+        found.insert(if *times == 0 {
+            slug
+        } else {
+            format!("{slug}-{times}")
+        });
         *times += 1;
     }
     found.extend(OWN.captures_iter(page).map(|own| own[1].to_owned()));
@@ -217,12 +296,16 @@ fn anchors(page: &str) -> BTreeSet<String> {
 
 /// Returns the targets of the links of a page, without those to other sites.
 fn links(page: &str) -> Vec<String> {
-    static LINK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\]\(([^)\s]+)\)").expect("a pattern"));
+    static LINK: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\]\(([^)\s]+)\)").expect("a pattern"));
     static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("`[^`\n]*`").expect("a pattern"));
     let text = FENCE.replace_all(page, "");
     // The text of a link may be code, but its target is not.
     let text = CODE.replace_all(&text, "`");
-    LINK.captures_iter(&text).map(|link| link[1].to_owned()).filter(|link| !link.contains("://")).collect()
+    LINK.captures_iter(&text)
+        .map(|link| link[1].to_owned())
+        .filter(|link| !link.contains("://"))
+        .collect()
 }
 
 #[test]
@@ -238,12 +321,20 @@ fn links_lead_to_pages_and_headings() {
             checked += 1;
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let dir = Path::new(path).parent().expect("a directory");
-            let target = if file.is_empty() { path.clone() } else { normal(&dir.join(file)) };
+            let target = if file.is_empty() {
+                path.clone()
+            } else {
+                normal(&dir.join(file))
+            };
             if !root().join(&target).exists() {
                 wrong.push(format!("{path}: {link}: no such file"));
             } else if path.starts_with("docs/") && !target.starts_with("docs/") {
                 wrong.push(format!("{path}: {link}: not in the book"));
-            } else if !anchor.is_empty() && !pages.get(&target).is_some_and(|page| anchors(page).contains(anchor)) {
+            } else if !anchor.is_empty()
+                && !pages
+                    .get(&target)
+                    .is_some_and(|page| anchors(page).contains(anchor))
+            {
                 wrong.push(format!("{path}: {link}: no such heading"));
             }
         }
@@ -268,8 +359,14 @@ fn normal(path: &Path) -> String {
 #[test]
 fn every_page_is_in_the_table_of_contents_once() {
     let summary = read(&root().join("docs/SUMMARY.md"));
-    let mut listed: Vec<String> = links(&summary).into_iter().map(|link| format!("docs/{link}")).collect();
+    let mut listed: Vec<String> = links(&summary)
+        .into_iter()
+        .map(|link| format!("docs/{link}"))
+        .collect();
     listed.sort();
-    let pages: Vec<String> = pages().into_keys().filter(|path| path.starts_with("docs/") && path != "docs/SUMMARY.md").collect();
+    let pages: Vec<String> = pages()
+        .into_keys()
+        .filter(|path| path.starts_with("docs/") && path != "docs/SUMMARY.md")
+        .collect();
     assert_eq!(listed, pages);
 }

@@ -26,8 +26,10 @@ fn home() -> TestHome {
     let home = TestHome::new();
     let program = |name: &str, script: &str| {
         let program = home.work().join("..").join(name);
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("the script can be written");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n"))
+            .expect("the script can be written");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+            .expect("it can be made executable");
         program.display().to_string()
     };
     let (command, vendor) = (program("agent", AGENT), program("vendor", VENDOR));
@@ -35,23 +37,34 @@ fn home() -> TestHome {
         "[agents.own]\nharness = \"plain\"\ncommand = [{command:?}]\nenv_pass = [\"CANARY_TOKEN\"]\n[agents.vendor]\nharness = \"claude\"\ncommand = [{vendor:?}]\n\
          [agents.configured]\nharness = \"plain\"\ncommand = [{command:?}]\nenv = {{ ANTHROPIC_API_KEY = \"canary-configured\" }}\n"
     );
-    std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+    std::fs::write(home.home.dir.join("config.toml"), config)
+        .expect("the configuration can be written");
     home.ok(&["ps"]);
     home
 }
 
 fn env(key: &str) -> BTreeMap<String, String> {
-    [("PATH", "/usr/bin:/bin"), ("CANARY_TOKEN", key)].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    [("PATH", "/usr/bin:/bin"), ("CANARY_TOKEN", key)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
 }
 
 fn dispatch(home: &TestHome, name: &str, task: &str, key: &str) {
     let cwd = home.work().display().to_string();
-    let call = Dispatch { agent: "own".to_owned(), prompt: task.to_owned(), cwd, name: Some(name.to_owned()), env: env(key), ..Dispatch::default() };
+    let call = Dispatch {
+        agent: "own".to_owned(),
+        prompt: task.to_owned(),
+        cwd,
+        name: Some(name.to_owned()),
+        env: env(key),
+        ..Dispatch::default()
+    };
     called(home, &call, name);
 }
 
 fn called<C: Call>(home: &TestHome, call: &C, key: &str) -> C::Reply {
-    home.call(call, key).unwrap_or_else(|error| panic!("{key}: {error:?}"))
+    home.call(call, key)
+        .unwrap_or_else(|error| panic!("{key}: {error:?}"))
 }
 
 /// Returns the keys that the agent received, one for each attempt.
@@ -84,19 +97,36 @@ fn holding(home: &TestHome, text: &str) -> Vec<PathBuf> {
 }
 
 fn until_gone(home: &TestHome, text: &str) {
-    home.until(&format!("nothing holds {text}"), || holding(home, text).is_empty().then_some(()));
+    home.until(&format!("nothing holds {text}"), || {
+        holding(home, text).is_empty().then_some(())
+    });
 }
 
 #[test]
 fn vendor_key_is_removed_when_its_run_ends() {
     let home = home();
-    let ran = |args: &[&str]| home.command(args).env("ANTHROPIC_API_KEY", "canary-vendor").output().expect("adj starts");
-    ran(&["run", "--detach", "-a", "vendor", "--name", "ends", "say hello"]);
+    let ran = |args: &[&str]| {
+        home.command(args)
+            .env("ANTHROPIC_API_KEY", "canary-vendor")
+            .output()
+            .expect("adj starts")
+    };
+    ran(&[
+        "run",
+        "--detach",
+        "-a",
+        "vendor",
+        "--name",
+        "ends",
+        "say hello",
+    ]);
     home.finished("ends");
     assert_eq!(keys(&home), ["canary-vendor"], "the agent has it");
     until_gone(&home, "canary-vendor");
     ran(&["retry", "ends"]);
-    home.until("the retried run has it from its dispatcher", || (keys(&home).len() == 2).then_some(()));
+    home.until("the retried run has it from its dispatcher", || {
+        (keys(&home).len() == 2).then_some(())
+    });
     assert_eq!(keys(&home)[1], "canary-vendor");
     until_gone(&home, "canary-vendor");
     home.ok(&["stop"]);
@@ -111,8 +141,14 @@ fn parked_run_keeps_its_key_until_it_has_ended() {
     dispatch(&home, "parks", "please-ask", "canary-parked");
     home.until_status("parks", "stopped");
     let held = holding(&home, "canary-parked");
-    assert!(held.len() == 1 && held[0].parent() == Some(home.home.dir.join("credentials").as_path()), "only in its own file: {held:?}");
-    let mode = std::fs::metadata(&held[0]).expect("a file").permissions().mode();
+    assert!(
+        held.len() == 1 && held[0].parent() == Some(home.home.dir.join("credentials").as_path()),
+        "only in its own file: {held:?}"
+    );
+    let mode = std::fs::metadata(&held[0])
+        .expect("a file")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     // A later hub finds the file, and its sweep keeps it.
     home.ok(&["stop"]);
@@ -128,13 +164,22 @@ fn resumed_run_gets_the_key_of_its_resumer() {
     dispatch(&home, "blocked", "please-block", "canary-first");
     home.until_status("blocked", "stopped");
     until_gone(&home, "canary-first");
-    let resume = Resume { run: "blocked".to_owned(), resolution: Some("there is one".to_owned()), env: env("canary-second"), ..Resume::default() };
+    let resume = Resume {
+        run: "blocked".to_owned(),
+        resolution: Some("there is one".to_owned()),
+        env: env("canary-second"),
+        ..Resume::default()
+    };
     called(&home, &resume, "resume");
     assert_eq!(home.finished("blocked")["outcome"], "succeeded");
     assert_eq!(keys(&home), ["canary-first", "canary-second"]);
     until_gone(&home, "canary-second");
 
-    let retry = Retry { run: "blocked".to_owned(), prompt: Some("just end".to_owned()), ..Retry::default() };
+    let retry = Retry {
+        run: "blocked".to_owned(),
+        prompt: Some("just end".to_owned()),
+        ..Retry::default()
+    };
     let again = called(&home, &retry, "retry");
     home.finished(&again.name);
     assert_eq!(keys(&home)[2], "", "nobody gave it one");
@@ -143,11 +188,25 @@ fn resumed_run_gets_the_key_of_its_resumer() {
 #[test]
 fn configured_key_is_read_for_each_attempt() {
     let home = home();
-    home.ok(&["run", "--detach", "-a", "configured", "--name", "conf", "please-ask"]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "-a",
+        "configured",
+        "--name",
+        "conf",
+        "please-ask",
+    ]);
     home.until_status("conf", "stopped");
     let config = home.home.dir.join("config.toml");
-    assert_eq!(holding(&home, "canary-configured"), std::slice::from_ref(&config), "the store holds none");
-    let rotated = std::fs::read_to_string(&config).expect("the configuration").replace("canary-configured", "canary-rotated");
+    assert_eq!(
+        holding(&home, "canary-configured"),
+        std::slice::from_ref(&config),
+        "the store holds none"
+    );
+    let rotated = std::fs::read_to_string(&config)
+        .expect("the configuration")
+        .replace("canary-configured", "canary-rotated");
     std::fs::write(&config, rotated).expect("it can be written");
     home.ok(&["reply", "conf", "this one"]);
     home.finished("conf");
@@ -168,7 +227,12 @@ fn refused_dispatch_keeps_no_key() {
         env: env("canary-refused"),
         ..Dispatch::default()
     };
-    assert_eq!(home.call(&call, "again").map(|_| ()).map_err(|error| error.code), Err("invalid".to_owned()));
+    assert_eq!(
+        home.call(&call, "again")
+            .map(|_| ())
+            .map_err(|error| error.code),
+        Err("invalid".to_owned())
+    );
     assert_eq!(holding(&home, "canary-refused"), Vec::<PathBuf>::new());
 }
 

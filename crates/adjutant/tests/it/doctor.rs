@@ -25,14 +25,19 @@ fn program(path: &Path, script: &str) {
 fn doctor(home: &TestHome, dir: &Path, args: &[&str]) -> Ran {
     let all: Vec<&str> = ["doctor"].iter().chain(args).copied().collect();
     let mut command = home.command(&all);
-    command.env("PATH", format!("{}:{}", dir.display(), path())).output().expect("adj starts").into()
+    command
+        .env("PATH", format!("{}:{}", dir.display(), path()))
+        .output()
+        .expect("adj starts")
+        .into()
 }
 
 fn bin(home: &TestHome) -> PathBuf {
     home.work().join("bin")
 }
 
-const STALE: &str = "{\"mcpServers\": {\"adjutant\": {\"command\": \"/gone/adj\", \"args\": [\"mcp\"]}}}";
+const STALE: &str =
+    "{\"mcpServers\": {\"adjutant\": {\"command\": \"/gone/adj\", \"args\": [\"mcp\"]}}}";
 
 #[test]
 fn entries_of_clients_are_checked() {
@@ -42,7 +47,10 @@ fn entries_of_clients_are_checked() {
     write(&user.join(".cursor/mcp.json"), "{ broken");
     let two = "{\"mcpServers\": {\"adjutant\": {\"command\": \"adj\", \"args\": [\"mcp\"]}, \"mine\": {\"command\": \"adj\", \"args\": [\"mcp\"]}}}";
     write(&user.join(".gemini/settings.json"), two);
-    write(&user.join(".codex/config.toml"), "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\n");
+    write(
+        &user.join(".codex/config.toml"),
+        "[mcp_servers.adjutant]\ncommand = \"adj\"\nargs = [\"mcp\"]\n",
+    );
     let ran = doctor(&home, &bin(&home), &[]);
     assert_eq!(ran.code, 1, "{ran:?}");
     for expected in [
@@ -57,7 +65,11 @@ fn entries_of_clients_are_checked() {
         assert!(ran.out.contains(expected), "{expected}: {ran:?}");
     }
     assert!(ran.err.contains("adj doctor --fix"), "{ran:?}");
-    assert_eq!(fs::read_to_string(user.join(".claude.json")).expect("a file"), STALE, "nothing changed");
+    assert_eq!(
+        fs::read_to_string(user.join(".claude.json")).expect("a file"),
+        STALE,
+        "nothing changed"
+    );
 }
 
 #[test]
@@ -67,12 +79,27 @@ fn unconnected_clients_are_no_success() {
         fs::create_dir(user(&home).join(dir)).expect("a directory");
     }
     let ran = doctor(&home, &bin(&home), &[]);
-    assert!(ran.out.contains("! clients      not connected: ") && ran.out.contains("fix: adj install\n"), "{ran:?}");
+    assert!(
+        ran.out.contains("! clients      not connected: ")
+            && ran.out.contains("fix: adj install\n"),
+        "{ran:?}"
+    );
     // One that is connected is.
     let mut install = home.command(&["install", "codex", "--yes"]);
-    assert!(install.env("PATH", path()).output().expect("adj starts").status.success());
+    assert!(
+        install
+            .env("PATH", path())
+            .output()
+            .expect("adj starts")
+            .status
+            .success()
+    );
     let ran = doctor(&home, &bin(&home), &[]);
-    assert!(ran.out.contains("✓ clients      connected: Codex; not connected: Cursor"), "{ran:?}");
+    assert!(
+        ran.out
+            .contains("✓ clients      connected: Codex; not connected: Cursor"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -94,9 +121,15 @@ fn fix_updates_entries_only_after_a_confirmation() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.contains("connected: Claude Code"), "{ran:?}");
     let fixed = fs::read_to_string(&file).expect("a file");
-    assert!(fixed.contains("\"adj\"") && !fixed.contains("/gone/"), "{fixed}");
+    assert!(
+        fixed.contains("\"adj\"") && !fixed.contains("/gone/"),
+        "{fixed}"
+    );
     let ran = doctor(&home, &bin(&home), &["--fix", "--yes"]);
-    assert!(ran.code == 0 && ran.err.contains("nothing that adj doctor --fix can repair"), "{ran:?}");
+    assert!(
+        ran.code == 0 && ran.err.contains("nothing that adj doctor --fix can repair"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -104,7 +137,12 @@ fn older_adj_in_front_on_the_path_is_reported() {
     let home = TestHome::new();
     program(&bin(&home).join("adj"), "echo adj 0.0.1");
     let ran = doctor(&home, &bin(&home), &[]);
-    assert!(ran.code == 1 && ran.out.contains("PATH finds the older 0.0.1 at") && ran.out.contains("first in PATH"), "{ran:?}");
+    assert!(
+        ran.code == 1
+            && ran.out.contains("PATH finds the older 0.0.1 at")
+            && ran.out.contains("first in PATH"),
+        "{ran:?}"
+    );
     program(&bin(&home).join("adj"), "echo something else");
     let ran = doctor(&home, &bin(&home), &[]);
     assert!(ran.code == 0 && ran.out.contains("! binary"), "{ran:?}");
@@ -115,9 +153,18 @@ fn agent_without_a_sign_in_is_reported_with_the_command() {
     let home = TestHome::new();
     program(&bin(&home).join("codex"), "exit 0");
     let ran = doctor(&home, &bin(&home), &[]);
-    assert!(ran.code == 0 && ran.out.contains("codex: probably not signed in") && ran.out.contains("codex login"), "{ran:?}");
+    assert!(
+        ran.code == 0
+            && ran.out.contains("codex: probably not signed in")
+            && ran.out.contains("codex login"),
+        "{ran:?}"
+    );
     write(&user(&home).join(".codex/auth.json"), "{}");
-    assert!(!doctor(&home, &bin(&home), &[]).out.contains("not signed in"));
+    assert!(
+        !doctor(&home, &bin(&home), &[])
+            .out
+            .contains("not signed in")
+    );
 }
 
 #[test]
@@ -128,7 +175,13 @@ fn skill_of_another_version_is_reported_and_replaced() {
     let current = fs::read_to_string(&skill).expect("a file");
     write(&skill, OLD_SKILL);
     let ran = doctor(&home, &bin(&home), &[]);
-    assert!(ran.code == 0 && ran.out.contains("Claude Code: its skill is from another version of adj"), "{ran:?}");
+    assert!(
+        ran.code == 0
+            && ran
+                .out
+                .contains("Claude Code: its skill is from another version of adj"),
+        "{ran:?}"
+    );
     assert_eq!(doctor(&home, &bin(&home), &["--fix", "--yes"]).code, 0);
     assert_eq!(fs::read_to_string(&skill).expect("a file"), current);
     // A skill that the user has removed or edited is not a problem.
@@ -137,23 +190,48 @@ fn skill_of_another_version_is_reported_and_replaced() {
 }
 
 /// A text with its checksum.
-const OLD_SKILL: &str =
-    "an older text\n\n<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: 94c03606437646a7 -->\n";
+const OLD_SKILL: &str = "an older text\n\n<!-- Written by adj install, which replaces and removes only unchanged copies. Checksum: 94c03606437646a7 -->\n";
 
 /// Runs another command in the same environment.
 fn doctor_of(home: &TestHome, args: &[&str]) -> Ran {
-    home.command(args).env("PATH", format!("{}:{}", bin(home).display(), path())).output().expect("adj starts").into()
+    home.command(args)
+        .env("PATH", format!("{}:{}", bin(home).display(), path()))
+        .output()
+        .expect("adj starts")
+        .into()
 }
 
 #[test]
 fn home_on_a_network_file_system_is_refused() {
     let home = TestHome::new();
-    let on_network = |args: &[&str]| -> Ran { home.command(args).env("ADJ_FAILPOINT", "network=on").output().expect("adj starts").into() };
+    let on_network = |args: &[&str]| -> Ran {
+        home.command(args)
+            .env("ADJ_FAILPOINT", "network=on")
+            .output()
+            .expect("adj starts")
+            .into()
+    };
     let ran = on_network(&["ps"]);
-    assert!(ran.code != 0 && ran.err.contains("is on a network file system") && ran.err.contains("local disk"), "{ran:?}");
-    assert!(home.processes().is_empty(), "no hub starts: {:?}", home.processes());
+    assert!(
+        ran.code != 0
+            && ran.err.contains("is on a network file system")
+            && ran.err.contains("local disk"),
+        "{ran:?}"
+    );
+    assert!(
+        home.processes().is_empty(),
+        "no hub starts: {:?}",
+        home.processes()
+    );
     let ran = on_network(&["doctor"]);
-    assert!(ran.code == 1 && ran.out.contains("✗ file system") && ran.out.contains("set ADJ_HOME to a directory on a local disk"), "{ran:?}");
+    assert!(
+        ran.code == 1
+            && ran.out.contains("✗ file system")
+            && ran
+                .out
+                .contains("set ADJ_HOME to a directory on a local disk"),
+        "{ran:?}"
+    );
     assert!(!home.home.dir.join("adj.db").exists());
 }
 
@@ -162,22 +240,43 @@ fn launchers_are_checked() {
     let home = TestHome::new();
     let launcher = user(&home).join("tools/launch-gpu");
     let config = |launch: &str, listen: &str| {
-        let text =
-            format!("{listen}[pools.gpu]\nrunners = true\nlaunch = {launch}\nlaunch_input = \"job.json\"\n[agents.echo]\nharness = \"echo\"\n");
+        let text = format!(
+            "{listen}[pools.gpu]\nrunners = true\nlaunch = {launch}\nlaunch_input = \"job.json\"\n[agents.echo]\nharness = \"echo\"\n"
+        );
         fs::write(home.home.dir.join("config.toml"), text).expect("a file");
         let ran = doctor(&home, launcher.parent().expect("a directory"), &[]);
-        ran.out.lines().find(|line| line.contains("launcher")).unwrap_or_else(|| panic!("{ran:?}")).to_owned()
+        ran.out
+            .lines()
+            .find(|line| line.contains("launcher"))
+            .unwrap_or_else(|| panic!("{ran:?}"))
+            .to_owned()
     };
     let path = format!("[\"{}\"]", launcher.display());
-    assert!(config(&path, "").contains("✗ launcher     pool gpu: ") && config(&path, "").ends_with("is not a program that can be started"));
-    assert!(config("[\"launch-gpu\"]", "").ends_with("✗ launcher     pool gpu: launch-gpu is not on PATH"));
+    assert!(
+        config(&path, "").contains("✗ launcher     pool gpu: ")
+            && config(&path, "").ends_with("is not a program that can be started")
+    );
+    assert!(
+        config("[\"launch-gpu\"]", "")
+            .ends_with("✗ launcher     pool gpu: launch-gpu is not on PATH")
+    );
     program(&launcher, "cat");
-    assert!(config(&path, "").contains("launch_input: "), "the file is missing");
+    assert!(
+        config(&path, "").contains("launch_input: "),
+        "the file is missing"
+    );
     fs::write(home.home.dir.join("job.json"), "{\"name\": \"{name}\"}").expect("a file");
     assert!(config("[\"launch-gpu\"]", "").contains("job.json has no {token}"));
     fs::write(home.home.dir.join("job.json"), "{\"token\": \"{token}\"}").expect("a file");
-    assert!(config(&path, "").ends_with("pool gpu: the hub does not listen, so a launched runner cannot join"));
+    assert!(
+        config(&path, "")
+            .ends_with("pool gpu: the hub does not listen, so a launched runner cannot join")
+    );
     home.ok(&["stop"]);
     let good = config("[\"launch-gpu\"]", "listen = \"127.0.0.1:0\"\n");
-    assert!(good.contains("✓ launcher     pool gpu: ") && good.ends_with("launch-gpu, at most 1 runner"), "{good}");
+    assert!(
+        good.contains("✓ launcher     pool gpu: ")
+            && good.ends_with("launch-gpu, at most 1 runner"),
+        "{good}"
+    );
 }

@@ -35,7 +35,10 @@ fn seize(home: &TestHome, name: &str, plant: impl FnOnce(&AttemptDir)) -> (Strin
     home.start(name, DETACHES);
     home.until_log(name, "ready");
     let (id, dir) = (home.run_id(name), home.attempt_dir(name));
-    let (guard, supervisor) = (lock_pid(&dir.guard_lock()), lock_pid(&dir.supervisor_lock()));
+    let (guard, supervisor) = (
+        lock_pid(&dir.guard_lock()),
+        lock_pid(&dir.supervisor_lock()),
+    );
     plant(&dir);
     kill(guard);
     kill(supervisor);
@@ -49,14 +52,20 @@ fn broken(home: &TestHome, name: &str, id: &str) -> String {
         (view["state"] == "stopped" || view["state"] == "finished").then_some(view)
     });
     assert_ne!(view["outcome"], "succeeded", "{view}");
-    home.until(&format!("nothing of {name} is left"), || home.processes_of(id).is_empty().then_some(()));
+    home.until(&format!("nothing of {name} is left"), || {
+        home.processes_of(id).is_empty().then_some(())
+    });
     view["reason"].as_str().expect("a reason").to_owned()
 }
 
 fn is_prompt(home: &TestHome, args: &[&str]) -> Value {
     let began = Instant::now();
     let data = home.json(args);
-    assert!(began.elapsed() < PROMPT, "{args:?} took {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < PROMPT,
+        "{args:?} took {:?}",
+        began.elapsed()
+    );
     data
 }
 
@@ -71,7 +80,10 @@ fn replaced_facts_file_harms_only_its_run() {
     let (first, _) = seize(&home, "first", plant_fifo);
     is_prompt(&home, &["ps"]);
     let reason = broken(&home, "first", &first);
-    assert!(reason.contains("facts.jsonl is a FIFO, not a regular file"), "{reason}");
+    assert!(
+        reason.contains("facts.jsonl is a FIFO, not a regular file"),
+        "{reason}"
+    );
     // Before a hub starts. Two such files once froze every later hub.
     let hub = home.hub_pid();
     let names = ["second", "third", "zero", "huge"];
@@ -83,13 +95,20 @@ fn replaced_facts_file_harms_only_its_run() {
     }
     kill(hub);
     for (name, _, dir) in &ids {
-        let keepers = [lock_pid(&dir.guard_lock()), lock_pid(&dir.supervisor_lock())];
+        let keepers = [
+            lock_pid(&dir.guard_lock()),
+            lock_pid(&dir.supervisor_lock()),
+        ];
         match *name {
             "zero" => {
                 remove(&dir.facts());
                 symlink("/dev/zero", dir.facts()).expect("a link");
             }
-            "huge" => std::fs::OpenOptions::new().append(true).open(dir.facts()).and_then(|file| file.set_len(1 << 36)).expect("a sparse file"),
+            "huge" => std::fs::OpenOptions::new()
+                .append(true)
+                .open(dir.facts())
+                .and_then(|file| file.set_len(1 << 36))
+                .expect("a sparse file"),
             _ => plant_fifo(dir),
         }
         keepers.into_iter().for_each(kill);
@@ -97,7 +116,14 @@ fn replaced_facts_file_harms_only_its_run() {
     is_prompt(&home, &["ps"]);
     for (name, id, _) in &ids {
         let reason = broken(&home, name, id);
-        assert!(reason.contains(if *name == "huge" { "is longer than" } else { "facts.jsonl is a" }), "{name}: {reason}");
+        assert!(
+            reason.contains(if *name == "huge" {
+                "is longer than"
+            } else {
+                "facts.jsonl is a"
+            }),
+            "{name}: {reason}"
+        );
     }
     home.start("other", "say unharmed");
     assert_eq!(home.finished("other")["outcome"], "succeeded");
@@ -112,12 +138,21 @@ fn replaced_log_map_blocks_no_reader() {
     remove(&map);
     fifo(&map);
     // More than the hub has threads for blocking work.
-    let readers: Vec<_> =
-        (0..20).map(|_| home.command(&["logs", "ended"]).stderr(std::process::Stdio::piped()).spawn().expect("adj starts")).collect();
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            home.command(&["logs", "ended"])
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .expect("adj starts")
+        })
+        .collect();
     for reader in readers {
         let ran = reader.wait_with_output().expect("it ends");
         let told = String::from_utf8_lossy(&ran.stderr);
-        assert!(!ran.status.success() && told.contains("log.json is a FIFO"), "{told}");
+        assert!(
+            !ran.status.success() && told.contains("log.json is a FIFO"),
+            "{told}"
+        );
     }
     home.start("other", "say unharmed");
     assert_eq!(home.finished("other")["outcome"], "succeeded");
@@ -145,7 +180,10 @@ fn replaced_lock_or_marker_ends_only_its_run() {
                 }
             });
             let reason = broken(&home, &name, &id);
-            assert!(reason.contains(&format!("{which} is a")), "{name}: {reason}");
+            assert!(
+                reason.contains(&format!("{which} is a")),
+                "{name}: {reason}"
+            );
         }
     }
 }
@@ -184,7 +222,9 @@ fn files_planted_for_the_next_attempt_are_replaced() {
     });
     home.ok(&["cancel", "again"]);
     home.finished("again");
-    home.until("its copy is rendered", || meta.symlink_metadata().is_err().then_some(()));
+    home.until("its copy is rendered", || {
+        meta.symlink_metadata().is_err().then_some(())
+    });
     assert_eq!(std::fs::read_to_string(&secret).expect("text"), "untouched");
 
     let (id, dir) = seize(&home, "elsewhere", |_| ());
@@ -192,7 +232,12 @@ fn files_planted_for_the_next_attempt_are_replaced() {
     symlink(home.work(), dir.0.with_file_name("2")).expect("a link");
     home.ok(&["resume", "elsewhere"]);
     let view = home.finished("elsewhere");
-    assert!(view["reason"].as_str().is_some_and(|reason| reason.contains("2 is a symbolic link, not a directory")), "{view}");
+    assert!(
+        view["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("2 is a symbolic link, not a directory")),
+        "{view}"
+    );
 }
 
 #[test]
@@ -219,8 +264,12 @@ fn hub_of_a_removed_home_exits_and_ends_its_runs() {
     let before = home.processes_of(&id);
     assert!(!before.is_empty());
     std::fs::remove_dir_all(&home.home.dir).expect("it can be removed");
-    home.until("the hub has ended", || (!TestHome::is_alive(hub)).then_some(()));
-    home.until("its runs have ended", || (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(()));
+    home.until("the hub has ended", || {
+        (!TestHome::is_alive(hub)).then_some(())
+    });
+    home.until("its runs have ended", || {
+        (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(())
+    });
     // The next home is empty.
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
 }
@@ -233,13 +282,18 @@ fn supervisors_of_a_removed_home_end_without_its_hub() {
         home.until_status("homeless", "waiting_parent_reply");
         let before = home.processes_of(&home.run_id("homeless"));
         home.ok(&["stop"]);
-        assert!(before.len() > 2 && before.iter().all(|(pid, _)| TestHome::is_alive(*pid)), "{before:?}");
+        assert!(
+            before.len() > 2 && before.iter().all(|(pid, _)| TestHome::is_alive(*pid)),
+            "{before:?}"
+        );
         std::fs::remove_dir_all(&home.home.dir).expect("it can be removed");
         if has_new_home {
             // Its hub does not know the run.
             assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
         }
-        home.until("guard, supervisor and agent have ended", || (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(()));
+        home.until("guard, supervisor and agent have ended", || {
+            (!before.iter().any(|(pid, _)| TestHome::is_alive(*pid))).then_some(())
+        });
     }
 }
 
@@ -263,7 +317,9 @@ fn hub_without_its_lock_exits_and_runs_continue() {
     home.until_status("lasting", "waiting_parent_reply");
     let hub = home.hub_pid();
     remove(&home.home.hub_lock());
-    home.until("the hub has ended", || (!TestHome::is_alive(hub)).then_some(()));
+    home.until("the hub has ended", || {
+        (!TestHome::is_alive(hub)).then_some(())
+    });
     home.ok(&["reply", "lasting", "yes"]);
     assert_eq!(home.finished("lasting")["outcome"], "succeeded");
 }
@@ -273,18 +329,42 @@ fn directory_with_other_files_is_not_a_home() {
     let home = TestHome::new();
     let project = home.work().join("project");
     std::fs::create_dir_all(project.join("src")).expect("a directory");
-    std::fs::set_permissions(&project, std::fs::Permissions::from_mode(0o755)).expect("its mode can be set");
-    let ran: Ran = home.command(&["ps"]).env("ADJ_HOME", &project).output().expect("adj starts").into();
-    assert!(ran.code == 6 && ran.err.contains("holds other files (src) and is not a home of adj"), "{ran:?}");
-    assert_eq!(project.metadata().expect("is there").permissions().mode() & 0o777, 0o755);
-    assert_eq!(std::fs::read_dir(&project).expect("a directory").count(), 1, "nothing was put beside it");
+    std::fs::set_permissions(&project, std::fs::Permissions::from_mode(0o755))
+        .expect("its mode can be set");
+    let ran: Ran = home
+        .command(&["ps"])
+        .env("ADJ_HOME", &project)
+        .output()
+        .expect("adj starts")
+        .into();
+    assert!(
+        ran.code == 6
+            && ran
+                .err
+                .contains("holds other files (src) and is not a home of adj"),
+        "{ran:?}"
+    );
+    assert_eq!(
+        project.metadata().expect("is there").permissions().mode() & 0o777,
+        0o755
+    );
+    assert_eq!(
+        std::fs::read_dir(&project).expect("a directory").count(),
+        1,
+        "nothing was put beside it"
+    );
     // A directory that contains only a configuration and a secret still counts as empty.
     let fresh = home.work().join("fresh");
     std::fs::create_dir(&fresh).expect("a directory");
     std::fs::write(fresh.join("config.toml"), "").expect("a file");
     std::fs::write(fresh.join("hook.secret"), "").expect("a file");
     for args in [&["ps"][..], &["stop"], &["ps"], &["stop"]] {
-        let ran: Ran = home.command(args).env("ADJ_HOME", &fresh).output().expect("adj starts").into();
+        let ran: Ran = home
+            .command(args)
+            .env("ADJ_HOME", &fresh)
+            .output()
+            .expect("adj starts")
+            .into();
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 }
@@ -293,15 +373,27 @@ fn directory_with_other_files_is_not_a_home() {
 fn relative_homes_and_invalid_switches_are_refused() {
     let home = TestHome::new();
     for (name, value, told) in [
-        ("ADJ_HOME", "relative", "ADJ_HOME is a relative path (relative)"),
+        (
+            "ADJ_HOME",
+            "relative",
+            "ADJ_HOME is a relative path (relative)",
+        ),
         ("HOME", "relative", "HOME is a relative path (relative)"),
-        ("ADJ_EPHEMERAL", "maybe", "ADJ_EPHEMERAL is \"maybe\": use 1 or 0"),
+        (
+            "ADJ_EPHEMERAL",
+            "maybe",
+            "ADJ_EPHEMERAL is \"maybe\": use 1 or 0",
+        ),
     ] {
         let mut command = home.command(&["ps"]);
         if name == "HOME" {
             command.env_remove("ADJ_HOME");
         }
-        let ran: Ran = command.env(name, value).output().expect("adj starts").into();
+        let ran: Ran = command
+            .env(name, value)
+            .output()
+            .expect("adj starts")
+            .into();
         assert!(ran.code != 0 && ran.err.contains(told), "{ran:?}");
         assert!(!home.work().join("relative").exists());
     }
@@ -311,12 +403,20 @@ fn relative_homes_and_invalid_switches_are_refused() {
 fn prepared_home_is_repaired_or_refused() {
     let home = TestHome::new();
     let file = |name: &str| home.home.dir.join(name);
-    let mode = |name: &str| file(name).metadata().expect("is there").permissions().mode() & 0o777;
+    let mode = |name: &str| {
+        file(name)
+            .metadata()
+            .expect("is there")
+            .permissions()
+            .mode()
+            & 0o777
+    };
     // Modes are corrected.
     home.ok(&["ps"]);
     home.ok(&["stop"]);
     for name in ["adj.db", "ballast", "hub.log"] {
-        std::fs::set_permissions(file(name), std::fs::Permissions::from_mode(0o666)).expect("its mode can be set");
+        std::fs::set_permissions(file(name), std::fs::Permissions::from_mode(0o666))
+            .expect("its mode can be set");
     }
     home.start("after", "say works");
     home.finished("after");
@@ -333,13 +433,26 @@ fn prepared_home_is_repaired_or_refused() {
     home.ok(&["stop"]);
     assert_eq!(std::fs::read_to_string(&target).expect("text"), "untouched");
     // A file that would block is refused, with its name.
-    for name in ["hub.log", "start.lock", "hub.lock", "adj.db", "adj.db-wal", "config.toml"] {
+    for name in [
+        "hub.log",
+        "start.lock",
+        "hub.lock",
+        "adj.db",
+        "adj.db-wal",
+        "config.toml",
+    ] {
         let kept = home.work().join("kept");
         std::fs::rename(file(name), &kept).ok();
         fifo(&file(name));
         let began = Instant::now();
         let ran = home.adj(&["run", "--agent", "echo", "say x"]);
-        assert!(ran.code != 0 && ran.err.contains(&format!("{name} is a FIFO, not a regular file")), "{name}: {ran:?}");
+        assert!(
+            ran.code != 0
+                && ran
+                    .err
+                    .contains(&format!("{name} is a FIFO, not a regular file")),
+            "{name}: {ran:?}"
+        );
         assert!(began.elapsed() < PROMPT, "{name}: {:?}", began.elapsed());
         home.adj(&["stop"]);
         remove(&file(name));
@@ -353,13 +466,23 @@ fn prepared_home_is_repaired_or_refused() {
 fn foreground_hub_prints_a_plain_greeting() {
     let home = TestHome::new();
     let mut hub = home.command(&["serve"]);
-    let mut hub = hub.stderr(std::process::Stdio::piped()).spawn().expect("adj starts");
-    home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
+    let mut hub = hub
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("adj starts");
+    home.until("the hub answers", || {
+        home.call(&adjutant::view::GetHub {}, "").ok()
+    });
     home.ok(&["stop"]);
     let mut told = String::new();
-    std::io::Read::read_to_string(&mut hub.stderr.take().expect("a pipe"), &mut told).expect("text");
+    std::io::Read::read_to_string(&mut hub.stderr.take().expect("a pipe"), &mut told)
+        .expect("text");
     hub.wait().expect("it ends");
-    assert!(told.contains(&format!("serving {} (pid ", home.home.dir.display())) && !told.contains("WARN"), "{told}");
+    assert!(
+        told.contains(&format!("serving {} (pid ", home.home.dir.display()))
+            && !told.contains("WARN"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -368,19 +491,29 @@ fn low_descriptor_limit_is_reported_or_handled() {
     let limited = |limit: u32, args: &str| -> Ran {
         let mut shell = std::process::Command::new("/bin/sh");
         let adj = env!("CARGO_BIN_EXE_adj");
-        shell.args(["-c", &format!("ulimit -n {limit}; exec {adj} {args}")]).env_clear();
-        shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin").current_dir(home.work());
+        shell
+            .args(["-c", &format!("ulimit -n {limit}; exec {adj} {args}")])
+            .env_clear();
+        shell
+            .env("ADJ_HOME", &home.home.dir)
+            .env("HOME", home.work())
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(home.work());
         Mark::of(&home.home.dir).put_on(&mut shell);
         shell.output().expect("a shell").into()
     };
     for limit in [24, 64] {
         let ran = limited(limit, "run -a echo -w 'say x'");
-        let told = format!("only {limit} open files are allowed here (ulimit -Hn), and the hub needs");
+        let told =
+            format!("only {limit} open files are allowed here (ulimit -Hn), and the hub needs");
         assert!(ran.code == 6 && ran.err.contains(&told), "{limit}: {ran:?}");
     }
     // With the minimum of descriptors, runs wait for each other and all of them end.
     for name in ["one", "two", "three", "four"] {
-        let ran = limited(96, &format!("run -a echo -n {name} --detach 'say x\nsleep 0.2\nsay y'"));
+        let ran = limited(
+            96,
+            &format!("run -a echo -n {name} --detach 'say x\nsleep 0.2\nsay y'"),
+        );
         assert_eq!(ran.code, 0, "{ran:?}");
     }
     for name in ["one", "two", "three", "four"] {
@@ -395,41 +528,78 @@ fn connections_are_limited_and_silent_ones_make_way() {
     let home = TestHome::new();
     // Few descriptors, few connections.
     let mut shell = std::process::Command::new("/bin/sh");
-    shell.args(["-c", &format!("ulimit -n 128; exec {} __hub", env!("CARGO_BIN_EXE_adj"))]).env_clear();
+    shell
+        .args([
+            "-c",
+            &format!("ulimit -n 128; exec {} __hub", env!("CARGO_BIN_EXE_adj")),
+        ])
+        .env_clear();
     Mark::of(&home.home.dir).put_on(&mut shell);
-    shell.env("ADJ_HOME", &home.home.dir).env("HOME", home.work()).env("PATH", "/usr/bin:/bin");
-    let mut hub = shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("a hub");
-    home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
+    shell
+        .env("ADJ_HOME", &home.home.dir)
+        .env("HOME", home.work())
+        .env("PATH", "/usr/bin:/bin");
+    let mut hub = shell
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("a hub");
+    home.until("the hub answers", || {
+        home.call(&adjutant::view::GetHub {}, "").ok()
+    });
     let connect = || UnixStream::connect(home.home.socket()).expect("connected");
     // Connections that send nothing, or half a head, do not use up the limit.
     let silent: Vec<_> = (0..60).map(|_| connect()).collect();
-    silent.iter().for_each(|mut stream| stream.write_all(b"POST /api/v1/hub HTTP/1.1\r\n").unwrap_or(()));
+    silent.iter().for_each(|mut stream| {
+        stream
+            .write_all(b"POST /api/v1/hub HTTP/1.1\r\n")
+            .unwrap_or(())
+    });
     is_prompt(&home, &["ps"]);
     drop(silent);
     // Waiting connections do, and the next one is refused with an error.
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
-    let cursor = home.call(&adjutant::view::Wait::default(), "").expect("a position").cursor;
+    let cursor = home
+        .call(&adjutant::view::Wait::default(), "")
+        .expect("a position")
+        .cursor;
     let body = format!("{{\"after\":{cursor},\"wait_ms\":60000}}");
     // A concurrent connection may be refused before it can write.
     let waits = |mut stream: UnixStream| {
-        write!(stream, "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}", body.len()).is_ok().then_some(stream)
+        write!(
+            stream,
+            "POST /api/v1/events HTTP/1.1\r\nhost: adj\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .is_ok()
+        .then_some(stream)
     };
     let mut waiting = Vec::new();
     home.until("a call is refused", || {
         waiting.extend((0..16).map(|_| waits(connect())));
         // Without an error if too many others have just been refused too.
-        home.adj(&["ps"]).err.contains("busy connections, the maximum").then_some(())
+        home.adj(&["ps"])
+            .err
+            .contains("busy connections, the maximum")
+            .then_some(())
     });
     drop(waiting);
-    home.until("there are places again", || (home.adj(&["ps"]).code == 0).then_some(()));
+    home.until("there are places again", || {
+        (home.adj(&["ps"]).code == 0).then_some(())
+    });
     // A connection that takes too long to send a call is closed.
     let mut slow = connect();
     slow.write_all(b"POST /api").expect("written");
-    slow.set_read_timeout(Some(crate::support::PATIENCE)).expect("a limit");
+    slow.set_read_timeout(Some(crate::support::PATIENCE))
+        .expect("a limit");
     let mut reply = Vec::new();
     let closed = slow.read_to_end(&mut reply);
-    assert!(closed.is_ok() || closed.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset), "it was closed");
+    assert!(
+        closed.is_ok()
+            || closed.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+        "it was closed"
+    );
     home.ok(&["stop"]);
     hub.wait().expect("it ends");
 }
@@ -439,13 +609,19 @@ fn hung_hub_is_reported_within_seconds() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     let hub = home.hub_pid();
-    let pid = i32::try_from(hub).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    let pid = i32::try_from(hub)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is stopped");
     let began = Instant::now();
     let ran = home.adj(&["ps"]);
     let took = began.elapsed();
     kill(hub);
-    assert!(ran.code == 6 && ran.err.contains(&format!("(pid {hub}) does not answer")), "{ran:?}");
+    assert!(
+        ran.code == 6 && ran.err.contains(&format!("(pid {hub}) does not answer")),
+        "{ran:?}"
+    );
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
 

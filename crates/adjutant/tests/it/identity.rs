@@ -11,22 +11,37 @@ fn against_a_victim(script: impl Fn(&TestHome) -> String) -> (TestHome, String) 
     home.finished("rogue");
     let log = home.log("rogue");
     let inbox = home.inbox(&[]);
-    assert_eq!(inbox[0]["question"], "Shall I delete everything?", "still open after what the other run did; its log: {log}");
-    assert_eq!(home.show("victim")["status"], "waiting_parent_reply", "{log}");
+    assert_eq!(
+        inbox[0]["question"], "Shall I delete everything?",
+        "still open after what the other run did; its log: {log}"
+    );
+    assert_eq!(
+        home.show("victim")["status"],
+        "waiting_parent_reply",
+        "{log}"
+    );
     (home, log)
 }
 
 #[test]
 fn agents_shell_cannot_answer_or_cancel() {
-    let (_home, log) = against_a_victim(|_| "adj reply victim yes\nadj cancel victim\nadj stop\nsay end".to_string());
+    let (_home, log) = against_a_victim(|_| {
+        "adj reply victim yes\nadj cancel victim\nadj stop\nsay end".to_string()
+    });
     assert!(!log.contains("exit: 0"), "{log}");
 }
 
 #[test]
 fn scrubbed_process_cannot_answer_or_cancel() {
-    let (_home, log) = against_a_victim(|_| "scrub-adj reply victim yes\nscrub-adj cancel victim\nscrub-adj --json ps\nsay end".to_string());
+    let (_home, log) = against_a_victim(|_| {
+        "scrub-adj reply victim yes\nscrub-adj cancel victim\nscrub-adj --json ps\nsay end"
+            .to_string()
+    });
     assert!(!log.contains("answered"), "{log}");
-    assert!(!log.contains("delete everything"), "other runs stay out of sight: {log}");
+    assert!(
+        !log.contains("delete everything"),
+        "other runs stay out of sight: {log}"
+    );
 }
 
 #[test]
@@ -87,20 +102,37 @@ fn siblings_stolen_token_is_refused_over_http() {
     let script = dir.path().join("thief");
     std::fs::write(&script, STEALS).expect("written");
     let agent = |name: &str, more: &str| {
-        format!("[agents.{name}]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n{more}", script.display())
+        format!(
+            "[agents.{name}]\nharness = \"plain\"\ncommand = [\"/bin/bash\", \"{}\"]\nprompt = \"stdin\"\n{more}",
+            script.display()
+        )
     };
-    let home = TestHome::with_config(&(agent("thief", "") + &agent("linter", "identity = \"none\"\n")));
+    let home =
+        TestHome::with_config(&(agent("thief", "") + &agent("linter", "identity = \"none\"\n")));
     home.start("victim", "ask \"Shall I delete everything?\"\ndone");
     home.until_status("victim", "waiting_parent_reply");
     let access = home.attempt_dir("victim").worker_access();
-    std::fs::write(home.work().join("victim"), format!("{}\n", access.display())).expect("written");
+    std::fs::write(
+        home.work().join("victim"),
+        format!("{}\n", access.display()),
+    )
+    .expect("written");
     for name in ["thief", "linter"] {
         home.start_agent(name, name, "steal");
         home.finished(name);
         let log = home.log(name);
-        assert!(log.contains("HTTP/1.1 403") && log.contains("the token belongs to another run") && log.contains("end"), "{log}");
+        assert!(
+            log.contains("HTTP/1.1 403")
+                && log.contains("the token belongs to another run")
+                && log.contains("end"),
+            "{log}"
+        );
     }
-    assert_eq!(home.inbox(&[]).as_array().map(Vec::len), Some(1), "only the victim asks");
+    assert_eq!(
+        home.inbox(&[]).as_array().map(Vec::len),
+        Some(1),
+        "only the victim asks"
+    );
 }
 
 #[test]
@@ -108,11 +140,16 @@ fn agent_without_identity_has_no_token_and_cannot_ask() {
     let tool = "[agents.linter]\nharness = \"plain\"\ncommand = [\"/bin/sh\"]\nprompt = \"stdin\"\nidentity = \"none\"\n";
     let home = TestHome::with_config(tool);
     let program = home.program.display().to_string();
-    let script = format!("echo \"file: $ADJ_WORKER.\"; find \"$ADJ_HOME/runs\" -name 'worker*'; {program} ps 2>&1; echo end");
+    let script = format!(
+        "echo \"file: $ADJ_WORKER.\"; find \"$ADJ_HOME/runs\" -name 'worker*'; {program} ps 2>&1; echo end"
+    );
     home.start_agent("linter", "lint", &script);
     home.finished("lint");
     let log = home.log("lint");
-    assert!(log.contains("file: .") && log.contains("end") && log.contains("identity = \"none\""), "{log}");
+    assert!(
+        log.contains("file: .") && log.contains("end") && log.contains("identity = \"none\""),
+        "{log}"
+    );
     assert!(!log.contains("worker.json"), "{log}");
 }
 
@@ -121,20 +158,31 @@ fn token_is_in_no_argument_and_in_no_environment() {
     let home = TestHome::new();
     home.start("quiet", "print-env\nask \"Look?\"\ndone");
     home.until_status("quiet", "waiting_parent_reply");
-    let access = std::fs::read_to_string(home.attempt_dir("quiet").worker_access()).expect("the worker's access");
+    let access = std::fs::read_to_string(home.attempt_dir("quiet").worker_access())
+        .expect("the worker's access");
     let access: adjutant::link::WorkerAccess = serde_json::from_str(&access).expect("is JSON");
     let mut agents = 0;
     for (pid, arguments) in home.processes() {
         assert!(!arguments.contains(&access.token), "{pid} {arguments}");
         match std::fs::read(format!("/proc/{pid}/environ")) {
             Ok(environment) => {
-                assert!(!String::from_utf8_lossy(&environment).contains(&access.token), "{pid} {arguments}");
-                agents += usize::from(arguments.contains("__echo") && !arguments.contains("__init"));
+                assert!(
+                    !String::from_utf8_lossy(&environment).contains(&access.token),
+                    "{pid} {arguments}"
+                );
+                agents +=
+                    usize::from(arguments.contains("__echo") && !arguments.contains("__init"));
             }
             // Adjutant's own processes cannot be inspected by other processes of the user.
             Err(error) => {
-                assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{pid} {arguments}: {error}");
-                let is_ours = ["__hub", "__guard", "__supervise", "__init"].iter().any(|word| arguments.contains(word));
+                assert_eq!(
+                    error.kind(),
+                    std::io::ErrorKind::PermissionDenied,
+                    "{pid} {arguments}: {error}"
+                );
+                let is_ours = ["__hub", "__guard", "__supervise", "__init"]
+                    .iter()
+                    .any(|word| arguments.contains(word));
                 assert!(is_ours, "{pid} {arguments} cannot be looked into");
             }
         }

@@ -56,31 +56,67 @@ fn config(home: &TestHome) -> String {
 fn without_an_answer_nothing_changes() {
     let home = machine();
     let ran = init(&home, &["init"]);
-    for expected in ["! claude", "not signed in", "✓ codex", "signed in", "! Claude Code", "! Codex", "not connected", "✗ Cursor", "cannot be edited"]
-    {
+    for expected in [
+        "! claude",
+        "not signed in",
+        "✓ codex",
+        "signed in",
+        "! Claude Code",
+        "! Codex",
+        "not connected",
+        "✗ Cursor",
+        "cannot be edited",
+    ] {
         assert!(ran.out.contains(expected), "{expected}: {ran:?}");
     }
-    for expected in ["adj init --yes would: connect Claude Code, Codex; use codex as default agent", "adj install --dry-run"] {
+    for expected in [
+        "adj init --yes would: connect Claude Code, Codex; use codex as default agent",
+        "adj install --dry-run",
+    ] {
         assert!(ran.err.contains(expected), "{expected}: {ran:?}");
     }
-    assert!(!user(&home).join(".claude.json").exists() && !user(&home).join(".codex/config.toml").exists());
+    assert!(
+        !user(&home).join(".claude.json").exists()
+            && !user(&home).join(".codex/config.toml").exists()
+    );
     assert_eq!(config(&home), "");
-    assert!(home.processes().is_empty(), "no hub is needed: {:?}", home.processes());
+    assert!(
+        home.processes().is_empty(),
+        "no hub is needed: {:?}",
+        home.processes()
+    );
     let view = init(&home, &["--json", "init"]).data();
-    assert_eq!(view["proposed"], serde_json::json!({ "connect": ["claude", "codex"], "default_agent": "codex" }), "{view}");
+    assert_eq!(
+        view["proposed"],
+        serde_json::json!({ "connect": ["claude", "codex"], "default_agent": "codex" }),
+        "{view}"
+    );
 }
 
 #[test]
 fn yes_connects_the_clients_and_sets_the_default_agent() {
     let home = machine();
     let ran = init(&home, &["init", "--yes"]);
-    assert!(ran.out.contains("Claude Code connected") && ran.out.contains("Codex connected"), "{ran:?}");
-    assert!(fs::read_to_string(user(&home).join(".claude.json")).expect("a file").contains("adjutant"));
+    assert!(
+        ran.out.contains("Claude Code connected") && ran.out.contains("Codex connected"),
+        "{ran:?}"
+    );
+    assert!(
+        fs::read_to_string(user(&home).join(".claude.json"))
+            .expect("a file")
+            .contains("adjutant")
+    );
     assert_eq!(config(&home), "default_agent = \"codex\"\n");
     let ran = init(&home, &["init", "--yes"]);
-    assert!(ran.err.contains("nothing to set up") && ran.out.contains("✓ Codex"), "{ran:?}");
+    assert!(
+        ran.err.contains("nothing to set up") && ran.out.contains("✓ Codex"),
+        "{ran:?}"
+    );
     assert_eq!(config(&home), "default_agent = \"codex\"\n");
-    assert_eq!(fs::read_to_string(user(&home).join(".cursor/mcp.json")).expect("a file"), "{ broken");
+    assert_eq!(
+        fs::read_to_string(user(&home).join(".cursor/mcp.json")).expect("a file"),
+        "{ broken"
+    );
 }
 
 #[test]
@@ -114,5 +150,8 @@ fn terminal_shows_the_changes_and_asks_once() {
 fn machine_without_agents_needs_one_installed() {
     let home = TestHome::new();
     let ran = init(&home, &["init"]);
-    assert!(ran.err.contains("install a coding agent") && ran.out.contains("none found"), "{ran:?}");
+    assert!(
+        ran.err.contains("install a coding agent") && ran.out.contains("none found"),
+        "{ran:?}"
+    );
 }

@@ -26,7 +26,13 @@ impl Machine {
         machine.set_free(64_000);
         // The first command starts the hub.
         let mut command = machine.home.command(&["ps"]);
-        let ran = command.env("ADJ_FAILPOINT", format!("pressure={}", machine.dir.display())).output().expect("adj can be started");
+        let ran = command
+            .env(
+                "ADJ_FAILPOINT",
+                format!("pressure={}", machine.dir.display()),
+            )
+            .output()
+            .expect("adj can be started");
         assert!(ran.status.success(), "{ran:?}");
         machine
     }
@@ -39,12 +45,23 @@ impl Machine {
 
     /// Sets the percentages of the last ten seconds in which some tasks, and all tasks, waited.
     fn set(&self, what: &str, some: u32, full: u32) {
-        let line = |kind: &str, percent: u32| format!("{kind} avg10={percent}.00 avg60=0.00 avg300=0.00 total=1\n");
-        self.write(what, &format!("{}{}", line("some", some), line("full", full)));
+        let line = |kind: &str, percent: u32| {
+            format!("{kind} avg10={percent}.00 avg60=0.00 avg300=0.00 total=1\n")
+        };
+        self.write(
+            what,
+            &format!("{}{}", line("some", some), line("full", full)),
+        );
     }
 
     fn set_free(&self, megabytes: u64) {
-        self.write("meminfo", &format!("MemTotal: 99999999 kB\nMemAvailable: {} kB\n", megabytes * 1_000));
+        self.write(
+            "meminfo",
+            &format!(
+                "MemTotal: 99999999 kB\nMemAvailable: {} kB\n",
+                megabytes * 1_000
+            ),
+        );
     }
 
     fn waits_for(&self, run: &str, reason: &str) -> Value {
@@ -67,16 +84,27 @@ fn start_waits_until_the_pressure_has_passed() {
     let why = next["queue"]["why"].as_str().expect("a reason");
     assert!(why.contains("waited for memory 45 % of the last 10 s, the limit for a start is 40 % ([pressure] memory)"), "{why}");
     let (listed, shown) = (home.ok(&["ps"]), home.ok(&["show", "next"]));
-    assert!(listed.contains("queued: for memory") && shown.contains("tasks of this machine waited for memory"), "{listed}{shown}");
+    assert!(
+        listed.contains("queued: for memory")
+            && shown.contains("tasks of this machine waited for memory"),
+        "{listed}{shown}"
+    );
     let pool = home.json(&["pools"])["pools"][0].clone();
-    assert_eq!(pool["waiting"], json!([{"for": "memory_pressure", "runs": 1}]));
+    assert_eq!(
+        pool["waiting"],
+        json!([{"for": "memory_pressure", "runs": 1}])
+    );
     machine.set("memory", 0, 0);
     home.finished("next");
 
     machine.set("cpu", 51, 0);
     home.start("last", "say last");
     let why = machine.waits_for("last", "cpu_pressure")["queue"]["why"].clone();
-    assert!(why.as_str().is_some_and(|why| why.contains("waited for a CPU 51 %")), "{why}");
+    assert!(
+        why.as_str()
+            .is_some_and(|why| why.contains("waited for a CPU 51 %")),
+        "{why}"
+    );
     // No other run is live then.
     home.ok(&["reply", "first", "go"]);
     home.finished("last");
@@ -90,14 +118,20 @@ fn start_waits_for_the_memory_that_its_agent_has_used() {
     );
     let home = &machine.home;
     home.start_agent("heavy", "measured", "work");
-    let peak = home.finished("measured")["resources"]["memory_peak_bytes"].as_u64().expect("it was measured");
+    let peak = home.finished("measured")["resources"]["memory_peak_bytes"]
+        .as_u64()
+        .expect("it was measured");
     assert!(peak >= 96 << 20, "{peak}");
     machine.set_free(peak / 1_000_000 - 20);
     home.start("first", "ask \"go?\"");
     home.until_status("first", "waiting_parent_reply");
     home.start_agent("heavy", "next", "work");
     let why = machine.waits_for("next", "free_memory")["queue"]["why"].clone();
-    assert!(why.as_str().is_some_and(|why| why.contains("runs of heavy have used ")), "{why}");
+    assert!(
+        why.as_str()
+            .is_some_and(|why| why.contains("runs of heavy have used ")),
+        "{why}"
+    );
     // Runs of another agent start, and so does any run without others.
     home.start("light", "say light");
     home.finished("light");
@@ -111,9 +145,18 @@ fn newest_run_is_paused_and_resumes_automatically() {
     let home = &machine.home;
     home.start("older", "ask \"go?\"");
     home.until_status("older", "waiting_parent_reply");
-    let env = [("PATH", "/usr/bin:/bin"), ("CANARY_TOKEN", "canary")].map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let env = [("PATH", "/usr/bin:/bin"), ("CANARY_TOKEN", "canary")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
     let (agent, cwd) = ("keyed".to_owned(), home.work().display().to_string());
-    let call = Dispatch { agent, prompt: "work".to_owned(), cwd, name: Some("newer".to_owned()), env, ..Dispatch::default() };
+    let call = Dispatch {
+        agent,
+        prompt: "work".to_owned(),
+        cwd,
+        name: Some("newer".to_owned()),
+        env,
+        ..Dispatch::default()
+    };
     home.call(&call, "newer").expect("dispatched");
     home.until_status("newer", "running");
     machine.set("memory", 41, 41);
@@ -121,17 +164,33 @@ fn newest_run_is_paused_and_resumes_automatically() {
     home.start("next", "say next");
     machine.waits_for("next", "memory_pressure");
     let newer = home.until_status("newer", "stopped");
-    assert!(newer["reason"].as_str().is_some_and(|reason| reason.starts_with("memory_pressure")), "{newer}");
-    assert_eq!((&newer["resumes_by_itself"], newer.get("attention")), (&json!(true), None), "{newer}");
+    assert!(
+        newer["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("memory_pressure")),
+        "{newer}"
+    );
+    assert_eq!(
+        (&newer["resumes_by_itself"], newer.get("attention")),
+        (&json!(true), None),
+        "{newer}"
+    );
     assert!(newer["checkpoint"].is_object(), "{newer}");
     assert_eq!(home.show("older")["status"], "waiting_parent_reply");
     let events = home.ok(&["events", "newer"]);
-    assert!(events.contains("all tasks waited for memory 41 % of the last 10 s"), "{events}");
+    assert!(
+        events.contains("all tasks waited for memory 41 % of the last 10 s"),
+        "{events}"
+    );
     machine.set("memory", 0, 0);
     let newer = home.until_status("newer", "running");
     assert_eq!(newer["attempt"], 2, "{newer}");
     let keys = || std::fs::read_to_string(home.work().join("../keys")).unwrap_or_default();
-    assert_eq!(home.until("it has its key again", || Some(keys()).filter(|keys| keys.lines().count() == 2)), "canary\ncanary\n");
+    assert_eq!(
+        home.until("it has its key again", || Some(keys())
+            .filter(|keys| keys.lines().count() == 2)),
+        "canary\ncanary\n"
+    );
     home.finished("next");
     home.ok(&["cancel", "newer", "older"]);
 }
@@ -145,18 +204,37 @@ fn hubs_of_tests_do_not_read_the_load_of_the_host() {
             command.env("ADJ_FAILPOINT", failpoint);
         }
         assert!(command.status().expect("adj can be started").success());
-        let set = command.get_envs().find(|(name, _)| *name == "ADJ_FAILPOINT").and_then(|(_, value)| value);
-        assert_eq!(set, Some(failpoint.unwrap_or("pressure=/dev/null").as_ref()));
+        let set = command
+            .get_envs()
+            .find(|(name, _)| *name == "ADJ_FAILPOINT")
+            .and_then(|(_, value)| value);
+        assert_eq!(
+            set,
+            Some(failpoint.unwrap_or("pressure=/dev/null").as_ref())
+        );
         let hub = format!("/proc/{}", home.hub_pid());
         let environment = match std::fs::read_to_string(format!("{hub}/environ")) {
             // The hub's own user cannot inspect it; root can.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
             read => read.expect("the hub lives"),
         };
-        assert!(environment.contains(&format!("ADJ_FAILPOINT={}", failpoint.unwrap_or("pressure="))), "{environment}");
-        let open = std::fs::read_dir(format!("{hub}/fd")).expect("the hub lives").flatten();
-        let open: Vec<PathBuf> = open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
-        assert!(open.iter().all(|path| !path.starts_with("/proc/pressure")), "{open:?}");
+        assert!(
+            environment.contains(&format!(
+                "ADJ_FAILPOINT={}",
+                failpoint.unwrap_or("pressure=")
+            )),
+            "{environment}"
+        );
+        let open = std::fs::read_dir(format!("{hub}/fd"))
+            .expect("the hub lives")
+            .flatten();
+        let open: Vec<PathBuf> = open
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .collect();
+        assert!(
+            open.iter().all(|path| !path.starts_with("/proc/pressure")),
+            "{open:?}"
+        );
     }
 }
 
@@ -180,7 +258,9 @@ fn one_spike_pauses_one_of_six_runs() {
             .collect::<Vec<_>>()
     };
     home.start("first", "say first");
-    let paused = home.until("one is paused", || Some(stopped()).filter(|all| !all.is_empty()));
+    let paused = home.until("one is paused", || {
+        Some(stopped()).filter(|all| !all.is_empty())
+    });
     for n in 0..4 {
         home.start(&format!("next-{n}"), "say next");
         home.finished(&format!("next-{n}"));

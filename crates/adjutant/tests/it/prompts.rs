@@ -36,7 +36,9 @@ fn lines_of(way: Way) -> &'static str {
              {\"id\":\"prompt\",\"type\":\"response\",\"command\":\"prompt\",\"success\":true}\n\
              {\"type\":\"message_end\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"done\"}],\"stopReason\":\"stop\"}}\n{\"type\":\"agent_settled\"}"
         }
-        Way::Claude => "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}",
+        Way::Claude => {
+            "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done\"}"
+        }
         Way::Acp => {
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":1,\"agentCapabilities\":{\"mcpCapabilities\":{\"http\":true}}}}\n\
              {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"sessionId\":\"s\"}}\n{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n\
@@ -67,7 +69,10 @@ fn prompts() -> Vec<(&'static str, String)> {
     ]
     .map(|(name, prompt)| (name, prompt.to_owned()))
     .into();
-    prompts.push(("long", format!("{}end", "0123456789abcdé\n".repeat(MEGABYTES / 17))));
+    prompts.push((
+        "long",
+        format!("{}end", "0123456789abcdé\n".repeat(MEGABYTES / 17)),
+    ));
     prompts
 }
 
@@ -93,7 +98,8 @@ impl Stage {
             lines_of(way)
         );
         std::fs::write(&script, text).expect("the script can be written");
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it can be made executable");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
+            .expect("it can be made executable");
         let prompt = match (preset, way) {
             ("plain", Way::Arg(_)) => "prompt = \"arg\"\n",
             _ => "",
@@ -102,7 +108,8 @@ impl Stage {
             "live_runs_max = 4\n[agents.recorder]\nharness = \"{preset}\"\ncommand = [{:?}]\npermissions = \"full\"\n{prompt}",
             script.display().to_string()
         );
-        std::fs::write(home.home.dir.join("config.toml"), config).expect("the configuration can be written");
+        std::fs::write(home.home.dir.join("config.toml"), config)
+            .expect("the configuration can be written");
         Self { home, records, way }
     }
 
@@ -113,24 +120,52 @@ impl Stage {
         let file = self.records.join(format!("{name}.prompt"));
         std::fs::write(&file, prompt).expect("a prompt");
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-        let args = ["--json", "run", "--detach", "-a", "recorder", "-n", name, "-C", &text(&dir), "--file", &text(&file)];
+        let args = [
+            "--json",
+            "run",
+            "--detach",
+            "-a",
+            "recorder",
+            "-n",
+            name,
+            "-C",
+            &text(&dir),
+            "--file",
+            &text(&file),
+        ];
         let mut command = self.home.command(&args);
-        command.env("A_SECRET", "not-for-agents").env("AWS_SECRET_ACCESS_KEY", "not-for-agents");
+        command
+            .env("A_SECRET", "not-for-agents")
+            .env("AWS_SECRET_ACCESS_KEY", "not-for-agents");
         let ran: crate::support::Ran = command.output().expect("adj starts").into();
-        if ran.code == 0 { Ok(()) } else { Err(format!("{} {}", ran.code, ran.err)) }
+        if ran.code == 0 {
+            Ok(())
+        } else {
+            Err(format!("{} {}", ran.code, ran.err))
+        }
     }
 
     fn record(&self, name: &str, what: &str) -> Vec<u8> {
         let path = self.records.join(name).join(what);
-        std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.home.log(name)))
+        std::fs::read(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{}", path.display(), self.home.log(name)))
     }
 
     /// Returns the script's arguments without its name.
     fn argv(&self, name: &str) -> Vec<String> {
         let bytes = self.record(name, "argv");
         let text = String::from_utf8(bytes).expect("UTF-8");
-        let all: Vec<String> = text.strip_suffix('\0').expect("it ends with NUL").split('\0').map(str::to_owned).collect();
-        assert_eq!((all[0].as_str(), all[1].ends_with("/program")), ("/bin/sh", true), "{all:?}");
+        let all: Vec<String> = text
+            .strip_suffix('\0')
+            .expect("it ends with NUL")
+            .split('\0')
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(
+            (all[0].as_str(), all[1].ends_with("/program")),
+            ("/bin/sh", true),
+            "{all:?}"
+        );
         all[2..].to_vec()
     }
 
@@ -143,34 +178,80 @@ impl Stage {
             Way::Arg(before) => {
                 assert_eq!(stdin, "");
                 let last = argv.pop().expect("the prompt is the last argument");
-                last.strip_prefix(before).unwrap_or_else(|| panic!("{last:?}")).to_owned()
+                last.strip_prefix(before)
+                    .unwrap_or_else(|| panic!("{last:?}"))
+                    .to_owned()
             }
             Way::Claude => {
                 let line = stdin.strip_suffix('\n').expect("a whole line");
                 assert!(!line.contains('\n'), "one line");
                 let said: Value = serde_json::from_str(line).expect("JSON");
-                assert_eq!((&said["type"], said["message"]["content"].as_array().map(Vec::len)), (&"user".into(), Some(1)));
-                said["message"]["content"][0]["text"].as_str().expect("a text").to_owned()
+                assert_eq!(
+                    (
+                        &said["type"],
+                        said["message"]["content"].as_array().map(Vec::len)
+                    ),
+                    (&"user".into(), Some(1))
+                );
+                said["message"]["content"][0]["text"]
+                    .as_str()
+                    .expect("a text")
+                    .to_owned()
             }
             Way::Acp => {
-                let said: Vec<Value> = stdin.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-                let methods: Vec<&str> = said.iter().filter_map(|said| said["method"].as_str()).collect();
-                assert_eq!(methods, ["initialize", "session/new", "session/set_mode", "session/prompt"]);
+                let said: Vec<Value> = stdin
+                    .lines()
+                    .map(|line| serde_json::from_str(line).expect("JSON"))
+                    .collect();
+                let methods: Vec<&str> = said
+                    .iter()
+                    .filter_map(|said| said["method"].as_str())
+                    .collect();
+                assert_eq!(
+                    methods,
+                    [
+                        "initialize",
+                        "session/new",
+                        "session/set_mode",
+                        "session/prompt"
+                    ]
+                );
                 let blocks = &said[3]["params"]["prompt"];
-                assert_eq!((blocks.as_array().map(Vec::len), &blocks[0]["type"]), (Some(1), &"text".into()));
+                assert_eq!(
+                    (blocks.as_array().map(Vec::len), &blocks[0]["type"]),
+                    (Some(1), &"text".into())
+                );
                 blocks[0]["text"].as_str().expect("a text").to_owned()
             }
             Way::Codex => {
-                let said: Vec<Value> = stdin.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-                let methods: Vec<&str> = said.iter().filter_map(|said| said["method"].as_str()).collect();
-                assert_eq!(methods, ["initialize", "initialized", "thread/start", "turn/start"]);
+                let said: Vec<Value> = stdin
+                    .lines()
+                    .map(|line| serde_json::from_str(line).expect("JSON"))
+                    .collect();
+                let methods: Vec<&str> = said
+                    .iter()
+                    .filter_map(|said| said["method"].as_str())
+                    .collect();
+                assert_eq!(
+                    methods,
+                    ["initialize", "initialized", "thread/start", "turn/start"]
+                );
                 let input = &said[3]["params"]["input"];
-                assert_eq!((input.as_array().map(Vec::len), &input[0]["type"]), (Some(1), &"text".into()));
+                assert_eq!(
+                    (input.as_array().map(Vec::len), &input[0]["type"]),
+                    (Some(1), &"text".into())
+                );
                 input[0]["text"].as_str().expect("a text").to_owned()
             }
             Way::Pi => {
-                let said: Vec<Value> = stdin.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-                let types: Vec<&str> = said.iter().filter_map(|said| said["type"].as_str()).collect();
+                let said: Vec<Value> = stdin
+                    .lines()
+                    .map(|line| serde_json::from_str(line).expect("JSON"))
+                    .collect();
+                let types: Vec<&str> = said
+                    .iter()
+                    .filter_map(|said| said["type"].as_str())
+                    .collect();
                 assert_eq!(types, ["get_state", "prompt"]);
                 said[1]["message"].as_str().expect("a text").to_owned()
             }
@@ -181,8 +262,11 @@ impl Stage {
 
 /// Removes what differs between attempts from arguments: ids and ports.
 fn without_ids(argv: &[String]) -> Vec<String> {
-    let ids = regex::Regex::new(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+|work/[a-z]+").expect("a pattern");
-    argv.iter().map(|arg| ids.replace_all(arg, "*").into_owned()).collect()
+    let ids = regex::Regex::new(r"[0-9a-f]{8}-[0-9a-f-]{27}|127\.0\.0\.1:\d+|work/[a-z]+")
+        .expect("a pattern");
+    argv.iter()
+        .map(|arg| ids.replace_all(arg, "*").into_owned())
+        .collect()
 }
 
 /// Passes all prompts to one kind of CLI.
@@ -192,12 +276,19 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
     for (name, prompt) in prompts() {
         match (way, name) {
             (Way::Arg(_), "nul" | "long") => {
-                let refusal = stage.starts(name, &prompt).expect_err("it cannot be passed");
+                let refusal = stage
+                    .starts(name, &prompt)
+                    .expect_err("it cannot be passed");
                 let word = if name == "nul" { "NUL" } else { "argument" };
-                assert!(refusal.starts_with("2 ") && refusal.contains(word), "{refusal}");
+                assert!(
+                    refusal.starts_with("2 ") && refusal.contains(word),
+                    "{refusal}"
+                );
             }
             _ => {
-                stage.starts(name, &prompt).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+                stage
+                    .starts(name, &prompt)
+                    .unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
                 taken.push((name, prompt));
             }
         }
@@ -208,17 +299,41 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         assert_eq!(view["outcome"], "succeeded", "{name}: {view}");
         let (text, argv) = stage.given(name);
         // The statement comes first, so that a prompt is never at the beginning; then the exact prompt.
-        let (statement, task) = text.split_once("\n---\n").unwrap_or_else(|| panic!("{name}: {text:?}"));
-        assert!(statement.starts_with("## EXECUTION CONTEXT: BACKGROUND SUBAGENT\nYou are run "), "{name}: {statement}");
-        assert!(task == prompt, "{name}: {} bytes became {}", prompt.len(), task.len());
+        let (statement, task) = text
+            .split_once("\n---\n")
+            .unwrap_or_else(|| panic!("{name}: {text:?}"));
+        assert!(
+            statement.starts_with("## EXECUTION CONTEXT: BACKGROUND SUBAGENT\nYou are run "),
+            "{name}: {statement}"
+        );
+        assert!(
+            task == prompt,
+            "{name}: {} bytes became {}",
+            prompt.len(),
+            task.len()
+        );
         let others = argv.join("\0");
-        assert!(!others.contains("EXECUTION CONTEXT") && !others.contains("touch pwned") && !others.contains("/etc/passwd"), "{name}: {argv:?}");
+        assert!(
+            !others.contains("EXECUTION CONTEXT")
+                && !others.contains("touch pwned")
+                && !others.contains("/etc/passwd"),
+            "{name}: {argv:?}"
+        );
         let environ = String::from_utf8_lossy(&stage.record(name, "environ")).into_owned();
-        assert!(!environ.contains("not-for-agents") && !environ.contains("EXECUTION CONTEXT"), "{name}: {environ}");
-        assert!(!stage.home.work().join(name).join("pwned").exists(), "{name}");
+        assert!(
+            !environ.contains("not-for-agents") && !environ.contains("EXECUTION CONTEXT"),
+            "{name}: {environ}"
+        );
+        assert!(
+            !stage.home.work().join(name).join("pwned").exists(),
+            "{name}"
+        );
         argvs.push(without_ids(&argv));
     }
-    assert!(argvs.windows(2).all(|pair| pair[0] == pair[1]), "the arguments are the same for every prompt: {argvs:#?}");
+    assert!(
+        argvs.windows(2).all(|pair| pair[0] == pair[1]),
+        "the arguments are the same for every prompt: {argvs:#?}"
+    );
     let expected: Option<&[&str]> = match preset {
         "plain" => Some(&[]),
         "crush" => Some(&["run", "--quiet"]),
@@ -226,11 +341,22 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         "goose" => Some(&["acp", "--with-builtin", "developer"]),
         // Two files of the attempt follow these arguments.
         "q" => Some(&["chat", "--no-interactive", "--trust-all-tools", "--"]),
-        "aider" => Some(&["--yes-always", "--no-auto-commits", "--no-pretty", "--no-stream", "--no-analytics", "--no-check-update"]),
+        "aider" => Some(&[
+            "--yes-always",
+            "--no-auto-commits",
+            "--no-pretty",
+            "--no-stream",
+            "--no-analytics",
+            "--no-check-update",
+        ]),
         _ => None,
     };
     if let Some(expected) = expected {
-        let compared = if preset == "aider" { &argvs[0][..expected.len()] } else { &argvs[0] };
+        let compared = if preset == "aider" {
+            &argvs[0][..expected.len()]
+        } else {
+            &argvs[0]
+        };
         assert_eq!(compared, expected);
     }
 }

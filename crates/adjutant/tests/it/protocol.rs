@@ -17,13 +17,19 @@ fn started(parent: &mut Session, name: &str, prompt: &str, more: &Value) -> Stri
     if let (Some(call), Some(more)) = (call.as_object_mut(), more.as_object()) {
         call.extend(more.clone());
     }
-    parent.done("run_subagent", call)["run_id"].as_str().expect("an id").to_owned()
+    parent.done("run_subagent", call)["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned()
 }
 
 /// Waits until the run needs its parent or has ended.
 fn attention(parent: &mut Session, run: &str) -> Value {
     loop {
-        let found = parent.done("wait_for_subagents", json!({"run_ids": [run], "wait_s": 30}));
+        let found = parent.done(
+            "wait_for_subagents",
+            json!({"run_ids": [run], "wait_s": 30}),
+        );
         if found["outcome"] == "event" {
             return found;
         }
@@ -42,7 +48,10 @@ fn ended(parent: &mut Session, run: &str) -> Value {
         if view["state"] == "finished" {
             return view;
         }
-        parent.done("wait_for_subagents", json!({"run_ids": [run], "until": "all", "wait_s": 30}));
+        parent.done(
+            "wait_for_subagents",
+            json!({"run_ids": [run], "until": "all", "wait_s": 30}),
+        );
     }
 }
 
@@ -66,20 +75,44 @@ fn ambiguous_prompt_leads_to_questions_and_resume() {
     let found = attention(&mut parent, &run);
     let needs = found["needs"].as_array().expect("needs");
     assert_eq!(needs.len(), 2, "{found}");
-    for (need, (question, context)) in
-        needs.iter().zip([("OAuth2, JWT, or both?", "Found oauth.ts and jwt.ts"), ("Which version, 2.0 or 3.0?", "Both are among the dependencies")])
-    {
+    for (need, (question, context)) in needs.iter().zip([
+        ("OAuth2, JWT, or both?", "Found oauth.ts and jwt.ts"),
+        (
+            "Which version, 2.0 or 3.0?",
+            "Both are among the dependencies",
+        ),
+    ]) {
         assert_eq!(need["question"], question);
-        assert!(need["context"].as_str().is_some_and(|told| told.contains(context)), "{need}");
+        assert!(
+            need["context"]
+                .as_str()
+                .is_some_and(|told| told.contains(context)),
+            "{need}"
+        );
     }
     let said = json!({"reason": "Several strategies found", "blocked_at": "src/auth/", "can_resume_with": "Both answers", "current_state": "Secrets are done"});
-    assert_eq!((&needs[0]["question_id"], &needs[1]["question_id"], &needs[0]["clarification"]), (&json!("Q1"), &json!("Q2"), &said));
-    let answers: Vec<Value> =
-        needs.iter().zip(["both", "3.0"]).map(|(need, answer)| json!({"message_id": need["message_id"], "answer": answer})).collect();
+    assert_eq!(
+        (
+            &needs[0]["question_id"],
+            &needs[1]["question_id"],
+            &needs[0]["clarification"]
+        ),
+        (&json!("Q1"), &json!("Q2"), &said)
+    );
+    let answers: Vec<Value> = needs
+        .iter()
+        .zip(["both", "3.0"])
+        .map(|(need, answer)| json!({"message_id": need["message_id"], "answer": answer}))
+        .collect();
     parent.done("reply_subagent", json!({"answers": answers}));
     let view = ended(&mut parent, &run);
-    assert_eq!((&view["outcome"], &view["report"]["summary"]), (&json!("succeeded"), &json!("looked at both with 3.0")), "{view}");
-    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md"))).expect("what was sent");
+    assert_eq!(
+        (&view["outcome"], &view["report"]["summary"]),
+        (&json!("succeeded"), &json!("looked at both with 3.0")),
+        "{view}"
+    );
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md")))
+        .expect("what was sent");
     for text in [
         "Q1: OAuth2, JWT, or both?\nA1: both\nContext: Found oauth.ts and jwt.ts\n",
         "You asked because: Several strategies found\nYou needed: Both answers\n",
@@ -95,19 +128,38 @@ fn ambiguous_prompt_leads_to_questions_and_resume() {
 fn resolved_blocker_lets_the_run_succeed() {
     let home = home_with(&audit());
     let mut parent = parent(&home);
-    let run = started(&mut parent, "blocked", "Run npm audit on the codebase", &json!({}));
+    let run = started(
+        &mut parent,
+        "blocked",
+        "Run npm audit on the codebase",
+        &json!({}),
+    );
     let found = attention(&mut parent, &run);
     assert_eq!(found["stopped"][0]["status"], "stopped", "{found}");
     let view = status(&mut parent, &run);
     let checkpoint = &view["checkpoint"];
     assert_eq!(
         (&checkpoint["blocker_type"], &checkpoint["details"]),
-        (&json!("external_dependency"), &json!("The audit needs node_modules, which is missing"))
+        (
+            &json!("external_dependency"),
+            &json!("The audit needs node_modules, which is missing")
+        )
     );
     std::fs::create_dir(home.work().join("node_modules")).expect("a directory");
-    parent.done("steer_subagent", json!({"run_id": run, "action": "resume", "text": "Ran npm install"}));
+    parent.done(
+        "steer_subagent",
+        json!({"run_id": run, "action": "resume", "text": "Ran npm install"}),
+    );
     let view = ended(&mut parent, &run);
-    assert_eq!((&view["outcome"], &view["report"]["summary"], &view["attempt"]), (&json!("succeeded"), &json!("audited"), &json!(2)), "{view}");
+    assert_eq!(
+        (
+            &view["outcome"],
+            &view["report"]["summary"],
+            &view["attempt"]
+        ),
+        (&json!("succeeded"), &json!("audited"), &json!(2)),
+        "{view}"
+    );
 }
 
 /// Test 4 of the checklist: a completion report.
@@ -120,20 +172,42 @@ fn well_defined_task_ends_with_a_verified_report() {
     std::fs::write(home.work().join("src/a.rs"), "// TODO one\n// TODO two\n").expect("a file");
     let mut parent = parent(&home);
     let more = json!({"criteria": "Every TODO is listed", "accept": ["grep", "-c", "TODO two", "TODO_LIST.md"]});
-    let run = started(&mut parent, "todo", "Scan the codebase for TODO comments, generate TODO_LIST.md", &more);
+    let run = started(
+        &mut parent,
+        "todo",
+        "Scan the codebase for TODO comments, generate TODO_LIST.md",
+        &more,
+    );
     let view = ended(&mut parent, &run);
     let report = &view["report"];
     assert_eq!(
         (&report["status"], &report["verdict"], &view["criteria"]),
-        (&json!("success"), &json!("verified"), &json!("Every TODO is listed")),
+        (
+            &json!("success"),
+            &json!("verified"),
+            &json!("Every TODO is listed")
+        ),
         "{view}"
     );
-    assert_eq!((&report["files"][0]["path"], &report["files"][0]["verdict"]), (&json!("TODO_LIST.md"), &json!("verified")));
+    assert_eq!(
+        (&report["files"][0]["path"], &report["files"][0]["verdict"]),
+        (&json!("TODO_LIST.md"), &json!("verified"))
+    );
     for field in ["deliverables", "metrics_achieved"] {
-        let finding = report["checked"].as_array().and_then(|all| all.iter().find(|finding| finding["field"] == field));
-        assert_eq!(finding.map(|finding| &finding["verdict"]), Some(&json!("verified")), "{field}: {report}");
+        let finding = report["checked"]
+            .as_array()
+            .and_then(|all| all.iter().find(|finding| finding["field"] == field));
+        assert_eq!(
+            finding.map(|finding| &finding["verdict"]),
+            Some(&json!("verified")),
+            "{field}: {report}"
+        );
     }
-    for (field, text) in [("issues_encountered", "none"), ("recommendations", "Do them"), ("total_duration", "1s")] {
+    for (field, text) in [
+        ("issues_encountered", "none"),
+        ("recommendations", "Do them"),
+        ("total_duration", "1s"),
+    ] {
         assert_eq!(report[field], text);
     }
 }
@@ -141,18 +215,37 @@ fn well_defined_task_ends_with_a_verified_report() {
 /// Signal format: all required fields present, YAML valid, timestamps ISO-8601, delimiters matched.
 #[test]
 fn malformed_signal_names_the_rule_and_is_no_success() {
-    let home = home_with("printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\n[/STOP_WORK]\\n' \"$id\"\n");
+    let home = home_with(
+        "printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: blocker\\n[/STOP_WORK]\\n' \"$id\"\n",
+    );
     let mut parent = parent(&home);
     started(&mut parent, "odd", "go", &json!({}));
     // It is notified once, and prints the same again.
     let view = home.until_status("odd", "stopped");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&Value::Null, &json!(2)), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&Value::Null, &json!(2)),
+        "{view}"
+    );
     let events = home.json(&["events", "odd"]);
-    let malformed: Vec<&Value> = events.as_array().expect("events").iter().filter(|event| event["kind"] == "signal.malformed").collect();
+    let malformed: Vec<&Value> = events
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["kind"] == "signal.malformed")
+        .collect();
     assert!(!malformed.is_empty(), "{events}");
     for event in malformed {
-        assert!(event["text"].as_str().is_some_and(|text| text.contains("details is missing")), "{event}");
-        assert_eq!((&event["signal"], &event["source"]), (&json!("STOP_WORK"), &json!("block")));
+        assert!(
+            event["text"]
+                .as_str()
+                .is_some_and(|text| text.contains("details is missing")),
+            "{event}"
+        );
+        assert_eq!(
+            (&event["signal"], &event["source"]),
+            (&json!("STOP_WORK"), &json!("block"))
+        );
     }
 }
 
@@ -169,7 +262,11 @@ fn each_signal_reaches_the_parent_once_with_every_field() {
     let next = found["next"].as_str().expect("what to do");
     assert!(next.contains("action=resume run_id=seen"), "{found}");
     let view = status(&mut parent, &run);
-    assert_eq!((&view["percent"], &view["progress"], &view["eta"]), (&json!(40), &json!("half"), &json!("5 min")), "{view}");
+    assert_eq!(
+        (&view["percent"], &view["progress"], &view["eta"]),
+        (&json!(40), &json!("half"), &json!("5 min")),
+        "{view}"
+    );
     let expected = [
         ("blocker_type", "external_dependency"),
         ("details", "The audit needs node_modules, which is missing"),
@@ -183,28 +280,59 @@ fn each_signal_reaches_the_parent_once_with_every_field() {
     }
     let events = home.json(&["events", "seen"]);
     let of = |signal: &str, kind: &str| {
-        events.as_array().expect("events").iter().filter(|event| event["signal"] == signal && event["kind"] == kind).count()
+        events
+            .as_array()
+            .expect("events")
+            .iter()
+            .filter(|event| event["signal"] == signal && event["kind"] == kind)
+            .count()
     };
-    assert_eq!((of("STOP_WORK", "run.checkpoint"), of("STOP_WORK", "run.stopping"), of("PROGRESS", "run.progress")), (1, 1, 1), "{events}");
+    assert_eq!(
+        (
+            of("STOP_WORK", "run.checkpoint"),
+            of("STOP_WORK", "run.stopping"),
+            of("PROGRESS", "run.progress")
+        ),
+        (1, 1, 1),
+        "{events}"
+    );
 }
 
 /// State preservation: checkpoints capture full state, resuming restores it, no work is lost.
 #[test]
 fn state_survives_stop_hub_kill_and_resume() {
-    let home = home_with(&format!("[ -f AUTH.md ] || echo reviewed > AUTH.md\n{}", audit()));
+    let home = home_with(&format!(
+        "[ -f AUTH.md ] || echo reviewed > AUTH.md\n{}",
+        audit()
+    ));
     let mut parent = parent(&home);
     let run = started(&mut parent, "kept", "audit", &json!({}));
     attention(&mut parent, &run);
     home.until_status("kept", "stopped");
     let before = status(&mut parent, &run)["checkpoint"].clone();
-    assert_eq!(before["working_directory"], home.work().canonicalize().expect("a directory").display().to_string());
+    assert_eq!(
+        before["working_directory"],
+        home.work()
+            .canonicalize()
+            .expect("a directory")
+            .display()
+            .to_string()
+    );
     kill(home.hub_pid());
-    assert_eq!(status(&mut parent, &run)["checkpoint"], before, "the checkpoint is as it was");
+    assert_eq!(
+        status(&mut parent, &run)["checkpoint"],
+        before,
+        "the checkpoint is as it was"
+    );
     std::fs::create_dir(home.work().join("node_modules")).expect("a directory");
-    parent.done("steer_subagent", json!({"run_id": run, "action": "resume", "text": "Ran npm install"}));
+    parent.done(
+        "steer_subagent",
+        json!({"run_id": run, "action": "resume", "text": "Ran npm install"}),
+    );
     let view = ended(&mut parent, &run);
     assert_eq!(view["outcome"], "succeeded", "{view}");
-    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md"))).expect("what was sent");
+    let prompt = std::fs::read_to_string(home.home.logs_dir().join(format!("{run}.2.prompt.md")))
+        .expect("what was sent");
     for text in [
         "## BLOCKER RESOLVED\n\nIssue: The audit needs node_modules, which is missing\nResolution: Ran npm install",
         "\nYou needed: Run npm install\n",
@@ -214,8 +342,14 @@ fn state_survives_stop_hub_kill_and_resume() {
         assert!(prompt.contains(text), "{text} is missing in {prompt}");
     }
     let logs = parent.done("get_subagent_logs", json!({"run_id": run, "after": 0}));
-    assert!(logs["total"].as_u64().is_some_and(|total| total > 0), "the first attempt's words are still there: {logs}");
-    assert_eq!(std::fs::read_to_string(home.work().join("AUTH.md")).expect("its work"), "reviewed\n");
+    assert!(
+        logs["total"].as_u64().is_some_and(|total| total > 0),
+        "the first attempt's words are still there: {logs}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(home.work().join("AUTH.md")).expect("its work"),
+        "reviewed\n"
+    );
 }
 
 /// Test 3 of the checklist, and coordination between agents: a task that should be delegated.
@@ -227,15 +361,42 @@ fn delegated_task_returns_its_result() {
          printf '[DELEGATE_WORK]\\nagent_id: %s\\ndelegation_reason: A task of its own\\nnew_task_description: |\\n  Refactor src/auth\\nindependence: blocks_current_work\\npriority: P1\\ncontext_required: see AUTH.md\\ncoordination: I wait for it\\nestimated_duration: 2 h\\n[/DELEGATE_WORK]\\n' \"$id\"\n"
     ));
     let mut parent = parent(&home);
-    let run = started(&mut parent, "audit", "Comprehensive security audit", &json!({}));
+    let run = started(
+        &mut parent,
+        "audit",
+        "Comprehensive security audit",
+        &json!({}),
+    );
     let found = attention(&mut parent, &run);
     assert_eq!(found["needs"][0]["kind"], "delegation", "{found}");
     let asked = &home.inbox(&[])[0];
-    assert_eq!((&asked["delegation"]["independence"], &asked["delegation"]["priority"]), (&json!("blocks_current_work"), &json!("P1")), "{asked}");
-    parent.done("reply_subagent", json!({"message_id": found["needs"][0]["message_id"], "decision": "approve"}));
+    assert_eq!(
+        (
+            &asked["delegation"]["independence"],
+            &asked["delegation"]["priority"]
+        ),
+        (&json!("blocks_current_work"), &json!("P1")),
+        "{asked}"
+    );
+    parent.done(
+        "reply_subagent",
+        json!({"message_id": found["needs"][0]["message_id"], "decision": "approve"}),
+    );
     let view = ended(&mut parent, &run);
-    assert_eq!((&view["outcome"], &view["report"]["summary"]), (&json!("succeeded"), &json!("audited, with the refactoring")), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["report"]["summary"]),
+        (&json!("succeeded"), &json!("audited, with the refactoring")),
+        "{view}"
+    );
     let all = home.json(&["ps", "-a"]);
-    let child = all.as_array().expect("runs").iter().find(|view| view["parent"] == run.as_str()).expect("a child");
-    assert_eq!((&child["outcome"], &child["summary"]), (&json!("succeeded"), &json!("refactored")));
+    let child = all
+        .as_array()
+        .expect("runs")
+        .iter()
+        .find(|view| view["parent"] == run.as_str())
+        .expect("a child");
+    assert_eq!(
+        (&child["outcome"], &child["summary"]),
+        (&json!("succeeded"), &json!("refactored"))
+    );
 }

@@ -22,7 +22,18 @@ fn read(text: &str) -> Vec<Reading> {
     let mut found: Vec<Found> = Vec::new();
     scanner.feed(text, &mut |one| found.push(one));
     scanner.end(&mut |one| found.push(one));
-    found.iter().map(|one| interpret(one, Own { id: own(), name: "fond-mouse" })).collect()
+    found
+        .iter()
+        .map(|one| {
+            interpret(
+                one,
+                Own {
+                    id: own(),
+                    name: "fond-mouse",
+                },
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -51,13 +62,27 @@ fn needed(kind: SignalKind) -> &'static [(&'static str, &'static str)] {
 
 #[test]
 fn grammar_on_the_page_matches_the_parser() {
-    let grammar = PAGE.split("```abnf\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a grammar");
-    let rules: Vec<&str> = grammar.lines().filter_map(|line| line.split_once("= %s")).map(|(_, rule)| rule).collect();
+    let grammar = PAGE
+        .split("```abnf\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("a grammar");
+    let rules: Vec<&str> = grammar
+        .lines()
+        .filter_map(|line| line.split_once("= %s"))
+        .map(|(_, rule)| rule)
+        .collect();
     assert_eq!(rules.len(), SignalKind::ALL.len());
     for kind in SignalKind::ALL {
         let tag = kind.tag();
-        let rule = rules.iter().find(|rule| rule.starts_with(&format!("\"[{tag}]\""))).unwrap_or_else(|| panic!("no rule for {tag}"));
-        let fields: String = needed(kind).iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let rule = rules
+            .iter()
+            .find(|rule| rule.starts_with(&format!("\"[{tag}]\"")))
+            .unwrap_or_else(|| panic!("no rule for {tag}"));
+        let fields: String = needed(kind)
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\n"))
+            .collect();
         for eol in ["\n", "\r\n"] {
             let fields = format!("agent_id: {}\n{fields}", own()).replace('\n', eol);
             // The rule with its parts substituted.
@@ -66,11 +91,17 @@ fn grammar_on_the_page_matches_the_parser() {
                 .map(|part| match part {
                     "eol" => eol.to_owned(),
                     "signal-fields" => fields.clone(),
-                    literal => literal.trim_start_matches("%s").trim_matches('"').to_owned(),
+                    literal => literal
+                        .trim_start_matches("%s")
+                        .trim_matches('"')
+                        .to_owned(),
                 })
                 .collect();
             let signals = read(&text);
-            assert!(matches!(signals.as_slice(), [Reading::Exact(_)]), "{text}: {signals:?}");
+            assert!(
+                matches!(signals.as_slice(), [Reading::Exact(_)]),
+                "{text}: {signals:?}"
+            );
         }
     }
 }
@@ -187,10 +218,15 @@ fn what_the_schema_accepts_is_parsed_exactly() {
             }
             object
         };
-        let base: Map<String, Value> = needed(kind).iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let base: Map<String, Value> = needed(kind)
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
         let both_forms = |fields: &Map<String, Value>| {
             let mut flat = head(&[]);
-            flat.as_object_mut().expect("an object").extend(fields.clone());
+            flat.as_object_mut()
+                .expect("an object")
+                .extend(fields.clone());
             // The timestamp is not part of the payload.
             let mut payload = fields.clone();
             let mut nested = head(&[]);
@@ -218,54 +254,102 @@ fn what_the_schema_accepts_is_parsed_exactly() {
     hold(&json!({"signal_type": "SOMETHING", "agent_id": own().to_string(), "note": "x"}));
     hold(&json!({"signal_type": "PROGRESS", "note": "x"}));
     hold(&json!({"signal_type": "PROGRESS", "agent_id": "me", "note": "x"}));
-    assert!(taken > 1_000 && refused > 500 && read_besides < 1_000, "{taken} taken, {refused} refused, {read_besides} read besides");
+    assert!(
+        taken > 1_000 && refused > 500 && read_besides < 1_000,
+        "{taken} taken, {refused} refused, {read_besides} read besides"
+    );
 }
 
 fn matches(pattern: &str, text: &str) -> bool {
     thread_local! {
         static MADE: RefCell<HashMap<String, regex::Regex>> = RefCell::default();
     }
-    MADE.with_borrow_mut(|made| made.entry(pattern.to_owned()).or_insert_with(|| regex::Regex::new(pattern).expect("a pattern")).is_match(text))
+    MADE.with_borrow_mut(|made| {
+        made.entry(pattern.to_owned())
+            .or_insert_with(|| regex::Regex::new(pattern).expect("a pattern"))
+            .is_match(text)
+    })
 }
 
 /// Validates a value against a schema. Supports only the keywords that the page's schema uses.
 fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
-    let Value::Object(keywords) = schema else { return schema == &json!(true) };
-    let all = |list: &Value, test: &dyn Fn(&Value) -> bool| list.as_array().expect("a list").iter().all(test);
+    let Value::Object(keywords) = schema else {
+        return schema == &json!(true);
+    };
+    let all = |list: &Value, test: &dyn Fn(&Value) -> bool| {
+        list.as_array().expect("a list").iter().all(test)
+    };
     let count = |given: &Value| usize::try_from(given.as_u64().expect("a count")).expect("small");
-    keywords.iter().all(|(keyword, given)| match keyword.as_str() {
-        "$schema" | "title" | "description" | "$defs" => true,
-        "$ref" => {
-            let name = given.as_str().and_then(|name| name.strip_prefix("#/$defs/")).expect("a definition");
-            fits(root, &root["$defs"][name], value)
-        }
-        "type" => match given.as_str().expect("a word") {
-            "string" => value.is_string(),
-            "number" => value.is_number(),
-            "integer" => value.as_i64().is_some(),
-            "boolean" => value.is_boolean(),
-            "array" => value.is_array(),
-            "object" => value.is_object(),
-            "null" => value.is_null(),
-            other => panic!("{other}"),
-        },
-        "pattern" => value.as_str().is_none_or(|text| matches(given.as_str().expect("a pattern"), text)),
-        "minimum" => value.as_f64().is_none_or(|number| number >= given.as_f64().expect("a number")),
-        "maximum" => value.as_f64().is_none_or(|number| number <= given.as_f64().expect("a number")),
-        "minItems" => value.as_array().is_none_or(|list| list.len() >= count(given)),
-        "maxItems" => value.as_array().is_none_or(|list| list.len() <= count(given)),
-        "items" => value.as_array().is_none_or(|list| list.iter().all(|item| fits(root, given, item))),
-        "minProperties" => value.as_object().is_none_or(|object| object.len() >= count(given)),
-        "maxProperties" => value.as_object().is_none_or(|object| object.len() <= count(given)),
-        "required" => value.as_object().is_none_or(|object| all(given, &|name| object.contains_key(name.as_str().expect("a name")))),
-        "properties" => value.as_object().is_none_or(|object| {
-            given.as_object().expect("properties").iter().all(|(name, schema)| object.get(name).is_none_or(|value| fits(root, schema, value)))
-        }),
-        "const" => value == given,
-        "enum" => given.as_array().expect("a list").contains(value),
-        "anyOf" => given.as_array().expect("a list").iter().any(|schema| fits(root, schema, value)),
-        "allOf" => all(given, &|schema| fits(root, schema, value)),
-        "not" => !fits(root, given, value),
-        other => panic!("the test knows no {other}"),
-    })
+    keywords
+        .iter()
+        .all(|(keyword, given)| match keyword.as_str() {
+            "$schema" | "title" | "description" | "$defs" => true,
+            "$ref" => {
+                let name = given
+                    .as_str()
+                    .and_then(|name| name.strip_prefix("#/$defs/"))
+                    .expect("a definition");
+                fits(root, &root["$defs"][name], value)
+            }
+            "type" => match given.as_str().expect("a word") {
+                "string" => value.is_string(),
+                "number" => value.is_number(),
+                "integer" => value.as_i64().is_some(),
+                "boolean" => value.is_boolean(),
+                "array" => value.is_array(),
+                "object" => value.is_object(),
+                "null" => value.is_null(),
+                other => panic!("{other}"),
+            },
+            "pattern" => value
+                .as_str()
+                .is_none_or(|text| matches(given.as_str().expect("a pattern"), text)),
+            "minimum" => value
+                .as_f64()
+                .is_none_or(|number| number >= given.as_f64().expect("a number")),
+            "maximum" => value
+                .as_f64()
+                .is_none_or(|number| number <= given.as_f64().expect("a number")),
+            "minItems" => value
+                .as_array()
+                .is_none_or(|list| list.len() >= count(given)),
+            "maxItems" => value
+                .as_array()
+                .is_none_or(|list| list.len() <= count(given)),
+            "items" => value
+                .as_array()
+                .is_none_or(|list| list.iter().all(|item| fits(root, given, item))),
+            "minProperties" => value
+                .as_object()
+                .is_none_or(|object| object.len() >= count(given)),
+            "maxProperties" => value
+                .as_object()
+                .is_none_or(|object| object.len() <= count(given)),
+            "required" => value.as_object().is_none_or(|object| {
+                all(given, &|name| {
+                    object.contains_key(name.as_str().expect("a name"))
+                })
+            }),
+            "properties" => value.as_object().is_none_or(|object| {
+                given
+                    .as_object()
+                    .expect("properties")
+                    .iter()
+                    .all(|(name, schema)| {
+                        object
+                            .get(name)
+                            .is_none_or(|value| fits(root, schema, value))
+                    })
+            }),
+            "const" => value == given,
+            "enum" => given.as_array().expect("a list").contains(value),
+            "anyOf" => given
+                .as_array()
+                .expect("a list")
+                .iter()
+                .any(|schema| fits(root, schema, value)),
+            "allOf" => all(given, &|schema| fits(root, schema, value)),
+            "not" => !fits(root, given, value),
+            other => panic!("the test knows no {other}"),
+        })
 }

@@ -38,7 +38,10 @@ fn fields(kind: SignalKind) -> (&'static str, &'static str) {
     match kind {
         SignalKind::Clarification => ("", "reason"),
         SignalKind::Stop => ("stop_reason: blocker\n", "details"),
-        SignalKind::Delegation => ("independence: blocks_current_work\n", "new_task_description"),
+        SignalKind::Delegation => (
+            "independence: blocks_current_work\n",
+            "new_task_description",
+        ),
         SignalKind::Completion => ("status: failed\n", "summary"),
         SignalKind::Progress => ("percent: 40\n", "note"),
         SignalKind::Approval => ("risk: low\n", "action"),
@@ -106,19 +109,37 @@ const VALUES: [&str; 48] = [
 fn values(all: &mut Vec<Spelling>) {
     for kind in SignalKind::ALL {
         for value in VALUES {
-            all.push(Spelling { text: block(kind, value), expected: Read(kind, value.to_owned()) });
+            all.push(Spelling {
+                text: block(kind, value),
+                expected: Read(kind, value.to_owned()),
+            });
         }
         // The same value, quoted or below a bar, is YAML.
-        all.push(Spelling { text: block(kind, "\"a: \\\"b\\\" #c\""), expected: Read(kind, "a: \"b\" #c".to_owned()) });
-        all.push(Spelling { text: block(kind, "|\n  a: b #c\n  @d"), expected: Read(kind, "a: b #c\n@d".to_owned()) });
+        all.push(Spelling {
+            text: block(kind, "\"a: \\\"b\\\" #c\""),
+            expected: Read(kind, "a: \"b\" #c".to_owned()),
+        });
+        all.push(Spelling {
+            text: block(kind, "|\n  a: b #c\n  @d"),
+            expected: Read(kind, "a: b #c\n@d".to_owned()),
+        });
         // Lines that are not indented.
         for (value, meant) in [
-            ("first: line\nand a second #2", "first: line\nand a second #2"),
-            ("first: line\n\n- one: 1\n- two", "first: line\n\n- one: 1\n- two"),
+            (
+                "first: line\nand a second #2",
+                "first: line\nand a second #2",
+            ),
+            (
+                "first: line\n\n- one: 1\n- two",
+                "first: line\n\n- one: 1\n- two",
+            ),
             ("|\nfirst: line\nand a second", "first: line\nand a second"),
             ("first: line\n  indented: #2", "first: line\nindented: #2"),
         ] {
-            all.push(Spelling { text: block(kind, value), expected: Read(kind, meant.to_owned()) });
+            all.push(Spelling {
+                text: block(kind, value),
+                expected: Read(kind, meant.to_owned()),
+            });
         }
     }
 }
@@ -127,7 +148,11 @@ fn decorations(all: &mut Vec<Spelling>) {
     for kind in SignalKind::ALL {
         let tag = kind.tag();
         let plain = block(kind, "a: b #c");
-        let with = |begin: &str, end: &str| plain.replace(&format!("[{tag}]"), begin).replace(&format!("[/{tag}]"), end);
+        let with = |begin: &str, end: &str| {
+            plain
+                .replace(&format!("[{tag}]"), begin)
+                .replace(&format!("[/{tag}]"), end)
+        };
         let lower = tag.to_lowercase();
         let id = |with: &str| plain.replace(ID, with);
         for text in [
@@ -136,9 +161,15 @@ fn decorations(all: &mut Vec<Spelling>) {
             with(&format!("- [{tag}]"), &format!("- [/{tag}]")),
             with(&format!("1. [{tag}]:"), &format!("[/{tag}].")),
             with(&format!("`[{tag}]`"), &format!("`[/{tag}]`")),
-            with(&format!("\\[{}\\]", tag.replace('_', "\\_")), &format!("\\[/{}\\]", tag.replace('_', "\\_"))),
+            with(
+                &format!("\\[{}\\]", tag.replace('_', "\\_")),
+                &format!("\\[/{}\\]", tag.replace('_', "\\_")),
+            ),
             with(&format!("[{lower}]"), &format!("[/{lower}]")),
-            with(&format!("[{}]", tag.replace('_', " ")), &format!("[/{}]", tag.replace('_', "-"))),
+            with(
+                &format!("[{}]", tag.replace('_', " ")),
+                &format!("[/{}]", tag.replace('_', "-")),
+            ),
             with(&format!("[{tag}]"), &format!("[/{tag}] I stop here.")),
             // The closing line is missing at the end of the output.
             with(&format!("[{tag}]"), ""),
@@ -147,8 +178,12 @@ fn decorations(all: &mut Vec<Spelling>) {
             format!("\t{}", plain.trim_end().replace('\n', "\n\t")) + "\n",
             format!("    {}", plain.trim_end().replace('\n', "\n    ")) + "\n",
             format!("```yaml\n{plain}```\n"),
-            plain.replace(&format!("[{tag}]\n"), &format!("[{tag}]\n```yaml\n")).replace(&format!("[/{tag}]"), &format!("```\n[/{tag}]")),
-            plain.replace(&format!("[{tag}]\n"), &format!("[{tag}]\n~~~\n")).replace(&format!("[/{tag}]"), &format!("~~~\n\n[/{tag}]")),
+            plain
+                .replace(&format!("[{tag}]\n"), &format!("[{tag}]\n```yaml\n"))
+                .replace(&format!("[/{tag}]"), &format!("```\n[/{tag}]")),
+            plain
+                .replace(&format!("[{tag}]\n"), &format!("[{tag}]\n~~~\n"))
+                .replace(&format!("[/{tag}]"), &format!("~~~\n\n[/{tag}]")),
             plain.replace(&format!("[{tag}]\n"), &format!("[{tag}]\n---\n")),
             plain.replace('\n', "\r\n"),
             // Other spellings of the id.
@@ -164,12 +199,33 @@ fn decorations(all: &mut Vec<Spelling>) {
             plain.replace("agent_id:", "Agent ID:"),
             plain.replace("agent_id:", "AGENT_ID :"),
             plain.replace("agent_id: ", "agent_id:"),
-            plain.lines().map(|line| if line.starts_with('[') { format!("{line}\n") } else { format!("- {line}\n") }).collect(),
-            plain.lines().map(|line| if line.starts_with('[') { format!("{line}\n") } else { format!("  {line}\n") }).collect(),
+            plain
+                .lines()
+                .map(|line| {
+                    if line.starts_with('[') {
+                        format!("{line}\n")
+                    } else {
+                        format!("- {line}\n")
+                    }
+                })
+                .collect(),
+            plain
+                .lines()
+                .map(|line| {
+                    if line.starts_with('[') {
+                        format!("{line}\n")
+                    } else {
+                        format!("  {line}\n")
+                    }
+                })
+                .collect(),
             plain.replace("agent_id:", "# my report\nagent_id:"),
             plain.replace("agent_id:", "timestamp: yesterday\nagent_id:"),
         ] {
-            all.push(Spelling { text, expected: Read(kind, "a: b #c".to_owned()) });
+            all.push(Spelling {
+                text,
+                expected: Read(kind, "a: b #c".to_owned()),
+            });
         }
     }
 }
@@ -177,33 +233,72 @@ fn decorations(all: &mut Vec<Spelling>) {
 fn words(all: &mut Vec<Spelling>) {
     let text = "x: y".to_owned();
     let of = |kind, from: &str, to: &str| block(kind, "x: y").replace(from, to);
-    for status in ["Failed", "FAILED", "error", "partial success", "partial_success (2 of 3)", "Completed", "success  # all of it"] {
-        all.push(Spelling { text: of(SignalKind::Completion, "failed", status), expected: Read(SignalKind::Completion, text.clone()) });
+    for status in [
+        "Failed",
+        "FAILED",
+        "error",
+        "partial success",
+        "partial_success (2 of 3)",
+        "Completed",
+        "success  # all of it",
+    ] {
+        all.push(Spelling {
+            text: of(SignalKind::Completion, "failed", status),
+            expected: Read(SignalKind::Completion, text.clone()),
+        });
     }
-    for status in ["done", "success, mostly", "completed with errors", "success|failed"] {
-        all.push(Spelling { text: of(SignalKind::Completion, "failed", status), expected: Notified(SignalKind::Completion) });
+    for status in [
+        "done",
+        "success, mostly",
+        "completed with errors",
+        "success|failed",
+    ] {
+        all.push(Spelling {
+            text: of(SignalKind::Completion, "failed", status),
+            expected: Notified(SignalKind::Completion),
+        });
     }
     for reason in ["Blocker", "ERROR", "error - npm is missing"] {
-        all.push(Spelling { text: of(SignalKind::Stop, "blocker", reason), expected: Read(SignalKind::Stop, text.clone()) });
+        all.push(Spelling {
+            text: of(SignalKind::Stop, "blocker", reason),
+            expected: Read(SignalKind::Stop, text.clone()),
+        });
     }
     for reason in ["tired", "completion of the first half is blocked", ""] {
-        all.push(Spelling { text: of(SignalKind::Stop, "blocker", reason), expected: Notified(SignalKind::Stop) });
+        all.push(Spelling {
+            text: of(SignalKind::Stop, "blocker", reason),
+            expected: Notified(SignalKind::Stop),
+        });
     }
     for independence in ["Blocks_Current_Work", "blocks current work", "optional"] {
         let spelled = of(SignalKind::Delegation, "blocks_current_work", independence);
-        all.push(Spelling { text: spelled, expected: Read(SignalKind::Delegation, text.clone()) });
+        all.push(Spelling {
+            text: spelled,
+            expected: Read(SignalKind::Delegation, text.clone()),
+        });
     }
     all.push(Spelling {
-        text: of(SignalKind::Delegation, "independence: ", "priority: high\nindependence: "),
+        text: of(
+            SignalKind::Delegation,
+            "independence: ",
+            "priority: high\nindependence: ",
+        ),
         expected: Notified(SignalKind::Delegation),
     });
     for percent in ["40 %", "~40%", "about half"] {
-        all.push(Spelling { text: of(SignalKind::Progress, "40", percent), expected: Read(SignalKind::Progress, text.clone()) });
+        all.push(Spelling {
+            text: of(SignalKind::Progress, "40", percent),
+            expected: Read(SignalKind::Progress, text.clone()),
+        });
     }
 }
 
 fn questions(all: &mut Vec<Spelling>) {
-    let of = |questions: &str| format!("[CLARIFICATION_NEEDED]\nagent_id: {ID}\nquestions:\n{questions}\n[/CLARIFICATION_NEEDED]\n");
+    let of = |questions: &str| {
+        format!(
+            "[CLARIFICATION_NEEDED]\nagent_id: {ID}\nquestions:\n{questions}\n[/CLARIFICATION_NEEDED]\n"
+        )
+    };
     for questions in [
         "  - text: Two options: OAuth2 or JWT?",
         "- text: Two options: OAuth2 or JWT?",
@@ -212,13 +307,25 @@ fn questions(all: &mut Vec<Spelling>) {
         "  - question_id: Q1\n    text: Two options: OAuth2 or JWT?\n    context: src/auth: both\n    options:\n      - OAuth2\n      - JWT # old",
         "  - question_id: Q1\n    text: Two options: OAuth2 or JWT?\n    type: Blocking\n  - text: which @version",
     ] {
-        all.push(Spelling { text: of(questions), expected: Read(SignalKind::Clarification, "Two options: OAuth2 or JWT?".to_owned()) });
+        all.push(Spelling {
+            text: of(questions),
+            expected: Read(
+                SignalKind::Clarification,
+                "Two options: OAuth2 or JWT?".to_owned(),
+            ),
+        });
     }
-    all.push(Spelling { text: of(""), expected: Notified(SignalKind::Clarification) });
+    all.push(Spelling {
+        text: of(""),
+        expected: Notified(SignalKind::Clarification),
+    });
 }
 
 fn unreadable(all: &mut Vec<Spelling>) {
-    for kind in SignalKind::ALL.into_iter().filter(|kind| *kind != SignalKind::Progress) {
+    for kind in SignalKind::ALL
+        .into_iter()
+        .filter(|kind| *kind != SignalKind::Progress)
+    {
         let tag = kind.tag();
         let plain = block(kind, "a: b");
         let (before, main) = fields(kind);
@@ -231,10 +338,15 @@ fn unreadable(all: &mut Vec<Spelling>) {
             plain.replace(&format!("agent_id: {ID}\n"), ""),
             format!("[{tag}]\nagent_id: {ID}\n"),
             format!("{{\"signal_type\": \"{tag}\", \"agent_id\": \"{ID}\"}}\n"),
-            format!("{{\"signal_type\": \"{tag}\", \"agent_id\": \"{ID}\", \"{main}\": unquoted}}\n"),
+            format!(
+                "{{\"signal_type\": \"{tag}\", \"agent_id\": \"{ID}\", \"{main}\": unquoted}}\n"
+            ),
             format!("{{\"signal_type\": \"{tag}\", \"agent_id\": \"{ID}\", \"{main}\": \"no end\n"),
         ] {
-            all.push(Spelling { text, expected: Notified(kind) });
+            all.push(Spelling {
+                text,
+                expected: Notified(kind),
+            });
         }
         // Another run's, templates, quotations and prose.
         for text in [
@@ -245,7 +357,10 @@ fn unreadable(all: &mut Vec<Spelling>) {
             format!("I will print [{tag}] and end.\n"),
             format!("### [{tag}]\n\nA heading.\n"),
         ] {
-            all.push(Spelling { text, expected: Ignored });
+            all.push(Spelling {
+                text,
+                expected: Ignored,
+            });
         }
     }
 }
@@ -253,28 +368,52 @@ fn unreadable(all: &mut Vec<Spelling>) {
 fn json_forms(all: &mut Vec<Spelling>) {
     for kind in SignalKind::ALL {
         let (before, main) = fields(kind);
-        let before: String = before.trim().split_once(": ").map_or_else(String::new, |(name, value)| format!("\"{name}\": \"{value}\", "));
+        let before: String = before
+            .trim()
+            .split_once(": ")
+            .map_or_else(String::new, |(name, value)| {
+                format!("\"{name}\": \"{value}\", ")
+            });
         let object = |value: &str| {
-            format!("{{\"signal_type\": \"{}\", \"agent_id\": \"{ID}\", \"payload\": {{{before}\"{main}\": \"{value}\"}}}}\n", kind.tag())
+            format!(
+                "{{\"signal_type\": \"{}\", \"agent_id\": \"{ID}\", \"payload\": {{{before}\"{main}\": \"{value}\"}}}}\n",
+                kind.tag()
+            )
         };
         for (text, meant) in [
             (object("a: b #c"), "a: b #c"),
             (object("half \\ud83d end"), "half \u{fffd} end"),
             (object("two\nlines"), "two\nlines"),
             (object("a").replace("\"}}", "\",}}"), "a"),
-            (object("a").replace(kind.tag(), &kind.tag().to_lowercase()), "a"),
+            (
+                object("a").replace(kind.tag(), &kind.tag().to_lowercase()),
+                "a",
+            ),
             (object("a").replace("}}\n", "}}.\n"), "a"),
             (object("a").replace(ID, NAME), "a"),
-            (format!("```json\n{}```\n", object("a").replace(", ", ",\n  ")), "a"),
+            (
+                format!("```json\n{}```\n", object("a").replace(", ", ",\n  ")),
+                "a",
+            ),
         ] {
-            all.push(Spelling { text, expected: Read(kind, meant.to_owned()) });
+            all.push(Spelling {
+                text,
+                expected: Read(kind, meant.to_owned()),
+            });
         }
     }
 }
 
 fn spellings() -> Vec<Spelling> {
     let mut all = Vec::new();
-    for of in [values, decorations, words, questions, unreadable, json_forms] {
+    for of in [
+        values,
+        decorations,
+        words,
+        questions,
+        unreadable,
+        json_forms,
+    ] {
         of(&mut all);
     }
     all
@@ -283,7 +422,9 @@ fn spellings() -> Vec<Spelling> {
 /// Returns the main text of a signal.
 fn main_text(signal: &Signal) -> (SignalKind, &str) {
     match signal {
-        Signal::Clarification { questions, .. } => (SignalKind::Clarification, questions[0].text.as_str()),
+        Signal::Clarification { questions, .. } => {
+            (SignalKind::Clarification, questions[0].text.as_str())
+        }
         Signal::Stop { checkpoint, .. } => (SignalKind::Stop, &checkpoint.details),
         Signal::Delegation(delegation) => (SignalKind::Delegation, &delegation.task),
         Signal::Completion { report, .. } => (SignalKind::Completion, &report.summary),
@@ -306,13 +447,19 @@ fn misread(read: impl Fn(&Found) -> Reading) -> Vec<String> {
     for Spelling { text, expected } in spellings() {
         let text = text.replace(ID, &own().to_string());
         let found = scan(&text);
-        let readings: Vec<(Option<SignalKind>, Reading)> = found.iter().map(|one| (kind_of(one), read(one))).collect();
+        let readings: Vec<(Option<SignalKind>, Reading)> =
+            found.iter().map(|one| (kind_of(one), read(one))).collect();
         let is_right = match (&expected, readings.as_slice()) {
-            (Read(kind, meant), [(_, reading)]) => {
-                reading.signal().is_some_and(|signal| main_text(signal) == (*kind, meant.replace(ID, &own().to_string()).as_str()))
-            }
+            (Read(kind, meant), [(_, reading)]) => reading.signal().is_some_and(|signal| {
+                main_text(signal) == (*kind, meant.replace(ID, &own().to_string()).as_str())
+            }),
             (Notified(kind), [(found, Reading::Unreadable { .. })]) => *found == Some(*kind),
-            (Ignored, all) => !all.is_empty() && all.iter().all(|(_, reading)| matches!(reading, Reading::Ignored(_))),
+            (Ignored, all) => {
+                !all.is_empty()
+                    && all
+                        .iter()
+                        .all(|(_, reading)| matches!(reading, Reading::Ignored(_)))
+            }
             _ => false,
         };
         if !is_right {
@@ -323,7 +470,13 @@ fn misread(read: impl Fn(&Found) -> Reading) -> Vec<String> {
 }
 
 fn real(found: &Found) -> Reading {
-    interpret(found, Own { id: own(), name: NAME })
+    interpret(
+        found,
+        Own {
+            id: own(),
+            name: NAME,
+        },
+    )
 }
 
 #[test]
@@ -331,7 +484,13 @@ fn every_spelling_is_read_or_reported() {
     let all = spellings();
     assert!(all.len() > 600, "{}", all.len());
     let problems = misread(real);
-    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), all.len(), problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "{} of {}:\n{}",
+        problems.len(),
+        all.len(),
+        problems.join("\n")
+    );
 }
 
 #[test]
@@ -342,9 +501,20 @@ fn spellings_find_planted_faults() {
         other => other,
     };
     let cutting = |found: &Found| match found {
-        Found::Block { kind, text, is_closed } => {
-            let text = text.lines().map(|line| format!("{}\n", line.split(" #").next().unwrap_or(line))).collect();
-            real(&Found::Block { kind: *kind, text, is_closed: *is_closed })
+        Found::Block {
+            kind,
+            text,
+            is_closed,
+        } => {
+            let text = text
+                .lines()
+                .map(|line| format!("{}\n", line.split(" #").next().unwrap_or(line)))
+                .collect();
+            real(&Found::Block {
+                kind: *kind,
+                text,
+                is_closed: *is_closed,
+            })
         }
         other => real(other),
     };
@@ -352,7 +522,11 @@ fn spellings_find_planted_faults() {
         Reading::Unreadable { why, .. } => Reading::Ignored(why),
         other => other,
     };
-    let counts = [misread(strict).len(), misread(cutting).len(), misread(dropping).len()];
+    let counts = [
+        misread(strict).len(),
+        misread(cutting).len(),
+        misread(dropping).len(),
+    ];
     assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
 }
 
@@ -360,7 +534,10 @@ fn spellings_find_planted_faults() {
 const BROKEN: &str = "broken() { printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: tired\\ndetails: no network\\n[/STOP_WORK]\\n' \"$id\"; }\n";
 
 fn prompt(home: &TestHome, run: &str, attempt: u32) -> String {
-    let path = home.home.logs_dir().join(format!("{}.{attempt}.prompt.md", home.run_id(run)));
+    let path = home
+        .home
+        .logs_dir()
+        .join(format!("{}.{attempt}.prompt.md", home.run_id(run)));
     std::fs::read_to_string(path).expect("what was sent")
 }
 
@@ -374,11 +551,22 @@ fn run_fixes_a_block_after_a_notice() {
     ));
     home.start_agent("scribe", "fixes", "go");
     let view = home.until_status("fixes", "stopped");
-    assert_eq!((&view["reason"], &view["attempt"], &view["checkpoint"]["details"]), (&json!("blocker"), &json!(2), &json!("no network")), "{view}");
+    assert_eq!(
+        (
+            &view["reason"],
+            &view["attempt"],
+            &view["checkpoint"]["details"]
+        ),
+        (&json!("blocker"), &json!(2), &json!("no network")),
+        "{view}"
+    );
     let told = prompt(&home, "fixes", 2);
-    for text in
-        ["From adjutant", "stop_reason cannot be \"tired\": use blocker, error or completion", "> details: no network", "## STATE RESTORATION"]
-    {
+    for text in [
+        "From adjutant",
+        "stop_reason cannot be \"tired\": use blocker, error or completion",
+        "> details: no network",
+        "## STATE RESTORATION",
+    ] {
         assert!(told.contains(text), "{text} is missing in {told}");
     }
     assert_eq!(home.adj(&["wait", "fixes"]).code, 3);
@@ -386,31 +574,68 @@ fn run_fixes_a_block_after_a_notice() {
 
 #[test]
 fn run_that_does_not_fix_its_block_needs_attention() {
-    let home = home_with(&format!("{BROKEN}if told 'Resolution: never mind'; then echo fine; exit 0; fi\nbroken\n"));
+    let home = home_with(&format!(
+        "{BROKEN}if told 'Resolution: never mind'; then echo fine; exit 0; fi\nbroken\n"
+    ));
     home.start_agent("scribe", "stubborn", "go");
-    home.ok(&["run", "--detach", "--agent", "echo", "--name", "dependent", "--after", "stubborn", "say after"]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "echo",
+        "--name",
+        "dependent",
+        "--after",
+        "stubborn",
+        "say after",
+    ]);
     let view = home.until_status("stubborn", "stopped");
-    assert_eq!((&view["attention"]["why"], &view["attempt"]), (&json!("unreadable_block"), &json!(2)), "one notice: {view}");
+    assert_eq!(
+        (&view["attention"]["why"], &view["attempt"]),
+        (&json!("unreadable_block"), &json!(2)),
+        "one notice: {view}"
+    );
     assert_eq!(home.adj(&["wait", "stubborn"]).code, 3);
     let details = view["attention"]["details"].as_str().unwrap_or_default();
-    assert!(details.contains("it stopped, but the block cannot be read (STOP_WORK: stop_reason cannot be"), "{view}");
+    assert!(
+        details
+            .contains("it stopped, but the block cannot be read (STOP_WORK: stop_reason cannot be"),
+        "{view}"
+    );
     for list in ["inbox", "ps"] {
         let shown = home.ok(&[list]);
-        assert!(shown.contains("stubborn") && shown.contains("invalid block"), "{list}: {shown}");
+        assert!(
+            shown.contains("stubborn") && shown.contains("invalid block"),
+            "{list}: {shown}"
+        );
     }
-    assert_eq!(home.show("dependent")["state"], "queued", "nothing has succeeded");
+    assert_eq!(
+        home.show("dependent")["state"],
+        "queued",
+        "nothing has succeeded"
+    );
     home.ok(&["resume", "stubborn", "never mind"]);
     let view = home.finished("stubborn");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(3)), "who resumes it has looked at it: {view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&json!("succeeded"), &json!(3)),
+        "who resumes it has looked at it: {view}"
+    );
     assert_eq!(home.finished("dependent")["outcome"], "succeeded");
 }
 
 #[test]
 fn run_gets_at_most_three_notices() {
-    let home = home_with("printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: tired of %s\\n[/STOP_WORK]\\n' \"$id\" \"$(date +%N)\"\n");
+    let home = home_with(
+        "printf '[STOP_WORK]\\nagent_id: %s\\nstop_reason: tired of %s\\n[/STOP_WORK]\\n' \"$id\" \"$(date +%N)\"\n",
+    );
     home.start_agent("scribe", "tiresome", "go");
     let view = home.until_status("tiresome", "stopped");
-    assert_eq!((&view["attention"]["why"], &view["attempt"]), (&json!("unreadable_block"), &json!(4)), "{view}");
+    assert_eq!(
+        (&view["attention"]["why"], &view["attempt"]),
+        (&json!("unreadable_block"), &json!(4)),
+        "{view}"
+    );
     home.ok(&["cancel", "tiresome"]);
 }
 
@@ -421,28 +646,89 @@ fn blocks_of_others_end_as_success() {
         "[agents.bare]\nharness = \"plain\"\nidentity = \"none\"\ncommand = [\"/bin/sh\"]\n[agents.cat]\nharness = \"plain\"\ncommand = [\"/bin/cat\"]\n",
     );
     let block = "[STOP_WORK]\nstop_reason: tired\ndetails: x\n[/STOP_WORK]\n";
-    home.ok(&["run", "--detach", "--agent", "bare", "--name", "bare", &format!("cat <<'END'\n{block}END\n")]);
-    home.ok(&["run", "--detach", "--agent", "cat", "--name", "echoes", &format!("When you cannot continue, print\n{block}")]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "bare",
+        "--name",
+        "bare",
+        &format!("cat <<'END'\n{block}END\n"),
+    ]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "cat",
+        "--name",
+        "echoes",
+        &format!("When you cannot continue, print\n{block}"),
+    ]);
     let quoted: String = block.lines().map(|line| format!("> {line}\n")).collect();
-    home.ok(&["run", "--detach", "--agent", "bare", "--name", "quotes", &format!("cat <<'END'\n{quoted}END\n")]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "bare",
+        "--name",
+        "quotes",
+        &format!("cat <<'END'\n{quoted}END\n"),
+    ]);
     for run in ["bare", "echoes", "quotes"] {
         let view = home.finished(run);
-        assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(1)), "{view}");
-        assert!(view["ignored_signals"]["count"].as_u64() > Some(0), "it is counted: {view}");
+        assert_eq!(
+            (&view["outcome"], &view["attempt"]),
+            (&json!("succeeded"), &json!(1)),
+            "{view}"
+        );
+        assert!(
+            view["ignored_signals"]["count"].as_u64() > Some(0),
+            "it is counted: {view}"
+        );
     }
 }
 
 #[test]
 fn some_spellings_work_through_a_process() {
-    let home = home_with("sed \"s/MY-ID/$id/g\" <<END\n$(printf '%s' \"$prompt\" | sed '1,/^---$/d')\nEND\n");
+    let home = home_with(
+        "sed \"s/MY-ID/$id/g\" <<END\n$(printf '%s' \"$prompt\" | sed '1,/^---$/d')\nEND\n",
+    );
     let cases = [
-        ("colon", block(SignalKind::Stop, "TypeError: Cannot read property"), "blocker"),
-        ("comment", block(SignalKind::Stop, "issue #12 blocks"), "blocker"),
-        ("marker", block(SignalKind::Stop, "x").replace("[STOP_WORK]", "### **[Stop_Work]**"), "blocker"),
-        ("question", block(SignalKind::Clarification, "two ways: A or B"), "parked"),
-        ("approval", block(SignalKind::Approval, "Delete: all of build/"), "parked"),
-        ("delegation", block(SignalKind::Delegation, "Refactor: the parser"), "parked"),
-        ("unclosed", block(SignalKind::Stop, "no: end").replace("[/STOP_WORK]\n", ""), "blocker"),
+        (
+            "colon",
+            block(SignalKind::Stop, "TypeError: Cannot read property"),
+            "blocker",
+        ),
+        (
+            "comment",
+            block(SignalKind::Stop, "issue #12 blocks"),
+            "blocker",
+        ),
+        (
+            "marker",
+            block(SignalKind::Stop, "x").replace("[STOP_WORK]", "### **[Stop_Work]**"),
+            "blocker",
+        ),
+        (
+            "question",
+            block(SignalKind::Clarification, "two ways: A or B"),
+            "parked",
+        ),
+        (
+            "approval",
+            block(SignalKind::Approval, "Delete: all of build/"),
+            "parked",
+        ),
+        (
+            "delegation",
+            block(SignalKind::Delegation, "Refactor: the parser"),
+            "parked",
+        ),
+        (
+            "unclosed",
+            block(SignalKind::Stop, "no: end").replace("[/STOP_WORK]\n", ""),
+            "blocker",
+        ),
     ];
     for (name, text, _) in &cases {
         home.start_agent("scribe", name, text);
@@ -450,16 +736,35 @@ fn some_spellings_work_through_a_process() {
     for (name, text, reason) in &cases {
         let view = home.until_status(name, "stopped");
         assert_eq!(view["reason"], *reason, "{text}{view}");
-        let stated = view["checkpoint"]["details"].as_str().or_else(|| view["pending"][0]["question"].as_str()).unwrap_or_default().to_owned();
+        let stated = view["checkpoint"]["details"]
+            .as_str()
+            .or_else(|| view["pending"][0]["question"].as_str())
+            .unwrap_or_default()
+            .to_owned();
         if *reason == "blocker" {
-            assert!(text.contains(&stated) && !stated.is_empty(), "{stated}: {text}");
+            assert!(
+                text.contains(&stated) && !stated.is_empty(),
+                "{stated}: {text}"
+            );
         }
     }
-    home.start_agent("scribe", "report", &block(SignalKind::Completion, "3 of 10 tests fail: see log #4"));
+    home.start_agent(
+        "scribe",
+        "report",
+        &block(SignalKind::Completion, "3 of 10 tests fail: see log #4"),
+    );
     let view = home.finished("report");
-    assert_eq!((&view["outcome"], &view["summary"]), (&json!("failed"), &json!("3 of 10 tests fail: see log #4")), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["summary"]),
+        (&json!("failed"), &json!("3 of 10 tests fail: see log #4")),
+        "{view}"
+    );
     let inbox = home.inbox(&[]);
-    for asked in ["two ways: A or B", "Delete: all of build/", "Refactor: the parser"] {
+    for asked in [
+        "two ways: A or B",
+        "Delete: all of build/",
+        "Refactor: the parser",
+    ] {
         assert!(inbox.to_string().contains(asked), "{asked}: {inbox}");
     }
 }
@@ -475,6 +780,15 @@ fn block_that_is_printed_twice_is_one_signal() {
     home.start_agent("scribe", "twice", "go");
     home.until_status("twice", "stopped");
     let inbox = home.inbox(&[]);
-    let texts: Vec<&str> = inbox.as_array().expect("requests").iter().filter_map(|request| request["question"].as_str()).collect();
-    assert_eq!(texts, ["which way?", "one", "two", "push", "push"], "{inbox}");
+    let texts: Vec<&str> = inbox
+        .as_array()
+        .expect("requests")
+        .iter()
+        .filter_map(|request| request["question"].as_str())
+        .collect();
+    assert_eq!(
+        texts,
+        ["which way?", "one", "two", "push", "push"],
+        "{inbox}"
+    );
 }

@@ -32,14 +32,29 @@ fn home_with_work() -> TestHome {
     home.start("waiting", "ask \"Still there?\"\ndone yes");
     home.until_status("waiting", "waiting_parent_reply");
     home.ok(&["chat", "start", "plans"]);
-    home.ok(&["chat", "post", "1", "remember the migration \u{65e5}\u{672c}\u{8a9e}"]);
+    home.ok(&[
+        "chat",
+        "post",
+        "1",
+        "remember the migration \u{65e5}\u{672c}\u{8a9e}",
+    ]);
     home.ok(&["board", "--post", "on the board"]);
     home.ok(&["token", "new", "ci"]);
     home.ok(&["token", "new", "old"]);
     home.ok(&["token", "revoke", "old"]);
     home.ok(&["pools", "pause", "default"]);
     home.ok(&["pools", "resume", "default"]);
-    home.ok(&["run", "--detach", "--agent", "echo", "--name", "thrifty", "--budget", "tokens=1000", "done yes\n"]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "echo",
+        "--name",
+        "thrifty",
+        "--budget",
+        "tokens=1000",
+        "done yes\n",
+    ]);
     home.finished("thrifty");
     home.ok(&["send", "waiting", "hurry"]);
     assert!(home.ok(&["search", "migration"]).contains("migration"));
@@ -54,16 +69,23 @@ fn without_usage(mut value: Value) -> Value {
             for field in ["resources", "active_ms", "tree"] {
                 fields.remove(field);
             }
-            fields.values_mut().for_each(|field| *field = without_usage(field.take()));
+            fields
+                .values_mut()
+                .for_each(|field| *field = without_usage(field.take()));
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| *value = without_usage(value.take())),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| *value = without_usage(value.take())),
         _ => {}
     }
     value
 }
 
 fn shown(home: &TestHome) -> Vec<Value> {
-    let shown = SHOWN.iter().map(|command| without_usage(home.json(command))).collect();
+    let shown = SHOWN
+        .iter()
+        .map(|command| without_usage(home.json(command)))
+        .collect();
     assert!(home.ok(&["search", "MIGRATION"]).contains("migration"));
     home.ok(&["stop"]);
     shown
@@ -81,7 +103,10 @@ fn copied(home: &TestHome, from: &str, to: &str) -> BTreeMap<String, (u64, Strin
     let tables = copy["tables"].as_array().expect("tables");
     let table = |table: &Value| {
         let text = |field: &str| table[field].as_str().expect("a text").to_owned();
-        (text("name"), (table["rows"].as_u64().expect("a number"), text("hash")))
+        (
+            text("name"),
+            (table["rows"].as_u64().expect("a number"), text("hash")),
+        )
     };
     tables.iter().map(table).collect()
 }
@@ -95,23 +120,37 @@ fn move_file_away(home: &TestHome) {
 fn fill(file: &Connection) {
     let texts = |sql: &str| -> Vec<String> {
         let mut statement = file.prepare(sql).expect("a statement");
-        statement.query_map([], |row| row.get(0)).expect("rows").collect::<Result<_, _>>().expect("texts")
+        statement
+            .query_map([], |row| row.get(0))
+            .expect("rows")
+            .collect::<Result<_, _>>()
+            .expect("texts")
     };
     let tables = texts(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '%\\_fts%' ESCAPE '\\' AND name <> 'wipes'",
     );
     for table in tables {
-        let is_empty: bool = file.query_row(&format!("SELECT NOT EXISTS (SELECT 1 FROM {table:?})"), [], |row| row.get(0)).expect("a count");
+        let is_empty: bool = file
+            .query_row(
+                &format!("SELECT NOT EXISTS (SELECT 1 FROM {table:?})"),
+                [],
+                |row| row.get(0),
+            )
+            .expect("a count");
         if !is_empty {
             continue;
         }
         let mut columns = Vec::new();
         let mut values = Vec::new();
-        for column in texts(&format!("SELECT name FROM pragma_table_info('{table}') WHERE pk > 0 OR (\"notnull\" = 1 AND dflt_value IS NULL)")) {
+        for column in texts(&format!(
+            "SELECT name FROM pragma_table_info('{table}') WHERE pk > 0 OR (\"notnull\" = 1 AND dflt_value IS NULL)"
+        )) {
             let parents = texts(&format!(
                 "SELECT printf('(SELECT \"%s\" FROM \"%s\" LIMIT 1)', \"to\", \"table\") FROM pragma_foreign_key_list('{table}') WHERE \"from\" = '{column}'"
             ));
-            let of = texts(&format!("SELECT type FROM pragma_table_info('{table}') WHERE name = '{column}'"));
+            let of = texts(&format!(
+                "SELECT type FROM pragma_table_info('{table}') WHERE name = '{column}'"
+            ));
             let other = match (table.as_str(), column.as_str(), of[0].as_str()) {
                 ("chat_turns", "purpose", _) => "'answer'",
                 ("eras", "gaps", _) => "'{}'",
@@ -124,20 +163,30 @@ fn fill(file: &Connection) {
             values.push(parents.first().cloned().unwrap_or_else(|| other.to_owned()));
             columns.push(format!("{column:?}"));
         }
-        let insert = format!("INSERT INTO {table:?} ({}) VALUES ({})", columns.join(", "), values.join(", "));
-        file.execute(&insert, []).unwrap_or_else(|error| panic!("{insert}: {error}"));
+        let insert = format!(
+            "INSERT INTO {table:?} ({}) VALUES ({})",
+            columns.join(", "),
+            values.join(", ")
+        );
+        file.execute(&insert, [])
+            .unwrap_or_else(|error| panic!("{insert}: {error}"));
     }
 }
 
 #[test]
 fn copied_home_shows_the_same_on_both_engines() {
-    let Some(server) = crate::postgres::server() else { return };
+    let Some(server) = crate::postgres::server() else {
+        return;
+    };
     server.create_database("there");
     let home = home_with_work();
     let before = shown(&home);
     let url = server.url("there");
     let there = copied(&home, "home", &url);
-    assert!(there["runs"].0 == 3 && there["events"].0 > 10 && there["search_fts"].0 > 0, "{there:?}");
+    assert!(
+        there["runs"].0 == 3 && there["events"].0 > 10 && there["search_fts"].0 > 0,
+        "{there:?}"
+    );
     home.ok(&["config", "set", "store", &url]);
     same(&shown(&home), &before);
     // The question that was open is answered on the server.
@@ -149,69 +198,138 @@ fn copied_home_shows_the_same_on_both_engines() {
     home.ok(&["config", "unset", "store"]);
     same(&shown(&home), &later);
     home.start("next", "done yes");
-    let runs: Vec<_> = home.json(&["ps", "-a"]).as_array().expect("runs").iter().map(|run| run["name"].clone()).collect();
+    let runs: Vec<_> = home
+        .json(&["ps", "-a"])
+        .as_array()
+        .expect("runs")
+        .iter()
+        .map(|run| run["name"].clone())
+        .collect();
     assert!(runs.len() == 4 && runs.contains(&"next".into()), "{runs:?}");
 }
 
 #[test]
 fn every_table_survives_the_round_trip() {
-    let Some(server) = crate::postgres::server() else { return };
+    let Some(server) = crate::postgres::server() else {
+        return;
+    };
     server.create_database("there");
     let home = home_with_work();
     let file = Connection::open(home.home.database()).expect("the file");
     fill(&file);
     // The newest rows are gone, and their numbers are not used again.
-    file.execute("UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'outbox'", []).expect("changed");
+    file.execute(
+        "UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'outbox'",
+        [],
+    )
+    .expect("changed");
     let counters = |file: &Connection| -> Vec<(String, i64)> {
-        let mut statement = file.prepare("SELECT name, seq FROM sqlite_sequence ORDER BY name").expect("a statement");
-        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("rows").collect::<Result<_, _>>().expect("counters")
+        let mut statement = file
+            .prepare("SELECT name, seq FROM sqlite_sequence ORDER BY name")
+            .expect("a statement");
+        statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("rows")
+            .collect::<Result<_, _>>()
+            .expect("counters")
     };
     let before = counters(&file);
     drop(file);
     let there = copied(&home, "home", &server.url("there"));
-    let empty: Vec<_> = there.iter().filter(|(_, (rows, _))| *rows == 0).map(|(name, _)| name.as_str()).collect();
-    assert!(empty.is_empty(), "no rows of {empty:?}: make some in home_with_work or fill");
+    let empty: Vec<_> = there
+        .iter()
+        .filter(|(_, (rows, _))| *rows == 0)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert!(
+        empty.is_empty(),
+        "no rows of {empty:?}: make some in home_with_work or fill"
+    );
     server.create_database("again");
-    assert_eq!(copied(&home, &server.url("there"), &server.url("again")), there, "a copy of the copy");
+    assert_eq!(
+        copied(&home, &server.url("there"), &server.url("again")),
+        there,
+        "a copy of the copy"
+    );
     move_file_away(&home);
     assert_eq!(copied(&home, &server.url("there"), "home"), there);
     let file = Connection::open(home.home.database()).expect("the file");
     assert_eq!(counters(&file), before);
-    let intact: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
+    let intact: String = file
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .expect("a check");
     assert_eq!(intact, "ok");
 }
 
 #[test]
 fn nul_characters_are_replaced_and_counted() {
-    let Some(server) = crate::postgres::server() else { return };
+    let Some(server) = crate::postgres::server() else {
+        return;
+    };
     server.create_database("there");
     let home = home_with_work();
     let file = Connection::open(home.home.database()).expect("the file");
-    let changed = file.execute("UPDATE events SET text = 'a' || char(0) || 'b' WHERE seq <= 2", []).expect("changed");
+    let changed = file
+        .execute(
+            "UPDATE events SET text = 'a' || char(0) || 'b' WHERE seq <= 2",
+            [],
+        )
+        .expect("changed");
     drop(file);
     let copy = home.json(&["store", "copy", "home", &server.url("there")]);
     assert_eq!((changed, &copy["replaced_texts"]), (2, &Value::from(2)));
-    assert_eq!(server.sql("there", "SELECT count(*) FROM events WHERE text = 'a' || U&'\\FFFD' || 'b'"), "2");
+    assert_eq!(
+        server.sql(
+            "there",
+            "SELECT count(*) FROM events WHERE text = 'a' || U&'\\FFFD' || 'b'"
+        ),
+        "2"
+    );
 }
 
 #[test]
 fn stores_in_use_and_targets_with_rows_are_refused() {
-    let Some(server) = crate::postgres::server() else { return };
+    let Some(server) = crate::postgres::server() else {
+        return;
+    };
     server.create_database("there");
     let url = server.url("there");
     let home = home_with_work();
     home.ok(&["ps"]);
     let refused = |home: &TestHome, from: &str, to: &str, words: &[&str]| {
         let ran = home.adj(&["store", "copy", from, to]);
-        assert!(ran.code != 0 && words.iter().all(|word| ran.err.contains(word)), "{from} {to}: {ran:?}");
+        assert!(
+            ran.code != 0 && words.iter().all(|word| ran.err.contains(word)),
+            "{from} {to}: {ran:?}"
+        );
     };
     refused(&home, "home", &url, &["a hub (pid", "adj stop"]);
     home.ok(&["stop"]);
     refused(&home, "home", "home", &["the same store"]);
     refused(&home, &url, "home", &["no store to copy"]);
-    refused(&home, "home", "postgres://adj:canary@/x?host=/tmp", &["TO cannot be used: leave the password out"]);
-    refused(&home, "hmoe", "home", &["FROM is neither home nor an address"]);
-    assert!(!home.adj(&["store", "copy", "home", "postgres://adj:canary@/x?host=/tmp"]).err.contains("canary"));
+    refused(
+        &home,
+        "home",
+        "postgres://adj:canary@/x?host=/tmp",
+        &["TO cannot be used: leave the password out"],
+    );
+    refused(
+        &home,
+        "hmoe",
+        "home",
+        &["FROM is neither home nor an address"],
+    );
+    assert!(
+        !home
+            .adj(&[
+                "store",
+                "copy",
+                "home",
+                "postgres://adj:canary@/x?host=/tmp"
+            ])
+            .err
+            .contains("canary")
+    );
     // Another home's hub uses the database.
     let other = TestHome::with_config(&format!("store = \"{url}\"\n"));
     other.ok(&["ps"]);
@@ -221,7 +339,11 @@ fn stores_in_use_and_targets_with_rows_are_refused() {
     home.ok(&["store", "copy", "home", &url]);
     refused(&home, "home", &url, &["not empty", "runs"]);
     refused(&home, &url, "home", &["not empty", "mv "]);
-    assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(3), "the source is as before");
+    assert_eq!(
+        home.json(&["ps", "-a"]).as_array().map(Vec::len),
+        Some(3),
+        "the source is as before"
+    );
 }
 
 /// Blocks writes to a table until it is dropped.
@@ -229,7 +351,12 @@ struct LockedTable(std::process::Child);
 
 impl LockedTable {
     fn new(server: &Server, database: &str, table: &str) -> Self {
-        let mut psql = server.psql(database).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql starts");
+        let mut psql = server
+            .psql(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql starts");
         let mut input = psql.stdin.as_ref().expect("piped");
         writeln!(input, "BEGIN; LOCK TABLE {table} IN EXCLUSIVE MODE;").expect("written");
         let mut output = BufReader::new(psql.stdout.take().expect("piped"));
@@ -251,20 +378,33 @@ impl Drop for LockedTable {
 
 #[test]
 fn killed_copy_leaves_the_target_empty_and_is_repeatable() {
-    let Some(server) = crate::postgres::server() else { return };
+    let Some(server) = crate::postgres::server() else {
+        return;
+    };
     server.create_database("there");
     let url = server.url("there");
     let home = home_with_work();
     let other = TestHome::with_config(&format!("store = \"{url}\"\n"));
     other.ok(&["ps"]);
     other.ok(&["stop"]);
-    let rows = || server.sql("there", "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM sqlite_sequence)");
+    let rows = || {
+        server.sql(
+            "there",
+            "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM sqlite_sequence)",
+        )
+    };
     // In the middle: the runs are inserted, the requests are not.
     let locked = LockedTable::new(&server, "there", "requests");
-    let mut copy = home.command(&["store", "copy", "home", &url]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("adj starts");
-    let waiting =
-        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = 'there' WHERE NOT granted AND relation IS NOT NULL";
-    home.until("the copy waits", || (server.sql("there", waiting) == "1").then_some(()));
+    let mut copy = home
+        .command(&["store", "copy", "home", &url])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("adj starts");
+    let waiting = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = 'there' WHERE NOT granted AND relation IS NOT NULL";
+    home.until("the copy waits", || {
+        (server.sql("there", waiting) == "1").then_some(())
+    });
     kill(copy.id());
     copy.wait().expect("reaped");
     drop(locked);
@@ -272,8 +412,15 @@ fn killed_copy_leaves_the_target_empty_and_is_repeatable() {
     // Everything is written and compared, and nothing committed.
     let dies_before_commit = |from: &str, to: &str, name: &str| {
         let armed = format!("store.before_commit={}", home.work().join(name).display());
-        let ran = home.command(&["store", "copy", from, to]).env("ADJ_FAILPOINT", armed).output().expect("adj starts");
-        assert!(ran.status.code().is_none() && home.work().join(name).exists(), "{ran:?}");
+        let ran = home
+            .command(&["store", "copy", from, to])
+            .env("ADJ_FAILPOINT", armed)
+            .output()
+            .expect("adj starts");
+        assert!(
+            ran.status.code().is_none() && home.work().join(name).exists(),
+            "{ran:?}"
+        );
     };
     dies_before_commit("home", &url, "there");
     home.until("the server has noticed", || (rows() == "0").then_some(()));

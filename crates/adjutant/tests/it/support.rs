@@ -30,7 +30,9 @@ pub const UNKNOWN_LOAD: (&str, &str) = ("ADJ_FAILPOINT", "pressure=/dev/null");
 /// Returns the path of a certificate or key in the fixtures: an authority, and of it a certificate for `localhost` that is
 /// valid (`server`), and one that has expired.
 pub fn tls_fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/tls")
+        .join(name)
 }
 
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl From<Output> for Ran {
 impl Ran {
     /// The `data` of a `--json` reply.
     pub fn data(&self) -> Value {
-        let value: Value = serde_json::from_str(self.out.trim_end()).unwrap_or_else(|error| panic!("{error} in {self:?}"));
+        let value: Value = serde_json::from_str(self.out.trim_end())
+            .unwrap_or_else(|error| panic!("{error} in {self:?}"));
         value["data"].clone()
     }
 }
@@ -75,23 +78,38 @@ impl TestHome {
     }
 
     pub fn with_config(config: &str) -> Self {
-        let dir = tempfile::Builder::new().prefix("adj-test-").tempdir().expect("a temporary directory");
-        let home = Home { dir: dir.path().join("home") };
+        let dir = tempfile::Builder::new()
+            .prefix("adj-test-")
+            .tempdir()
+            .expect("a temporary directory");
+        let home = Home {
+            dir: dir.path().join("home"),
+        };
         Self::at(dir, home, config)
     }
 
     /// Creates a home at a path of this length.
     pub fn with_path_of(bytes: usize) -> Self {
-        let dir = tempfile::Builder::new().prefix("adj-test-").tempdir().expect("a temporary directory");
+        let dir = tempfile::Builder::new()
+            .prefix("adj-test-")
+            .tempdir()
+            .expect("a temporary directory");
         let room = bytes - dir.path().as_os_str().len() - 1;
-        let home = Home { dir: dir.path().join("h".repeat(room)) };
+        let home = Home {
+            dir: dir.path().join("h".repeat(room)),
+        };
         Self::at(dir, home, "")
     }
 
     /// Creates a home below an existing directory.
     pub fn below(parent: &Path) -> Self {
-        let dir = tempfile::Builder::new().prefix("adj-test-").tempdir().expect("a temporary directory");
-        let home = Home { dir: parent.join("home") };
+        let dir = tempfile::Builder::new()
+            .prefix("adj-test-")
+            .tempdir()
+            .expect("a temporary directory");
+        let home = Home {
+            dir: parent.join("home"),
+        };
         let mut made = Self::at(dir, home, "");
         made.detached = true;
         made
@@ -100,9 +118,22 @@ impl TestHome {
     fn at(dir: tempfile::TempDir, home: Home, config: &str) -> Self {
         home.ensure().expect("the home can be made");
         std::fs::create_dir(dir.path().join("work")).expect("a working directory");
-        let store = if config.contains("store = ") { None } else { crate::postgres::store_of_this_run() };
-        std::fs::write(home.dir.join("config.toml"), store.unwrap_or_default() + config).expect("the configuration can be written");
-        Self { dir, home, program: env!("CARGO_BIN_EXE_adj").into(), detached: false }
+        let store = if config.contains("store = ") {
+            None
+        } else {
+            crate::postgres::store_of_this_run()
+        };
+        std::fs::write(
+            home.dir.join("config.toml"),
+            store.unwrap_or_default() + config,
+        )
+        .expect("the configuration can be written");
+        Self {
+            dir,
+            home,
+            program: env!("CARGO_BIN_EXE_adj").into(),
+            detached: false,
+        }
     }
 
     /// Returns the working directory for agents.
@@ -112,14 +143,25 @@ impl TestHome {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args).env_clear().env("ADJ_HOME", &self.home.dir).env("HOME", self.dir.path()).env("PATH", "/usr/bin:/bin");
-        command.env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1).current_dir(self.work()).stdin(Stdio::null());
+        command
+            .args(args)
+            .env_clear()
+            .env("ADJ_HOME", &self.home.dir)
+            .env("HOME", self.dir.path())
+            .env("PATH", "/usr/bin:/bin");
+        command
+            .env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1)
+            .current_dir(self.work())
+            .stdin(Stdio::null());
         Mark::of(&self.home.dir).put_on(&mut command);
         command
     }
 
     pub fn adj(&self, args: &[&str]) -> Ran {
-        self.command(args).output().expect("adj can be started").into()
+        self.command(args)
+            .output()
+            .expect("adj can be started")
+            .into()
     }
 
     /// Runs `adj` and expects success.
@@ -151,7 +193,15 @@ impl TestHome {
     }
 
     pub fn start_agent(&self, agent: &str, name: &str, script: &str) {
-        self.ok(&["run", "--detach", "--agent", agent, "--name", name, &format!("{script}\n")]);
+        self.ok(&[
+            "run",
+            "--detach",
+            "--agent",
+            agent,
+            "--name",
+            name,
+            &format!("{script}\n"),
+        ]);
     }
 
     pub fn show(&self, run: &str) -> Value {
@@ -178,16 +228,31 @@ impl TestHome {
     }
 
     /// The same, for runs that take longer.
-    pub fn until_run_within(&self, patience: Duration, run: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub fn until_run_within(
+        &self,
+        patience: Duration,
+        run: &str,
+        what: &str,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
         let start = Instant::now();
         loop {
             let view = self.show(run);
             if condition(&view) {
                 return view;
             }
-            assert!(start.elapsed() < patience, "not within {patience:?}: {run} is {what}\n{}", self.story());
+            assert!(
+                start.elapsed() < patience,
+                "not within {patience:?}: {run} is {what}\n{}",
+                self.story()
+            );
             let after = view["cursor"].as_i64().unwrap_or(0);
-            let next = ReadEvents { after, run: Some(run.to_owned()), limit: Some(1), wait_ms: SILENT_CHANGE_MS };
+            let next = ReadEvents {
+                after,
+                run: Some(run.to_owned()),
+                limit: Some(1),
+                wait_ms: SILENT_CHANGE_MS,
+            };
             if self.call(&next, "").is_err() {
                 // No hub runs at the moment. The next look starts one.
                 std::thread::sleep(Duration::from_millis(10));
@@ -210,57 +275,94 @@ impl TestHome {
             if let Some(found) = condition() {
                 return found;
             }
-            assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}\n{}", self.story());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "not within {PATIENCE:?}: {what}\n{}",
+                self.story()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Returns the logs and state to print when a test fails.
     fn story(&self) -> String {
-        let read = |path: PathBuf| std::fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()));
+        let read = |path: PathBuf| {
+            std::fs::read_to_string(&path)
+                .unwrap_or_else(|error| format!("{}: {error}", path.display()))
+        };
         let runs = self.adj(&["--json", "ps", "-a"]);
-        format!("runs: {}{}\nhub.log: {}\nprocesses: {:#?}", runs.out, runs.err, read(self.home.hub_log()), self.processes())
+        format!(
+            "runs: {}{}\nhub.log: {}\nprocesses: {:#?}",
+            runs.out,
+            runs.err,
+            read(self.home.hub_log()),
+            self.processes()
+        )
     }
 
     /// Makes one call of the hub's API as the person.
     pub fn call<C: Call>(&self, call: &C, key: &str) -> Result<C::Reply, ErrorView> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(Client::running_hub(&self.home).call_with_key(call, key))
     }
 
     pub fn run_id(&self, run: &str) -> String {
-        self.show(run)["run_id"].as_str().expect("a run has an id").to_string()
+        self.show(run)["run_id"]
+            .as_str()
+            .expect("a run has an id")
+            .to_string()
     }
 
     pub fn attempt_dir(&self, run: &str) -> AttemptDir {
         let view = self.show(run);
         let attempt = view["attempt"].as_u64().expect("a run counts its attempts");
         let attempt = u32::try_from(attempt).expect("few attempts");
-        AttemptDir::new(&self.home.dir, view["run_id"].as_str().expect("a run has an id"), attempt)
+        AttemptDir::new(
+            &self.home.dir,
+            view["run_id"].as_str().expect("a run has an id"),
+            attempt,
+        )
     }
 
     pub fn hub_pid(&self) -> u32 {
-        self.call(&adjutant::view::GetHub {}, "").expect("a hub runs").pid
+        self.call(&adjutant::view::GetHub {}, "")
+            .expect("a hub runs")
+            .pid
     }
 
     /// Returns the processes of this home: those started by [`Self::command`], directly or indirectly, and those
     /// that name the home. Panics if they cannot be seen here.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
-        living.into_iter().map(|process| (process.pid, process.line())).collect()
+        living
+            .into_iter()
+            .map(|process| (process.pid, process.line()))
+            .collect()
     }
 
     fn living(&self) -> Result<Vec<Process>, String> {
         let start = Instant::now();
         loop {
             let mut found = Mark::of(&self.home.dir).processes();
-            found.extend(self.naming_home().into_iter().filter(|one| found.iter().all(|other| one.pid != other.pid)).collect::<Vec<_>>());
+            found.extend(
+                self.naming_home()
+                    .into_iter()
+                    .filter(|one| found.iter().all(|other| one.pid != other.pid))
+                    .collect::<Vec<_>>(),
+            );
             // The holders of locks are also processes of this home.
-            let unseen = self.lock_holders().into_iter().find(|pid| found.iter().all(|process| process.pid != *pid) && Self::is_alive(*pid));
+            let unseen = self.lock_holders().into_iter().find(|pid| {
+                found.iter().all(|process| process.pid != *pid) && Self::is_alive(*pid)
+            });
             match unseen {
                 None => return Ok(found),
                 Some(pid) if start.elapsed() > UNSEEN_MAX => {
-                    return Err(format!("process {pid} holds a lock of the home and was not found: start it by `command`, or put the mark on it"));
+                    return Err(format!(
+                        "process {pid} holds a lock of the home and was not found: start it by `command`, or put the mark on it"
+                    ));
                 }
                 Some(_) => std::thread::sleep(Duration::from_millis(5)),
             }
@@ -269,32 +371,58 @@ impl TestHome {
 
     /// Processes whose arguments, environment or working directory name the home, as far as these can be read.
     fn naming_home(&self) -> Vec<Process> {
-        let marks = [self.dir.path().display().to_string(), self.home.dir.display().to_string()];
+        let marks = [
+            self.dir.path().display().to_string(),
+            self.home.dir.display().to_string(),
+        ];
         let ours = |text: &str| marks.iter().any(|mark| text.contains(mark));
         let names_home = |process: &Process| {
-            let environment = std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            let directory = std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
-            ours(&process.line()) || ours(&String::from_utf8_lossy(&environment)) || ours(&directory.to_string_lossy())
+            let environment =
+                std::fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            let directory =
+                std::fs::read_link(format!("/proc/{}/cwd", process.pid)).unwrap_or_default();
+            ours(&process.line())
+                || ours(&String::from_utf8_lossy(&environment))
+                || ours(&directory.to_string_lossy())
         };
-        let all = processes::pids().into_iter().filter(|pid| *pid != std::process::id());
-        all.filter_map(processes::process).filter(names_home).collect()
+        let all = processes::pids()
+            .into_iter()
+            .filter(|pid| *pid != std::process::id());
+        all.filter_map(processes::process)
+            .filter(names_home)
+            .collect()
     }
 
     /// Returns the holders of the locks of the hub and of each attempt.
     fn lock_holders(&self) -> Vec<u32> {
-        let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-        let attempts = entries(&self.home.runs_dir()).flat_map(|run| entries(&run).collect::<Vec<_>>()).map(AttemptDir);
-        let locks = attempts.flat_map(|dir| [dir.guard_lock(), dir.supervisor_lock()]).chain([self.home.hub_lock()]);
+        let entries = |dir: &Path| {
+            std::fs::read_dir(dir)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+        };
+        let attempts = entries(&self.home.runs_dir())
+            .flat_map(|run| entries(&run).collect::<Vec<_>>())
+            .map(AttemptDir);
+        let locks = attempts
+            .flat_map(|dir| [dir.guard_lock(), dir.supervisor_lock()])
+            .chain([self.home.hub_lock()]);
         // Some tests replace a lock by something else, which has no holder.
         locks
-            .filter_map(|lock| holder_pid(lock.parent().expect("a directory"), &lock).ok().flatten())
+            .filter_map(|lock| {
+                holder_pid(lock.parent().expect("a directory"), &lock)
+                    .ok()
+                    .flatten()
+            })
             .filter_map(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
             .collect()
     }
 
     /// Returns whether a process exists and is not a zombie.
     pub fn is_alive(pid: u32) -> bool {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "))
     }
 
     /// Returns the processes of one run: all of this home except those known to belong to the hub, the test or
@@ -307,7 +435,11 @@ impl TestHome {
             Owner::Hub | Owner::Test => false,
             Owner::Unknown => Self::is_alive(process.pid),
         };
-        living.into_iter().filter(is_of_run).map(|process| (process.pid, process.line())).collect()
+        living
+            .into_iter()
+            .filter(is_of_run)
+            .map(|process| (process.pid, process.line()))
+            .collect()
     }
 
     fn owner(&self, pid: u32, parents: &BTreeMap<u32, u32>) -> Owner {
@@ -317,24 +449,34 @@ impl TestHome {
             if at == std::process::id() {
                 return Owner::Test;
             }
-            let arguments = processes::process(at).map(|process| process.arguments).unwrap_or_default();
+            let arguments = processes::process(at)
+                .map(|process| process.arguments)
+                .unwrap_or_default();
             match arguments.get(1).map(String::as_str) {
                 Some("__hub" | "serve" | "runner") => return Owner::Hub,
                 Some("__guard" | "__supervise") => {
-                    let dir = arguments.get(2).and_then(|dir| Path::new(dir).strip_prefix(self.home.runs_dir()).ok());
+                    let dir = arguments
+                        .get(2)
+                        .and_then(|dir| Path::new(dir).strip_prefix(self.home.runs_dir()).ok());
                     if let Some(run) = dir.and_then(|dir| dir.iter().next()) {
                         return Owner::Run(run.to_string_lossy().into_owned());
                     }
                 }
                 _ => {}
             }
-            let Some(parent) = parents.get(&at) else { break };
+            let Some(parent) = parents.get(&at) else {
+                break;
+            };
             at = *parent;
         }
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let marked = environment.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(b"ADJ_RUN="));
+        let marked = environment
+            .split(|byte| *byte == 0)
+            .find_map(|pair| pair.strip_prefix(b"ADJ_RUN="));
         let run = marked.and_then(|value| value.split(|byte| *byte == b'/').next());
-        run.map_or(Owner::Unknown, |run| Owner::Run(String::from_utf8_lossy(run).into_owned()))
+        run.map_or(Owner::Unknown, |run| {
+            Owner::Run(String::from_utf8_lossy(run).into_owned())
+        })
     }
 }
 
@@ -354,7 +496,10 @@ impl Drop for TestHome {
                 Err(unseen) => (Mark::of(&self.home.dir).processes(), Some(unseen)),
             };
             left.iter().for_each(|process| kill(process.pid));
-            self.lock_holders().into_iter().filter(|pid| *pid != std::process::id()).for_each(kill);
+            self.lock_holders()
+                .into_iter()
+                .filter(|pid| *pid != std::process::id())
+                .for_each(kill);
             if let Some(unseen) = unseen
                 && !std::thread::panicking()
             {
@@ -373,13 +518,19 @@ impl Drop for TestHome {
 
 /// Returns the process id in a lock file.
 pub fn lock_pid(path: &Path) -> u32 {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.trim().parse().unwrap_or_else(|error| panic!("{}: {text:?}: {error}", path.display()))
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.trim()
+        .parse()
+        .unwrap_or_else(|error| panic!("{}: {text:?}: {error}", path.display()))
 }
 
 /// Reports that a test cannot run here. With `ADJ_REQUIRE_ALL` set, that is a failure.
 pub fn skip(why: &str) {
-    assert!(std::env::var_os("ADJ_REQUIRE_ALL").is_none(), "cannot be tested here: {why}");
+    assert!(
+        std::env::var_os("ADJ_REQUIRE_ALL").is_none(),
+        "cannot be tested here: {why}"
+    );
     skipped::note(why);
 }
 
@@ -396,6 +547,7 @@ pub fn is_root(why: &str) -> bool {
 /// Counts the tokens of a text with the tokenizer o200k.
 pub fn tokens(text: &str) -> u64 {
     static TOKENIZER: std::sync::OnceLock<tiktoken_rs::CoreBPE> = std::sync::OnceLock::new();
-    let tokenizer = TOKENIZER.get_or_init(|| tiktoken_rs::o200k_base().expect("the tables are in the crate"));
+    let tokenizer =
+        TOKENIZER.get_or_init(|| tiktoken_rs::o200k_base().expect("the tables are in the crate"));
     tokenizer.encode_ordinary(text).len() as u64
 }

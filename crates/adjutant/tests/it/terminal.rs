@@ -37,10 +37,35 @@ impl Terminal {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("ours");
         unlockpt(&keyboard).expect("unlocked");
-        let name = ptsname(&keyboard, Vec::new()).expect("a name").into_string().expect("ASCII");
-        tcsetwinsize(&keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
-        let end = || Stdio::from(OpenOptions::new().read(true).write(true).open(&name).expect("the other end"));
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("adj starts");
+        let name = ptsname(&keyboard, Vec::new())
+            .expect("a name")
+            .into_string()
+            .expect("ASCII");
+        tcsetwinsize(
+            &keyboard,
+            Winsize {
+                ws_row: rows,
+                ws_col: columns,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )
+        .expect("a size");
+        let end = || {
+            Stdio::from(
+                OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .open(&name)
+                    .expect("the other end"),
+            )
+        };
+        let child = command
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .expect("adj starts");
         let keyboard = File::from(keyboard);
         let mut screen = keyboard.try_clone().expect("another descriptor");
         let (sender, output) = channel();
@@ -48,12 +73,20 @@ impl Terminal {
             let mut bytes = [0; 4096];
             // Reading fails once the last process has exited.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                if sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned()).is_err() {
+                if sender
+                    .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
+                    .is_err()
+                {
                     return;
                 }
             }
         });
-        Self { child, keyboard, output, shown: String::new() }
+        Self {
+            child,
+            keyboard,
+            output,
+            shown: String::new(),
+        }
     }
 
     /// Waits until a text is shown, and discards everything up to it.
@@ -64,7 +97,10 @@ impl Terminal {
                 self.shown.drain(..at + text.len());
                 return;
             }
-            match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
                 Ok(more) => self.shown.push_str(&more),
                 Err(_) => panic!("{text:?} is not shown: {}", self.shown),
             }
@@ -77,12 +113,24 @@ impl Terminal {
     }
 
     pub fn resize(&self, rows: u16, columns: u16) {
-        tcsetwinsize(&self.keyboard, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        tcsetwinsize(
+            &self.keyboard,
+            Winsize {
+                ws_row: rows,
+                ws_col: columns,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )
+        .expect("a size");
     }
 
     /// Returns whether the terminal shows what is typed.
     pub fn has_echo(&self) -> bool {
-        tcgetattr(&self.keyboard).expect("modes").local_modes.contains(LocalModes::ECHO)
+        tcgetattr(&self.keyboard)
+            .expect("modes")
+            .local_modes
+            .contains(LocalModes::ECHO)
     }
 
     pub fn pid(&self) -> rustix::process::Pid {
@@ -110,7 +158,11 @@ impl Terminal {
 /// Returns all answers, oldest question first.
 fn answers(home: &TestHome) -> Vec<String> {
     let all = home.inbox(&["--all"]);
-    all.as_array().expect("a list").iter().map(|request| request["answer"].as_str().unwrap_or_default().to_owned()).collect()
+    all.as_array()
+        .expect("a list")
+        .iter()
+        .map(|request| request["answer"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 #[test]
@@ -127,7 +179,15 @@ fn person_answers_at_the_terminal() {
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(answers(&home), ["green"]);
     // A followed run's question is answered on the same terminal.
-    let mut terminal = Terminal::run(&home, &["run", "-a", "echo", "say hello\nask \"How many?\"\ndone well"]);
+    let mut terminal = Terminal::run(
+        &home,
+        &[
+            "run",
+            "-a",
+            "echo",
+            "say hello\nask \"How many?\"\ndone well",
+        ],
+    );
     for shown in ["hello", "How many?", "type the answer to Q2"] {
         terminal.shows(shown);
     }
@@ -143,24 +203,45 @@ fn tables_fit_every_terminal() {
     let home = TestHome::with_config(
         "[agents.unsigned]\nharness = \"claude\"\ncommand = [\"/bin/sh\", \"-c\", \"exit 1\"]\ndescription = \"A description that is long enough to need the room of a wide terminal\"\n",
     );
-    home.start("failed", "report error a reason that is far too long for one cell of a table, on any terminal");
+    home.start(
+        "failed",
+        "report error a reason that is far too long for one cell of a table, on any terminal",
+    );
     home.finished("failed");
     home.start("asks", "ask \"Which of the two databases should the migration be tried on first?\" [options: staging|local]");
     home.until_status("asks", "waiting_parent_reply");
-    home.ok(&["chat", "start", "A chat with a title that is rather long for a narrow terminal"]);
-    let reason = home.show("failed")["reason"].as_str().expect("a reason").to_owned();
+    home.ok(&[
+        "chat",
+        "start",
+        "A chat with a title that is rather long for a narrow terminal",
+    ]);
+    let reason = home.show("failed")["reason"]
+        .as_str()
+        .expect("a reason")
+        .to_owned();
     for columns in [40, 60, 80, 100, 200] {
         for args in [&["ps", "-a"][..], &["inbox"], &["agents"], &["chat", "ls"]] {
             let shown = Terminal::sized(&home, args, 24, columns).rest();
             // Remarks below a table are not part of it.
-            let table = shown.lines().map(strip).filter(|line| !line.contains(": ") && !line.contains("PATH") && !line.starts_with("next:"));
+            let table = shown.lines().map(strip).filter(|line| {
+                !line.contains(": ") && !line.contains("PATH") && !line.starts_with("next:")
+            });
             for plain in table {
-                assert!(plain.chars().count() <= usize::from(columns), "{columns}, {args:?}: {plain:?}");
+                assert!(
+                    plain.chars().count() <= usize::from(columns),
+                    "{columns}, {args:?}: {plain:?}"
+                );
             }
-            assert!(args[0] != "ps" || columns < 80 || shown.contains("TASK"), "{columns}: {shown}");
+            assert!(
+                args[0] != "ps" || columns < 80 || shown.contains("TASK"),
+                "{columns}: {shown}"
+            );
         }
     }
-    assert!(home.ok(&["show", "failed"]).contains(&reason), "the reason is in show");
+    assert!(
+        home.ok(&["show", "failed"]).contains(&reason),
+        "the reason is in show"
+    );
 }
 
 /// Removes colours.
@@ -218,7 +299,9 @@ fn next_notices_a_deadline_while_it_asks() {
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     // An answer given elsewhere is reported too, and the next item follows.
-    home.until("the second is asked", || (home.inbox(&[])[0]["number"] == "Q2").then_some(()));
+    home.until("the second is asked", || {
+        (home.inbox(&[])[0]["number"] == "Q2").then_some(())
+    });
     home.start("bob", "ask \"Which?\"\ndone");
     home.until_status("bob", "waiting_parent_reply");
     let mut terminal = Terminal::run(&home, &["next"]);
@@ -235,7 +318,13 @@ fn next_notices_a_deadline_while_it_asks() {
 fn long_preview_ends_with_the_decision_prompt() {
     let home = TestHome::new();
     let preview: Vec<String> = (1..=120).map(|n| format!("+ line {n}")).collect();
-    home.start("ann", &format!("approve \"apply the patch\" risk: high preview: {}", preview.join("\\n")));
+    home.start(
+        "ann",
+        &format!(
+            "approve \"apply the patch\" risk: high preview: {}",
+            preview.join("\\n")
+        ),
+    );
     home.until_status("ann", "waiting_parent_reply");
     // A text that is longer than the terminal goes through the pager.
     let next = || {
@@ -247,7 +336,11 @@ fn long_preview_ends_with_the_decision_prompt() {
     left.shows("[q]uit > ");
     rustix::process::kill_process(left.pid(), rustix::process::Signal::INT).expect("a signal");
     left.shows("1 left: adj next");
-    assert_eq!(left.ends(), Some(130), "Ctrl-C ends the prompt after a pager too");
+    assert_eq!(
+        left.ends(),
+        Some(130),
+        "Ctrl-C ends the prompt after a pager too"
+    );
     let mut terminal = next();
     terminal.shows("paged:");
     terminal.shows("+ line 120");
@@ -296,7 +389,12 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     home.start("bad", "fail 3");
     home.finished("bad");
     let mut terminal = Terminal::run(&home, &["next"]);
-    for shown in ["stuck", "node_modules is missing", "npm install", "resume stuck with a resolution, or cancel > "] {
+    for shown in [
+        "stuck",
+        "node_modules is missing",
+        "npm install",
+        "resume stuck with a resolution, or cancel > ",
+    ] {
         terminal.shows(shown);
     }
     terminal.types("cancle\n");
@@ -314,10 +412,16 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
     terminal.shows("nothing else needs you");
     assert_eq!(terminal.ends(), Some(0));
     home.until_log("stuck", "installed it");
-    home.start("talks", "tool send_message {\"to\": \"parent\", \"message\": \"look at this\"}\ndone");
+    home.start(
+        "talks",
+        "tool send_message {\"to\": \"parent\", \"message\": \"look at this\"}\ndone",
+    );
     home.finished("talks");
     let mut terminal = Terminal::run(&home, &["next"]);
-    for shown in ["look at this", "Press Enter to continue, or type a reply > "] {
+    for shown in [
+        "look at this",
+        "Press Enter to continue, or type a reply > ",
+    ] {
         terminal.shows(shown);
     }
     terminal.types("seen\n");
@@ -329,7 +433,11 @@ fn next_resumes_a_stopped_run_and_shows_ends_and_messages() {
 #[test]
 fn next_skips_chooses_and_asks_again() {
     let home = TestHome::new();
-    for (name, script) in [("ann", "ask \"Which colour?\" [options: red|green]"), ("bob", "approve \"second\""), ("cat", "ask \"How many?\"")] {
+    for (name, script) in [
+        ("ann", "ask \"Which colour?\" [options: red|green]"),
+        ("bob", "approve \"second\""),
+        ("cat", "ask \"How many?\""),
+    ] {
         home.start(name, script);
         home.until_status(name, "waiting_parent_reply");
     }
@@ -371,8 +479,16 @@ fn next_skips_chooses_and_asks_again() {
     terminal.shows("1 left: adj next");
     assert_eq!(terminal.ends(), Some(130));
     assert_eq!(answers(&home), ["", "approved", "3"]);
-    assert!(Terminal::run(&home, &["next", "q2"]).rest().contains("q2 does not need you"));
-    assert!(Terminal::run(&home, &["next", "nobody"]).rest().contains("no such run"));
+    assert!(
+        Terminal::run(&home, &["next", "q2"])
+            .rest()
+            .contains("q2 does not need you")
+    );
+    assert!(
+        Terminal::run(&home, &["next", "nobody"])
+            .rest()
+            .contains("no such run")
+    );
 }
 
 /// Returns a command with the variables of an ordinary terminal.
@@ -385,7 +501,17 @@ fn on_xterm(home: &TestHome, args: &[&str]) -> Terminal {
 #[test]
 fn followed_run_notifies_of_its_question_and_its_end() {
     let home = TestHome::new();
-    let mut terminal = on_xterm(&home, &["run", "-a", "echo", "-n", "ann", "ask \"Which; one?\"\ndone well"]);
+    let mut terminal = on_xterm(
+        &home,
+        &[
+            "run",
+            "-a",
+            "echo",
+            "-n",
+            "ann",
+            "ask \"Which; one?\"\ndone well",
+        ],
+    );
     terminal.shows("\u{1b}[22;2t\u{1b}]2;adj: ann\u{7}");
     terminal.shows("Which; one?");
     terminal.shows("\u{1b}]9;adj: ann asks (Q1)\u{7}\u{7}");
@@ -396,7 +522,10 @@ fn followed_run_notifies_of_its_question_and_its_end() {
     terminal.shows("\u{1b}]2;adj: ann\u{7}");
     terminal.shows("\u{1b}]9;adj: ann: ✓ done\u{7}\u{7}");
     let rest = terminal.rest();
-    assert!(rest.ends_with("\u{1b}[23;2t") && !rest.contains("\u{1b}]"), "{rest:?}");
+    assert!(
+        rest.ends_with("\u{1b}[23;2t") && !rest.contains("\u{1b}]"),
+        "{rest:?}"
+    );
 }
 
 #[test]
@@ -413,7 +542,12 @@ fn wait_shows_the_runs_that_it_waits_for() {
     let rest = waiting.rest();
     assert!(rest.contains("\r\u{1b}[K"), "{rest:?}");
     // Nothing for a script.
-    assert!(!home.adj(&["wait", "--until", "all", "bob"]).err.contains("waiting: "));
+    assert!(
+        !home
+            .adj(&["wait", "--until", "all", "bob"])
+            .err
+            .contains("waiting: ")
+    );
 }
 
 #[test]
@@ -430,18 +564,29 @@ fn wait_notifies_and_restores_the_title() {
     home.ok(&["cancel", "ann"]);
     let rest = waiting.rest();
     let bare = rest.replace("\u{1b}]2;adj wait\u{7}", "");
-    assert!(bare.contains('\u{7}') && rest.ends_with("\u{1b}[23;2t"), "{rest:?}");
+    assert!(
+        bare.contains('\u{7}') && rest.ends_with("\u{1b}[23;2t"),
+        "{rest:?}"
+    );
 }
 
 #[test]
 fn terminal_without_notifications_gets_no_sequence() {
-    let quiet = TestHome::with_config("[notify]\ntitle = false\nquiet = \"00:00-23:59\"\nzone = \"UTC\"\n");
+    let quiet =
+        TestHome::with_config("[notify]\ntitle = false\nquiet = \"00:00-23:59\"\nzone = \"UTC\"\n");
     let off = TestHome::with_config("[notify]\nbell = false\nosc = false\ntitle = false\n");
-    for (home, term) in [(&off, "xterm"), (&TestHome::new(), "dumb"), (&quiet, "xterm")] {
+    for (home, term) in [
+        (&off, "xterm"),
+        (&TestHome::new(), "dumb"),
+        (&quiet, "xterm"),
+    ] {
         let mut command = home.command(&["run", "-a", "echo", "done well"]);
         command.env("TERM", term);
         let rest = Terminal::of(command).rest();
-        assert!(rest.contains("✓ done") && !rest.contains('\u{7}') && !rest.contains("\u{1b}]"), "{term}: {rest:?}");
+        assert!(
+            rest.contains("✓ done") && !rest.contains('\u{7}') && !rest.contains("\u{1b}]"),
+            "{term}: {rest:?}"
+        );
     }
 }
 
@@ -452,16 +597,31 @@ fn messages_and_checks_end_lines_between_words() {
         for args in [["doctor"].as_slice(), &["ps"], &["agents"]] {
             let mut command = home.command(args);
             command.env("NO_COLOR", "1");
-            let shown = Terminal::start(command, 24, u16::try_from(columns).expect("narrow")).rest();
+            let shown =
+                Terminal::start(command, 24, u16::try_from(columns).expect("narrow")).rest();
             // A word that is wider than the terminal, such as a path, is left to it.
             let too_wide: Vec<&str> = shown
                 .lines()
                 .map(str::trim_end)
-                .filter(|line| line.chars().count() > columns && line.split_whitespace().all(|word| word.len() < columns / 2))
+                .filter(|line| {
+                    line.chars().count() > columns
+                        && line.split_whitespace().all(|word| word.len() < columns / 2)
+                })
                 .collect();
             assert!(too_wide.is_empty(), "{columns} {args:?}: {too_wide:#?}");
         }
-        let ps = Terminal::start(home.command(&["ps"]), 24, u16::try_from(columns).expect("narrow")).rest();
-        assert_eq!(ps.lines().filter(|line| line.trim_start().starts_with("line ")).count(), 3, "a line for each problem: {ps}");
+        let ps = Terminal::start(
+            home.command(&["ps"]),
+            24,
+            u16::try_from(columns).expect("narrow"),
+        )
+        .rest();
+        assert_eq!(
+            ps.lines()
+                .filter(|line| line.trim_start().starts_with("line "))
+                .count(),
+            3,
+            "a line for each problem: {ps}"
+        );
     }
 }

@@ -20,7 +20,11 @@ struct Screen {
 
 impl Screen {
     fn top(home: &TestHome, rows: u16, columns: u16) -> Self {
-        Self::new(Terminal::sized(home, &["top"], rows, columns), rows, columns)
+        Self::new(
+            Terminal::sized(home, &["top"], rows, columns),
+            rows,
+            columns,
+        )
     }
 
     fn of(terminal: Terminal) -> Self {
@@ -29,7 +33,13 @@ impl Screen {
 
     fn new(terminal: Terminal, rows: u16, columns: u16) -> Self {
         let cells = vec![vec![' '; usize::from(columns)]; usize::from(rows)];
-        Self { terminal, cells, row: 0, column: 0, rest: String::new() }
+        Self {
+            terminal,
+            cells,
+            row: 0,
+            column: 0,
+            rest: String::new(),
+        }
     }
 
     fn resize(&mut self, rows: u16, columns: u16) {
@@ -38,7 +48,10 @@ impl Screen {
     }
 
     fn text(&self) -> String {
-        self.cells.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned() + "\n").collect()
+        self.cells
+            .iter()
+            .map(|row| row.iter().collect::<String>().trim_end().to_owned() + "\n")
+            .collect()
     }
 
     /// Waits until the screen shows a text.
@@ -47,7 +60,11 @@ impl Screen {
         while !self.text().contains(text) {
             // Ages are drawn again each second, so there is always more.
             let more = self.terminal.more();
-            assert!(!more.is_empty() && Instant::now() < end, "{text:?} is not shown:\n{}", self.text());
+            assert!(
+                !more.is_empty() && Instant::now() < end,
+                "{text:?} is not shown:\n{}",
+                self.text()
+            );
             self.feed(&more);
         }
     }
@@ -83,7 +100,11 @@ impl Screen {
                 '\r' => self.column = 0,
                 '\n' => self.row += 1,
                 c => {
-                    if let Some(cell) = self.cells.get_mut(self.row).and_then(|row| row.get_mut(self.column)) {
+                    if let Some(cell) = self
+                        .cells
+                        .get_mut(self.row)
+                        .and_then(|row| row.get_mut(self.column))
+                    {
                         *cell = c;
                     }
                     self.column += 1;
@@ -95,9 +116,13 @@ impl Screen {
 
     fn control(&mut self, sequence: &str) {
         let (numbers, end) = sequence.split_at(sequence.len() - 1);
-        let mut numbers = numbers.split(';').map(|number| number.parse::<usize>().unwrap_or(1).max(1) - 1);
+        let mut numbers = numbers
+            .split(';')
+            .map(|number| number.parse::<usize>().unwrap_or(1).max(1) - 1);
         match end {
-            "H" => (self.row, self.column) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)),
+            "H" => {
+                (self.row, self.column) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+            }
             "J" => self.cells.iter_mut().for_each(|row| row.fill(' ')),
             _ => {}
         }
@@ -119,7 +144,11 @@ fn question_is_answered_in_top() {
     screen.shows("answered Q1 of ann");
     home.finished("ann");
     // The answer has reached the agent, and the end reaches the screen without a key.
-    assert!(home.log("ann").contains("answer: green"), "{}", home.log("ann"));
+    assert!(
+        home.log("ann").contains("answer: green"),
+        "{}",
+        home.log("ann")
+    );
     screen.shows("nothing needs you");
     screen.shows("done");
     screen.types("q");
@@ -129,7 +158,10 @@ fn question_is_answered_in_top() {
 #[test]
 fn approval_is_denied_with_a_reason_in_top() {
     let home = TestHome::new();
-    home.start("ann", "approve \"delete all\" [preview: rm -rf build]\ndone");
+    home.start(
+        "ann",
+        "approve \"delete all\" [preview: rm -rf build]\ndone",
+    );
     home.until_status("ann", "waiting_parent_reply");
     let mut screen = Screen::top(&home, 24, 40);
     screen.shows("? approve Q1");
@@ -144,7 +176,11 @@ fn approval_is_denied_with_a_reason_in_top() {
     screen.types("not today\r");
     screen.shows("denied Q1 of ann");
     let all = home.inbox(&["--all"]);
-    assert_eq!((&all[0]["decision"], &all[0]["reason"]), (&"denied".into(), &"not today".into()), "{all}");
+    assert_eq!(
+        (&all[0]["decision"], &all[0]["reason"]),
+        (&"denied".into(), &"not today".into()),
+        "{all}"
+    );
     screen.types("\u{3}");
     assert_eq!(screen.terminal.ends(), Some(130));
 }
@@ -174,7 +210,16 @@ fn run_is_cancelled_in_top() {
 #[test]
 fn isolated_run_is_merged_in_top() {
     let home = named_repository();
-    home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", "ann", "do echo new > new.txt"]);
+    home.ok(&[
+        "run",
+        "-d",
+        "--clone",
+        "-a",
+        "sh",
+        "-n",
+        "ann",
+        "do echo new > new.txt",
+    ]);
     home.finished("ann");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("✓ done");
@@ -194,7 +239,10 @@ fn isolated_run_is_merged_in_top() {
     screen.shows("s squash  ");
     screen.types("s");
     screen.shows("merged ann into main");
-    assert_eq!(std::fs::read_to_string(home.work().join("new.txt")).expect("a merged file"), "new\n");
+    assert_eq!(
+        std::fs::read_to_string(home.work().join("new.txt")).expect("a merged file"),
+        "new\n"
+    );
     assert_eq!(home.show("ann")["workspace"]["state"], "merged");
     screen.types("q");
     assert_eq!(screen.terminal.ends(), Some(0));
@@ -203,7 +251,16 @@ fn isolated_run_is_merged_in_top() {
 #[test]
 fn workspace_is_discarded_in_top() {
     let home = named_repository();
-    home.ok(&["run", "-d", "--clone", "-a", "sh", "-n", "ann", "do echo new > new.txt"]);
+    home.ok(&[
+        "run",
+        "-d",
+        "--clone",
+        "-a",
+        "sh",
+        "-n",
+        "ann",
+        "do echo new > new.txt",
+    ]);
     home.finished("ann");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("✓ done");
@@ -233,15 +290,33 @@ fn delegation_is_changed_in_top() {
     screen.shows("approved Q1 of audit");
     home.finished("audit");
     let runs = home.json(&["ps", "-a"]);
-    let child = runs.as_array().into_iter().flatten().find(|run| !run["parent"].is_null()).cloned().expect("a child run");
-    assert_eq!((child["task"].as_str(), child["priority"].as_str()), (Some("done new"), Some("P2")), "{child}");
-    assert!(child["cwd"].as_str().is_some_and(|cwd| cwd.ends_with("/docs")), "{child}");
+    let child = runs
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|run| !run["parent"].is_null())
+        .cloned()
+        .expect("a child run");
+    assert_eq!(
+        (child["task"].as_str(), child["priority"].as_str()),
+        (Some("done new"), Some("P2")),
+        "{child}"
+    );
+    assert!(
+        child["cwd"]
+            .as_str()
+            .is_some_and(|cwd| cwd.ends_with("/docs")),
+        "{child}"
+    );
 }
 
 #[test]
 fn approval_is_undone_in_top_and_sent_at_the_end() {
     let home = TestHome::new();
-    home.start("ann", "approve \"delete all\" [preview: rm -rf build]\ndone");
+    home.start(
+        "ann",
+        "approve \"delete all\" [preview: rm -rf build]\ndone",
+    );
     home.until_status("ann", "waiting_parent_reply");
     let mut screen = Screen::top(&home, 24, 80);
     screen.shows("? approve Q1");
@@ -294,7 +369,10 @@ fn top_without_a_terminal_names_the_alternative() {
     let home = TestHome::new();
     let ran = home.adj(&["top"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.err.contains("adj top needs a terminal") && ran.err.contains("adj ps --watch"), "{ran:?}");
+    assert!(
+        ran.err.contains("adj top needs a terminal") && ran.err.contains("adj ps --watch"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -302,9 +380,20 @@ fn watched_list_is_printed_at_each_change() {
     let home = TestHome::new();
     home.start("ann", "ask \"Which one?\"\ndone");
     home.until_status("ann", "waiting_parent_reply");
-    let mut watch = home.command(&["ps", "-a", "--watch"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("adj starts");
-    let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines().map(|line| line.expect("a line"));
-    assert!(lines.by_ref().any(|line| line.starts_with("ann") && line.contains("? asks Q1")));
+    let mut watch = home
+        .command(&["ps", "-a", "--watch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("adj starts");
+    let mut lines = BufReader::new(watch.stdout.take().expect("its output"))
+        .lines()
+        .map(|line| line.expect("a line"));
+    assert!(
+        lines
+            .by_ref()
+            .any(|line| line.starts_with("ann") && line.contains("? asks Q1"))
+    );
     home.ok(&["reply", "Q1", "red"]);
     // Blocks are separated by empty lines, and each begins with the heading.
     let mut after_empty = None;
@@ -316,7 +405,11 @@ fn watched_list_is_printed_at_each_change() {
         line.starts_with("ann") && line.contains("✓ done")
     });
     assert!(done.is_some());
-    kill_process(Pid::from_raw(watch.id().cast_signed()).expect("a pid"), Signal::INT).expect("interrupted");
+    kill_process(
+        Pid::from_raw(watch.id().cast_signed()).expect("a pid"),
+        Signal::INT,
+    )
+    .expect("interrupted");
     assert_eq!(watch.wait().expect("it ends").code(), Some(130));
 }
 
@@ -339,19 +432,42 @@ fn watched_list_is_redrawn_in_place_on_a_terminal() {
 fn kept_demo_waits_for_the_person() {
     let home = TestHome::new();
     let mut command = home.command(&["--json", "demo", "--keep", "--no-input"]);
-    let ran = Ran::from(command.env("TMPDIR", home.work()).output().expect("adj can be started"));
+    let ran = Ran::from(
+        command
+            .env("TMPDIR", home.work())
+            .output()
+            .expect("adj can be started"),
+    );
     assert_eq!(ran.code, 0, "{ran:?}");
     let data = ran.data();
     let kept = data["home"].as_str().expect("a home").to_owned();
-    let adj = |args: &[&str]| Ran::from(home.command(args).env("ADJ_HOME", &kept).output().expect("adj can be started"));
+    let adj = |args: &[&str]| {
+        Ran::from(
+            home.command(args)
+                .env("ADJ_HOME", &kept)
+                .output()
+                .expect("adj can be started"),
+        )
+    };
     let open = adj(&["--json", "inbox"]).data();
     assert_eq!(open.as_array().map(Vec::len), Some(3), "{open}");
     // While the own home has no runs, a person who forgets the home of the demo is referred to it.
     let ui = |listen: &[&str]| {
-        Ran::from(home.command(&[&["ui", "--no-open"], listen].concat()).env("TMPDIR", home.work()).output().expect("adj can be started"))
+        Ran::from(
+            home.command(&[&["ui", "--no-open"], listen].concat())
+                .env("TMPDIR", home.work())
+                .output()
+                .expect("adj can be started"),
+        )
     };
     let opened = ui(&["--listen", "127.0.0.1:0"]);
-    assert!(opened.code == 0 && opened.err.contains(&format!("no runs in this home; for the demo: ADJ_HOME={kept} adj ui")), "{opened:?}");
+    assert!(
+        opened.code == 0
+            && opened.err.contains(&format!(
+                "no runs in this home; for the demo: ADJ_HOME={kept} adj ui"
+            )),
+        "{opened:?}"
+    );
     let mut top = home.command(&["top"]);
     top.env("TMPDIR", home.work());
     let mut screen = Screen::of(Terminal::of(top));
@@ -361,12 +477,21 @@ fn kept_demo_waits_for_the_person() {
     assert_eq!(adj(&["reply", "limiter", "per key"]).code, 0);
     home.start("own", "done");
     let opened = ui(&[]);
-    assert!(opened.code == 0 && !opened.err.contains(&kept), "{opened:?}");
+    assert!(
+        opened.code == 0 && !opened.err.contains(&kept),
+        "{opened:?}"
+    );
     // Only the home of a kept demo is removed.
     let refused = home.adj(&["demo", "--end", home.work().to_str().expect("UTF-8")]);
     assert_eq!(refused.code, 2, "{refused:?}");
     home.ok(&["demo", "--end", &kept]);
-    assert_eq!(std::fs::read_dir(home.work()).expect("the directory").count(), 0, "its home is removed");
+    assert_eq!(
+        std::fs::read_dir(home.work())
+            .expect("the directory")
+            .count(),
+        0,
+        "its home is removed"
+    );
 }
 
 #[test]
@@ -386,5 +511,8 @@ fn top_notifies_of_each_new_question_once() {
     terminal.shows("\u{1b}]2;adj top\u{7}");
     terminal.types("q");
     let rest = terminal.rest();
-    assert!(rest.contains("\u{1b}[23;2t") && !rest.contains("\u{1b}]9;"), "{rest:?}");
+    assert!(
+        rest.contains("\u{1b}[23;2t") && !rest.contains("\u{1b}]9;"),
+        "{rest:?}"
+    );
 }

@@ -9,16 +9,31 @@ use std::sync::LazyLock;
 const REJECTED: &[(&str, &str)] = &[
     (r"\banew\b", "again, restart, resume, a new attempt"),
     (r"\b(beg[aiu]ns?|begun) (again|over)\b", "restart, resume"),
-    (r"\b(for|needs?|needed|without|asks?|asking|given?|gives) leave\b", "approval"),
+    (
+        r"\b(for|needs?|needed|without|asks?|asking|given?|gives) leave\b",
+        "approval",
+    ),
     (r"\bveto(es|ed)?\b", "revoke, deny"),
-    (r"\bhand(s|ed|ing)? (it |them |a task |tasks )?on to\b", "delegate"),
+    (
+        r"\bhand(s|ed|ing)? (it |them |a task |tasks )?on to\b",
+        "delegate",
+    ),
     (r"\bhands? (a task|tasks) on\b", "delegate"),
     (r"\bhand(s|ed|ing)? on\b", "delegate, pass on"),
     (r"\bwho(so)?ever\b", "name the person, client or run"),
     (r"\bsomebody\b", "name the person, client or run"),
-    (r"\b(is|are|was|were|be|been) told\b", "is notified, receives, learns"),
-    (r"\bwhat (becomes|became|comes|came) of\b", "result, outcome"),
-    (r"\b(goes|go|gone|going) on (with|beside|by)\b", "continue, resume"),
+    (
+        r"\b(is|are|was|were|be|been) told\b",
+        "is notified, receives, learns",
+    ),
+    (
+        r"\bwhat (becomes|became|comes|came) of\b",
+        "result, outcome",
+    ),
+    (
+        r"\b(goes|go|gone|going) on (with|beside|by)\b",
+        "continue, resume",
+    ),
     (r"\bat work (on|in|for)\b", "working on, in use"),
     (r"\bof ours\b", "of Adjutant"),
     (r"\bput(s|ting)? aside\b", "set aside, rotate, remove"),
@@ -30,32 +45,65 @@ const REJECTED: &[(&str, &str)] = &[
     (r"\bby turns\b", "alternately"),
     (r"\bthe time is over\b", "timed out"),
     (r"\bin force\b", "in effect"),
-    (r"\bcan(not)? be had\b", "is (not) possible, cannot be enforced"),
+    (
+        r"\bcan(not)? be had\b",
+        "is (not) possible, cannot be enforced",
+    ),
     (r"\bonce more\b", "again"),
     (r"\bso often\b", "N times"),
     (r"\b(does|do) not tell\b", "does not report"),
     (r"\bin whatever order\b", "regardless of the order"),
     (r"\b(is|are) there twice\b", "is listed twice"),
-    (r"\bhand(s|ed|ing)? (a |the |out )?(separate )?tasks? to\b", "delegate"),
+    (
+        r"\bhand(s|ed|ing)? (a |the |out )?(separate )?tasks? to\b",
+        "delegate",
+    ),
     (r"\bpointed to (a|the) gate\b", "configured to use the gate"),
     (r"\bwhen told to\b", "name the condition"),
-    (r"\b(is|are|was|were|still) at work\b", "works, runs, is open, is in use"),
+    (
+        r"\b(is|are|was|were|still) at work\b",
+        "works, runs, is open, is in use",
+    ),
     (r"\b(has|have|had)( each)? taken in\b", "merged, pulled"),
-    (r"\b(bring|brings|bringing|brought|take|takes|took|taken) back\b", "restore, revoke, reset"),
-    (r"\b(new|each|one|single) things? (that )?(needs?|happened)\b", "item, request, event"),
+    (
+        r"\b(bring|brings|bringing|brought|take|takes|took|taken) back\b",
+        "restore, revoke, reset",
+    ),
+    (
+        r"\b(new|each|one|single) things? (that )?(needs?|happened)\b",
+        "item, request, event",
+    ),
     (r"\bfor good[.,;]", "permanently"),
     (r"\bon (its|their) way\b", "pending, not received yet"),
-    (r"\b(thus|hence|hereby|thereby|whereby|therein|thereof|forthwith|lest|albeit|nought|withal|anon)\b", "so, therefore, or nothing"),
+    (
+        r"\b(thus|hence|hereby|thereby|whereby|therein|thereof|forthwith|lest|albeit|nought|withal|anon)\b",
+        "so, therefore, or nothing",
+    ),
     (r"\b(mend(s|ed|ing)?|tidings|behold)\b", "fix, event"),
-    (r"\b(keeps?|kept) nobody (out|from)\b", "does not block, does not prevent"),
+    (
+        r"\b(keeps?|kept) nobody (out|from)\b",
+        "does not block, does not prevent",
+    ),
     (r"\bin (its|their|his|her) stead\b", "instead"),
     (r"\bof (its|their) own accord\b", "by itself"),
-    (r"\b(hubs? that leads?|the one that leads|hubs? (that|which) stands? by)\b", "leader, standby hub"),
-    (r"\b(hub|runner|peer|home|store|server|database|connection) (that )?(is|are|was|were) away\b", "unreachable, offline"),
+    (
+        r"\b(hubs? that leads?|the one that leads|hubs? (that|which) stands? by)\b",
+        "leader, standby hub",
+    ),
+    (
+        r"\b(hub|runner|peer|home|store|server|database|connection) (that )?(is|are|was|were) away\b",
+        "unreachable, offline",
+    ),
     (r"\bnews\b", "change, event, update, new entries"),
     (r"\brung\b", "notified"),
-    (r"\b(is|are|was|were|be|been|has|had|have) given up\b", "lost, cancelled, abandoned"),
-    (r"\bgives? (it|its \w+|them|their \w+|the \w+|an? \w+) up\b", "records it as lost, cancels it"),
+    (
+        r"\b(is|are|was|were|be|been|has|had|have) given up\b",
+        "lost, cancelled, abandoned",
+    ),
+    (
+        r"\bgives? (it|its \w+|them|their \w+|the \w+|an? \w+) up\b",
+        "records it as lost, cancels it",
+    ),
     (
         r"(\}|\b(it|this|that|which|path|file|name|key|value|text|caller|reply|index|array|object|message)) (is|are) no (a |an |[a-z]*(file|table|map|list|number|command|program|name|text|address|run|attempt|header|directory|option|cursor|terminal)\b)",
         "is not a",
@@ -65,7 +113,12 @@ const REJECTED: &[(&str, &str)] = &[
 /// Stored and sent words of older versions, and the name of a file, which cannot change.
 const EXEMPT: &[&str] = &["\"request.vetoed\"", "\"prompt_anew\"", "\"ballast\""];
 
-static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| REJECTED.iter().map(|(word, instead)| (pattern(word), *instead)).collect());
+static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    REJECTED
+        .iter()
+        .map(|(word, instead)| (pattern(word), *instead))
+        .collect()
+});
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern("`[^`]*`"));
 static HUMP: LazyLock<Regex> = LazyLock::new(|| pattern("([a-z])([A-Z])"));
 
@@ -75,9 +128,19 @@ fn pattern(text: &str) -> Regex {
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].iter().map(|name| root.join(name)).collect();
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ]
+    .iter()
+    .map(|name| root.join(name))
+    .collect();
     for dir in ["docs", "docs/agents", "docs/design"] {
-        let entries = std::fs::read_dir(root.join(dir)).expect("the documentation").map(|entry| entry.expect("an entry").path());
+        let entries = std::fs::read_dir(root.join(dir))
+            .expect("the documentation")
+            .map(|entry| entry.expect("an entry").path());
         pages.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
     pages
@@ -86,7 +149,9 @@ fn pages() -> Vec<PathBuf> {
 /// Returns every Rust file of the project but this one.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let crates = crate::layering::crates().into_iter().flat_map(|(_, dir)| [dir.join("src"), dir.join("tests")]);
+    let crates = crate::layering::crates()
+        .into_iter()
+        .flat_map(|(_, dir)| [dir.join("src"), dir.join("tests")]);
     let mut dirs: Vec<PathBuf> = crates.filter(|dir| dir.is_dir()).collect();
     dirs.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/src"));
     while let Some(dir) = dirs.pop() {
@@ -94,7 +159,9 @@ fn sources() -> Vec<PathBuf> {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 dirs.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests/it/words.rs") {
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && !path.ends_with("tests/it/words.rs")
+            {
                 found.push(path);
             }
         }
@@ -104,7 +171,9 @@ fn sources() -> Vec<PathBuf> {
 
 /// Splits identifiers into words, and removes what is exempt.
 fn spelled_out(source: &str) -> String {
-    let text = EXEMPT.iter().fold(source.to_owned(), |text, exempt| text.replace(exempt, ""));
+    let text = EXEMPT
+        .iter()
+        .fold(source.to_owned(), |text, exempt| text.replace(exempt, ""));
     HUMP.replace_all(&text, "$1 $2").replace('_', " ")
 }
 
@@ -115,7 +184,11 @@ fn rejected(text: &str) -> Vec<String> {
         let line = CODE.replace_all(line, "`").to_lowercase();
         for (word, instead) in RULES.iter() {
             if let Some(hit) = word.find(&line) {
-                found.push(format!("{}: {:?}; write: {instead}", number + 1, hit.as_str()));
+                found.push(format!(
+                    "{}: {:?}; write: {instead}",
+                    number + 1,
+                    hit.as_str()
+                ));
             }
         }
     }
@@ -128,8 +201,13 @@ fn documentation_uses_the_projects_terms() {
     assert!(pages.len() > 20, "{pages:?}");
     let mut wrong = Vec::new();
     for page in pages {
-        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        wrong.extend(rejected(&text).into_iter().map(|found| format!("{}:{found}", page.display())));
+        let text = std::fs::read_to_string(&page)
+            .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        wrong.extend(
+            rejected(&text)
+                .into_iter()
+                .map(|found| format!("{}:{found}", page.display())),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -140,21 +218,35 @@ fn sources_use_the_projects_terms() {
     assert!(sources.len() > 400, "{}", sources.len());
     let mut wrong = Vec::new();
     for source in sources {
-        let text = std::fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-        wrong.extend(rejected(&spelled_out(&text)).into_iter().map(|found| format!("{}:{found}", source.display())));
+        let text = std::fs::read_to_string(&source)
+            .unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+        wrong.extend(
+            rejected(&spelled_out(&text))
+                .into_iter()
+                .map(|found| format!("{}:{found}", source.display())),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn identifiers_are_read_as_words() {
-    assert_eq!(rejected(&spelled_out("fn is_told() -> RequestVetoed { \"request.vetoed\" }")).len(), 2);
+    assert_eq!(
+        rejected(&spelled_out(
+            "fn is_told() -> RequestVetoed { \"request.vetoed\" }"
+        ))
+        .len(),
+        2
+    );
 }
 
 #[test]
 fn rejected_words_are_found_outside_code() {
     assert_eq!(
         rejected("A run is begun anew.\nIt waits for `somebody`.\nIt asks for leave."),
-        ["1: \"anew\"; write: again, restart, resume, a new attempt", "3: \"for leave\"; write: approval",]
+        [
+            "1: \"anew\"; write: again, restart, resume, a new attempt",
+            "3: \"for leave\"; write: approval",
+        ]
     );
 }

@@ -44,7 +44,11 @@ impl Call {
         if !incoming["rawInput"].is_null() {
             merge_input(&mut self.input, &incoming["rawInput"], DEPTH_MAX);
         }
-        for (field, kept) in [("content", &mut self.content), ("locations", &mut self.locations), ("_meta", &mut self.meta)] {
+        for (field, kept) in [
+            ("content", &mut self.content),
+            ("locations", &mut self.locations),
+            ("_meta", &mut self.meta),
+        ] {
             if !incoming[field].is_null() {
                 *kept = incoming[field].clone();
             }
@@ -66,13 +70,27 @@ impl Call {
 
     /// Returns the newest title.
     pub(super) fn name(&self) -> String {
-        self.titles.last().cloned().unwrap_or_else(|| "a tool".to_owned())
+        self.titles
+            .last()
+            .cloned()
+            .unwrap_or_else(|| "a tool".to_owned())
     }
 
     /// Returns whether the two states of a call look different to a person.
     pub(super) fn is_displayed_differently(&self, other: &Self) -> bool {
-        (&self.kind, &self.input, &self.content, &self.locations, self.titles.last())
-            != (&other.kind, &other.input, &other.content, &other.locations, other.titles.last())
+        (
+            &self.kind,
+            &self.input,
+            &self.content,
+            &self.locations,
+            self.titles.last(),
+        ) != (
+            &other.kind,
+            &other.input,
+            &other.content,
+            &other.locations,
+            other.titles.last(),
+        )
     }
 
     /// Returns whether `other`, a later state of the call, has another effect: a field of the input has another value, a
@@ -85,14 +103,25 @@ impl Call {
     }
 
     fn has_other_input(&self, now: &Value, cwd: &Path) -> bool {
-        let (Value::Object(known), Value::Object(fields)) = (&self.input, now) else { return self.input != *now };
-        let is_known =
-            |value: &Value| known.values().any(|known| known == value) || [&self.content, &self.locations].iter().any(|list| states(list, value));
+        let (Value::Object(known), Value::Object(fields)) = (&self.input, now) else {
+            return self.input != *now;
+        };
+        let is_known = |value: &Value| {
+            known.values().any(|known| known == value)
+                || [&self.content, &self.locations]
+                    .iter()
+                    .any(|list| states(list, value))
+        };
         let is_stated = |name: &str, value: &Value| {
-            let Some(text) = value.as_str() else { return is_known(value) };
+            let Some(text) = value.as_str() else {
+                return is_known(value);
+            };
             // The same file, once as the model has named it and once in full.
-            let by_its_full_path =
-                || names_place(name).then(|| in_full(cwd, text)).is_some_and(|path| is_known(&Value::from(path.to_string_lossy())));
+            let by_its_full_path = || {
+                names_place(name)
+                    .then(|| in_full(cwd, text))
+                    .is_some_and(|path| is_known(&Value::from(path.to_string_lossy())))
+            };
             Path::new(text) == cwd || is_known(value) || by_its_full_path()
         };
         fields.iter().any(|(name, value)| match known.get(name) {
@@ -103,14 +132,29 @@ impl Call {
 
     /// Returns the files that the call changes, by its content.
     fn diff_paths(&self) -> Vec<&Value> {
-        let parts = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
-        parts.iter().filter(|part| part["type"] == "diff").map(|part| &part["path"]).collect()
+        let parts = self
+            .content
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        parts
+            .iter()
+            .filter(|part| part["type"] == "diff")
+            .map(|part| &part["path"])
+            .collect()
     }
 
     /// Returns whether the call reports changed files or a terminal.
     pub(super) fn changes_something(&self) -> bool {
-        let parts = self.content.as_array().map(Vec::as_slice).unwrap_or_default();
-        parts.iter().any(|part| matches!(part["type"].as_str(), Some("diff" | "terminal"))) || !is_empty(&self.locations)
+        let parts = self
+            .content
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        parts
+            .iter()
+            .any(|part| matches!(part["type"].as_str(), Some("diff" | "terminal")))
+            || !is_empty(&self.locations)
     }
 
     /// Returns everything known about what the call does: its input and its content.
@@ -128,9 +172,15 @@ impl Call {
 /// repeat only a part of the input in a permission request.
 fn merge_input(known: &mut Value, incoming: &Value, depth: usize) {
     match (known, incoming) {
-        (Value::Object(known), Value::Object(fields)) if depth > 0 && is_mergeable(known, fields) => {
+        (Value::Object(known), Value::Object(fields))
+            if depth > 0 && is_mergeable(known, fields) =>
+        {
             for (name, value) in fields {
-                merge_input(known.entry(name.clone()).or_insert(Value::Null), value, depth - 1);
+                merge_input(
+                    known.entry(name.clone()).or_insert(Value::Null),
+                    value,
+                    depth - 1,
+                );
             }
         }
         (known, incoming) => known.clone_from(incoming),
@@ -139,12 +189,19 @@ fn merge_input(known: &mut Value, incoming: &Value, depth: usize) {
 
 /// Returns whether the merged object is of limited size. A larger one is replaced, which counts as a change.
 fn is_mergeable(known: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
-    known.len() + fields.keys().filter(|name| !known.contains_key(*name)).count() <= FIELDS_MAX
+    known.len()
+        + fields
+            .keys()
+            .filter(|name| !known.contains_key(*name))
+            .count()
+        <= FIELDS_MAX
 }
 
 /// Parts of the names of fields that name a file or a directory, and of those that decide what is executed or called.
 const PLACES: [&str; 4] = ["path", "file", "dir", "cwd"];
-const ACTIONS: [&str; 8] = ["command", "cmd", "script", "code", "arg", "sudo", "url", "uri"];
+const ACTIONS: [&str; 8] = [
+    "command", "cmd", "script", "code", "arg", "sudo", "url", "uri",
+];
 
 /// Returns whether a field of an input, by its name, decides what is executed, and where.
 fn decides_effect(name: &str) -> bool {
@@ -162,12 +219,22 @@ fn in_full(cwd: &Path, path: &str) -> PathBuf {
 
 /// Words also occur joined, as in `filepath` and `workdir`.
 fn has_part(name: &str, parts: &[&str]) -> bool {
-    words(name).iter().any(|word| parts.iter().any(|part| word.starts_with(part) || word.ends_with(part)))
+    words(name).iter().any(|word| {
+        parts
+            .iter()
+            .any(|part| word.starts_with(part) || word.ends_with(part))
+    })
 }
 
 /// Returns whether a list of locations or of content states a value.
 fn states(list: &Value, value: &Value) -> bool {
-    list.as_array().is_some_and(|parts| parts.iter().any(|part| ["path", "oldText", "newText"].iter().any(|field| part[*field] == *value)))
+    list.as_array().is_some_and(|parts| {
+        parts.iter().any(|part| {
+            ["path", "oldText", "newText"]
+                .iter()
+                .any(|field| part[*field] == *value)
+        })
+    })
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -182,7 +249,9 @@ fn is_empty(value: &Value) -> bool {
 /// Returns the text of a content that consists of a single text block.
 fn only_text(content: &Value) -> Option<&str> {
     match content.as_array()?.as_slice() {
-        [part] if part["type"] == "content" && part["content"]["type"] == "text" => part["content"]["text"].as_str(),
+        [part] if part["type"] == "content" && part["content"]["type"] == "text" => {
+            part["content"]["text"].as_str()
+        }
         _ => None,
     }
 }

@@ -42,7 +42,11 @@ impl Acp {
         if let Some(before) = self.elicitations.remove(&key) {
             // An answer could not be assigned to one of them.
             let note = "! two elicitations with one id: both are cancelled".to_owned();
-            return vec![Step::Withdraw(key), Step::Note(note), Step::Write(before.cancelled().repeat(2))];
+            return vec![
+                Step::Withdraw(key),
+                Step::Note(note),
+                Step::Write(before.cancelled().repeat(2)),
+            ];
         }
         let form = match Form::read(params) {
             Ok(form) => form,
@@ -55,13 +59,22 @@ impl Acp {
             }
         };
         let questions = form.questions();
-        self.elicitations.insert(key.clone(), PendingElicitation { id: id.clone(), form, tries: 1 });
+        self.elicitations.insert(
+            key.clone(),
+            PendingElicitation {
+                id: id.clone(),
+                form,
+                tries: 1,
+            },
+        );
         vec![Step::Elicit(Elicitation { id: key, questions })]
     }
 
     /// Handles the answers to the open questions of an elicitation. `None`: there is no answer.
     pub(in crate::harness) fn answer(&mut self, id: &str, answers: Option<&[String]>) -> Vec<Step> {
-        let Some(mut pending) = self.elicitations.remove(id) else { return Vec::new() };
+        let Some(mut pending) = self.elicitations.remove(id) else {
+            return Vec::new();
+        };
         let result = match answers.map(|answers| pending.form.answer(answers)) {
             None => json!({ "action": "cancel" }),
             Some(Reply::Accepted(content)) => json!({ "action": "accept", "content": content }),
@@ -69,10 +82,15 @@ impl Acp {
             Some(Reply::Retry(questions)) if pending.tries < TRIES_MAX => {
                 pending.tries += 1;
                 self.elicitations.insert(id.to_owned(), pending);
-                return vec![Step::Elicit(Elicitation { id: id.to_owned(), questions })];
+                return vec![Step::Elicit(Elicitation {
+                    id: id.to_owned(),
+                    questions,
+                })];
             }
             Some(Reply::Retry(_)) => {
-                let note = format!("! an elicitation was cancelled: {TRIES_MAX} answers did not fit its form");
+                let note = format!(
+                    "! an elicitation was cancelled: {TRIES_MAX} answers did not fit its form"
+                );
                 return vec![Step::Note(note), Step::Write(pending.cancelled())];
             }
         };

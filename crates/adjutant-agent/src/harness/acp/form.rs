@@ -21,11 +21,22 @@ const ACCEPT: &str = "accept";
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    Text { length_min: u64, length_max: Option<u64> },
-    Number { is_integer: bool, min: Option<f64>, max: Option<f64> },
+    Text {
+        length_min: u64,
+        length_max: Option<u64>,
+    },
+    Number {
+        is_integer: bool,
+        min: Option<f64>,
+        max: Option<f64>,
+    },
     Boolean,
     OneOf(Vec<Choice>),
-    SomeOf { choices: Vec<Choice>, items_min: u64, items_max: Option<u64> },
+    SomeOf {
+        choices: Vec<Choice>,
+        items_min: u64,
+        items_max: Option<u64>,
+    },
 }
 
 /// One of the values of a field.
@@ -71,47 +82,100 @@ impl Form {
     pub(super) fn read(params: &Value) -> Result<Self, String> {
         match params["mode"].as_str() {
             None | Some("form") => {}
-            Some("url") => return Err("elicitation by a URL is not supported by this client: ask with a form".to_owned()),
-            Some(other) => return Err(format!("no elicitation mode {:?} in this client: use form", crate::text::head(other, LABEL_BYTES_MAX))),
+            Some("url") => {
+                return Err(
+                    "elicitation by a URL is not supported by this client: ask with a form"
+                        .to_owned(),
+                );
+            }
+            Some(other) => {
+                return Err(format!(
+                    "no elicitation mode {:?} in this client: use form",
+                    crate::text::head(other, LABEL_BYTES_MAX)
+                ));
+            }
         }
-        let message = params["message"].as_str().filter(|message| !message.trim().is_empty()).ok_or("the elicitation has no message")?;
+        let message = params["message"]
+            .as_str()
+            .filter(|message| !message.trim().is_empty())
+            .ok_or("the elicitation has no message")?;
         let schema = &params["requestedSchema"];
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let properties = match &schema["properties"] {
             Value::Null => &Map::new(),
             Value::Object(properties) => properties,
-            _ => return Err("the properties of the elicitation's schema are not an object".to_owned()),
+            _ => {
+                return Err(
+                    "the properties of the elicitation's schema are not an object".to_owned(),
+                );
+            }
         };
         if properties.len() > FIELDS_MAX {
-            return Err(format!("the elicitation has {} fields, the limit is {FIELDS_MAX}", properties.len()));
+            return Err(format!(
+                "the elicitation has {} fields, the limit is {FIELDS_MAX}",
+                properties.len()
+            ));
         }
-        let fields =
-            properties.iter().map(|(name, field)| Field::read(name, field, required.contains(&name.as_str()))).collect::<Result<Vec<_>, _>>()?;
+        let fields = properties
+            .iter()
+            .map(|(name, field)| Field::read(name, field, required.contains(&name.as_str())))
+            .collect::<Result<Vec<_>, _>>()?;
         let values = vec![None; fields.len()];
-        Ok(Self { message: message.to_owned(), fields, values })
+        Ok(Self {
+            message: message.to_owned(),
+            fields,
+            values,
+        })
     }
 
     /// Returns the open questions: one for each field, or whether to accept a form without fields.
     pub(super) fn questions(&self) -> Vec<Question> {
         if self.fields.is_empty() {
             let options = vec![ACCEPT.to_owned(), DECLINE.to_owned()];
-            return vec![Question { text: self.message.clone(), context: None, options }];
+            return vec![Question {
+                text: self.message.clone(),
+                context: None,
+                options,
+            }];
         }
-        let open = self.fields.iter().zip(&self.values).filter(|(_, value)| value.is_none());
-        open.map(|(field, _)| field.question(&self.message, self.fields.len() > 1)).collect()
+        let open = self
+            .fields
+            .iter()
+            .zip(&self.values)
+            .filter(|(_, value)| value.is_none());
+        open.map(|(field, _)| field.question(&self.message, self.fields.len() > 1))
+            .collect()
     }
 
     /// Handles the answers to the open questions, in their order.
     pub(super) fn answer(&mut self, answers: &[String]) -> Reply {
         let is = |answer: &String, word: &str| answer.trim().eq_ignore_ascii_case(word);
-        let open: Vec<usize> = (0..self.fields.len()).filter(|n| self.values[*n].is_none()).collect();
-        let declines = |(n, answer): (usize, &String)| is(answer, DECLINE) && !open.get(n).is_some_and(|at| self.fields[*at].offers(DECLINE));
+        let open: Vec<usize> = (0..self.fields.len())
+            .filter(|n| self.values[*n].is_none())
+            .collect();
+        let declines = |(n, answer): (usize, &String)| {
+            is(answer, DECLINE)
+                && !open
+                    .get(n)
+                    .is_some_and(|at| self.fields[*at].offers(DECLINE))
+        };
         if answers.iter().enumerate().any(declines) {
             return Reply::Declined;
         }
         if self.fields.is_empty() {
-            let [answer] = answers else { return Reply::Declined };
-            return if is(answer, ACCEPT) { Reply::Accepted(json!({})) } else { self.ask_again(&[(0, format!("answer {ACCEPT} or {DECLINE}"))]) };
+            let [answer] = answers else {
+                return Reply::Declined;
+            };
+            return if is(answer, ACCEPT) {
+                Reply::Accepted(json!({}))
+            } else {
+                self.ask_again(&[(0, format!("answer {ACCEPT} or {DECLINE}"))])
+            };
         }
         let mut wrong = Vec::new();
         for (at, answer) in open.into_iter().zip(answers) {
@@ -123,16 +187,26 @@ impl Form {
         if !wrong.is_empty() || self.values.iter().any(Option::is_none) {
             return self.ask_again(&wrong);
         }
-        let filled = self.fields.iter().zip(&self.values).filter_map(|(field, value)| Some((field.name.clone(), value.clone()?)));
-        Reply::Accepted(Value::Object(filled.filter(|(_, value)| !value.is_null()).collect()))
+        let filled = self
+            .fields
+            .iter()
+            .zip(&self.values)
+            .filter_map(|(field, value)| Some((field.name.clone(), value.clone()?)));
+        Reply::Accepted(Value::Object(
+            filled.filter(|(_, value)| !value.is_null()).collect(),
+        ))
     }
 
     fn ask_again(&self, wrong: &[(usize, String)]) -> Reply {
-        let open = (0..self.fields.len().max(1)).filter(|n| self.values.get(*n).is_none_or(Option::is_none));
+        let open = (0..self.fields.len().max(1))
+            .filter(|n| self.values.get(*n).is_none_or(Option::is_none));
         let mut questions = self.questions();
         for (question, at) in questions.iter_mut().zip(open) {
             if let Some((_, why)) = wrong.iter().find(|(n, _)| *n == at) {
-                let context = question.context.take().map_or_else(String::new, |context| format!("\n{context}"));
+                let context = question
+                    .context
+                    .take()
+                    .map_or_else(String::new, |context| format!("\n{context}"));
                 question.context = Some(format!("the previous answer was invalid: {why}{context}"));
             }
         }
@@ -142,32 +216,69 @@ impl Form {
 
 impl Field {
     fn read(name: &str, schema: &Value, is_required: bool) -> Result<Self, String> {
-        let text = |key: &str| schema[key].as_str().map(|text| crate::text::head(text, LABEL_BYTES_MAX).to_owned());
+        let text = |key: &str| {
+            schema[key]
+                .as_str()
+                .map(|text| crate::text::head(text, LABEL_BYTES_MAX).to_owned())
+        };
         let number = |key: &str| schema[key].as_f64();
-        let choices = |list: &Value, items: &str| choices(list).map_err(|why| format!("{items} of the field {name:?} {why}"));
+        let choices = |list: &Value, items: &str| {
+            choices(list).map_err(|why| format!("{items} of the field {name:?} {why}"))
+        };
         let kind = match schema["type"].as_str() {
-            Some("string") if !schema["oneOf"].is_null() => Kind::OneOf(choices(&schema["oneOf"], "oneOf")?),
-            Some("string") if !schema["enum"].is_null() => Kind::OneOf(choices(&schema["enum"], "enum")?),
-            Some("string") => Kind::Text { length_min: schema["minLength"].as_u64().unwrap_or(0), length_max: schema["maxLength"].as_u64() },
-            Some(word @ ("number" | "integer")) => Kind::Number { is_integer: word == "integer", min: number("minimum"), max: number("maximum") },
+            Some("string") if !schema["oneOf"].is_null() => {
+                Kind::OneOf(choices(&schema["oneOf"], "oneOf")?)
+            }
+            Some("string") if !schema["enum"].is_null() => {
+                Kind::OneOf(choices(&schema["enum"], "enum")?)
+            }
+            Some("string") => Kind::Text {
+                length_min: schema["minLength"].as_u64().unwrap_or(0),
+                length_max: schema["maxLength"].as_u64(),
+            },
+            Some(word @ ("number" | "integer")) => Kind::Number {
+                is_integer: word == "integer",
+                min: number("minimum"),
+                max: number("maximum"),
+            },
             Some("boolean") => Kind::Boolean,
             Some("array") => {
                 let items = &schema["items"];
-                let list = if items["anyOf"].is_null() { &items["enum"] } else { &items["anyOf"] };
+                let list = if items["anyOf"].is_null() {
+                    &items["enum"]
+                } else {
+                    &items["anyOf"]
+                };
                 Kind::SomeOf {
                     choices: choices(list, "items")?,
                     items_min: schema["minItems"].as_u64().unwrap_or(0),
                     items_max: schema["maxItems"].as_u64(),
                 }
             }
-            _ => return Err(format!("the type of the field {name:?} is not known to this client")),
+            _ => {
+                return Err(format!(
+                    "the type of the field {name:?} is not known to this client"
+                ));
+            }
         };
-        let label = text("title").filter(|title| !title.trim().is_empty()).unwrap_or_else(|| name.to_owned());
-        Ok(Self { name: name.to_owned(), label, description: text("description"), kind, is_required })
+        let label = text("title")
+            .filter(|title| !title.trim().is_empty())
+            .unwrap_or_else(|| name.to_owned());
+        Ok(Self {
+            name: name.to_owned(),
+            label,
+            description: text("description"),
+            kind,
+            is_required,
+        })
     }
 
     fn question(&self, message: &str, is_one_of_several: bool) -> Question {
-        let text = if is_one_of_several { format!("{message}\n{}", self.label) } else { message.to_owned() };
+        let text = if is_one_of_several {
+            format!("{message}\n{}", self.label)
+        } else {
+            message.to_owned()
+        };
         let mut options: Vec<String> = match &self.kind {
             Kind::Boolean => vec!["yes".to_owned(), "no".to_owned()],
             Kind::OneOf(choices) => choices.iter().map(|choice| choice.title.clone()).collect(),
@@ -184,24 +295,66 @@ impl Field {
             options.extend(extra_answers.iter().map(|(word, _)| (*word).to_owned()));
         }
         let label = (!is_one_of_several).then(|| self.label.clone());
-        let extra_answers = extra_answers.iter().map(|(word, what)| format!("`{word}` {what}")).collect::<Vec<_>>().join(", ");
-        let lines = [label, self.description.clone(), Some(self.expected()), Some(extra_answers)];
-        Question { text, context: Some(lines.into_iter().flatten().collect::<Vec<_>>().join("\n")), options }
+        let extra_answers = extra_answers
+            .iter()
+            .map(|(word, what)| format!("`{word}` {what}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let lines = [
+            label,
+            self.description.clone(),
+            Some(self.expected()),
+            Some(extra_answers),
+        ];
+        Question {
+            text,
+            context: Some(lines.into_iter().flatten().collect::<Vec<_>>().join("\n")),
+            options,
+        }
     }
 
     /// Describes a valid answer.
     fn expected(&self) -> String {
-        let list = |choices: &[Choice]| choices.iter().map(|choice| choice.title.as_str()).collect::<Vec<_>>().join(", ");
+        let list = |choices: &[Choice]| {
+            choices
+                .iter()
+                .map(|choice| choice.title.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         match &self.kind {
-            Kind::Text { length_min: 0, length_max: None } => "a text".to_owned(),
-            Kind::Text { length_min, length_max } => format!("a text of {} characters", range(Some(length_min), length_max.as_ref())),
-            Kind::Number { is_integer, min, max } => {
-                let kind = if *is_integer { "a whole number" } else { "a number" };
-                if min.is_none() && max.is_none() { kind.to_owned() } else { format!("{kind}, {}", range(min.as_ref(), max.as_ref())) }
+            Kind::Text {
+                length_min: 0,
+                length_max: None,
+            } => "a text".to_owned(),
+            Kind::Text {
+                length_min,
+                length_max,
+            } => format!(
+                "a text of {} characters",
+                range(Some(length_min), length_max.as_ref())
+            ),
+            Kind::Number {
+                is_integer,
+                min,
+                max,
+            } => {
+                let kind = if *is_integer {
+                    "a whole number"
+                } else {
+                    "a number"
+                };
+                if min.is_none() && max.is_none() {
+                    kind.to_owned()
+                } else {
+                    format!("{kind}, {}", range(min.as_ref(), max.as_ref()))
+                }
             }
             Kind::Boolean => "yes or no".to_owned(),
             Kind::OneOf(choices) => format!("one of: {}", list(choices)),
-            Kind::SomeOf { choices, .. } => format!("some of these, with commas between them: {}", list(choices)),
+            Kind::SomeOf { choices, .. } => {
+                format!("some of these, with commas between them: {}", list(choices))
+            }
         }
     }
 
@@ -216,32 +369,82 @@ impl Field {
         if !self.is_required && word.eq_ignore_ascii_case(SKIP) && !self.offers(SKIP) {
             return Ok(Value::Null);
         }
-        let wrong = || Err(format!("{:?} is not {}", crate::text::head(word, LABEL_BYTES_MAX), self.expected()));
+        let wrong = || {
+            Err(format!(
+                "{:?} is not {}",
+                crate::text::head(word, LABEL_BYTES_MAX),
+                self.expected()
+            ))
+        };
         match &self.kind {
-            Kind::Text { length_min, length_max } => {
+            Kind::Text {
+                length_min,
+                length_max,
+            } => {
                 let length = answer.chars().count() as u64;
-                if length < *length_min || length_max.is_some_and(|max| length > max) { wrong() } else { Ok(answer.into()) }
+                if length < *length_min || length_max.is_some_and(|max| length > max) {
+                    wrong()
+                } else {
+                    Ok(answer.into())
+                }
             }
-            Kind::Number { is_integer, min, max } => {
-                let is_within = |number: f64| min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max);
-                let whole = word.parse::<i64>().ok().filter(|whole| is_within(*whole as f64)).map(Value::from);
-                let real = || word.parse::<f64>().ok().filter(|real| real.is_finite() && is_within(*real)).map(Value::from);
-                whole.or_else(|| if *is_integer { None } else { real() }).map_or_else(wrong, Ok)
+            Kind::Number {
+                is_integer,
+                min,
+                max,
+            } => {
+                let is_within = |number: f64| {
+                    min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max)
+                };
+                let whole = word
+                    .parse::<i64>()
+                    .ok()
+                    .filter(|whole| is_within(*whole as f64))
+                    .map(Value::from);
+                let real = || {
+                    word.parse::<f64>()
+                        .ok()
+                        .filter(|real| real.is_finite() && is_within(*real))
+                        .map(Value::from)
+                };
+                whole
+                    .or_else(|| if *is_integer { None } else { real() })
+                    .map_or_else(wrong, Ok)
             }
             Kind::Boolean => match word.to_ascii_lowercase().as_str() {
                 "yes" | "true" | "y" => Ok(true.into()),
                 "no" | "false" | "n" => Ok(false.into()),
                 _ => wrong(),
             },
-            Kind::OneOf(choices) => find(choices, word).map_or_else(wrong, |choice| Ok(choice.value.as_str().into())),
-            Kind::SomeOf { choices, items_min, items_max } => {
-                let words = word.split([',', '\n']).map(str::trim).filter(|word| !word.is_empty());
-                let Some(chosen) = words.map(|word| find(choices, word)).collect::<Option<Vec<_>>>() else { return wrong() };
+            Kind::OneOf(choices) => {
+                find(choices, word).map_or_else(wrong, |choice| Ok(choice.value.as_str().into()))
+            }
+            Kind::SomeOf {
+                choices,
+                items_min,
+                items_max,
+            } => {
+                let words = word
+                    .split([',', '\n'])
+                    .map(str::trim)
+                    .filter(|word| !word.is_empty());
+                let Some(chosen) = words
+                    .map(|word| find(choices, word))
+                    .collect::<Option<Vec<_>>>()
+                else {
+                    return wrong();
+                };
                 let count = chosen.len() as u64;
                 if count < *items_min || items_max.is_some_and(|max| count > max) {
-                    return Err(format!("{count} values given; choose {}", range(Some(items_min), items_max.as_ref())));
+                    return Err(format!(
+                        "{count} values given; choose {}",
+                        range(Some(items_min), items_max.as_ref())
+                    ));
                 }
-                Ok(chosen.into_iter().map(|choice| choice.value.as_str()).collect())
+                Ok(chosen
+                    .into_iter()
+                    .map(|choice| choice.value.as_str())
+                    .collect())
             }
         }
     }
@@ -249,19 +452,36 @@ impl Field {
 
 /// Parses a list of values, with or without titles.
 fn choices(list: &Value) -> Result<Vec<Choice>, &'static str> {
-    let list = list.as_array().filter(|list| !list.is_empty()).ok_or("is no list of values")?;
+    let list = list
+        .as_array()
+        .filter(|list| !list.is_empty())
+        .ok_or("is no list of values")?;
     let read = |entry: &Value| {
         let value = entry.as_str().or_else(|| entry["const"].as_str())?;
-        let title = entry["title"].as_str().filter(|title| !title.trim().is_empty()).unwrap_or(value);
-        (!value.trim().is_empty() && title.len() <= limits::OPTION_BYTES_MAX).then(|| Choice { value: value.to_owned(), title: title.to_owned() })
+        let title = entry["title"]
+            .as_str()
+            .filter(|title| !title.trim().is_empty())
+            .unwrap_or(value);
+        (!value.trim().is_empty() && title.len() <= limits::OPTION_BYTES_MAX).then(|| Choice {
+            value: value.to_owned(),
+            title: title.to_owned(),
+        })
     };
-    list.iter().map(read).collect::<Option<Vec<_>>>().ok_or("has a value that cannot be offered")
+    list.iter()
+        .map(read)
+        .collect::<Option<Vec<_>>>()
+        .ok_or("has a value that cannot be offered")
 }
 
 /// Finds the choice with this value or title. Letter case is ignored if the match is then still unique.
 fn find<'a>(choices: &'a [Choice], word: &str) -> Option<&'a Choice> {
-    let exactly = choices.iter().find(|choice| choice.value == word).or_else(|| choices.iter().find(|choice| choice.title == word));
-    let mut alike = choices.iter().filter(|choice| choice.title.eq_ignore_ascii_case(word) || choice.value.eq_ignore_ascii_case(word));
+    let exactly = choices
+        .iter()
+        .find(|choice| choice.value == word)
+        .or_else(|| choices.iter().find(|choice| choice.title == word));
+    let mut alike = choices.iter().filter(|choice| {
+        choice.title.eq_ignore_ascii_case(word) || choice.value.eq_ignore_ascii_case(word)
+    });
     exactly.or_else(|| alike.next().filter(|_| alike.next().is_none()))
 }
 
@@ -280,7 +500,8 @@ mod tests {
 
     fn form(properties: Value, required: &[&str]) -> Form {
         let schema = json!({"type": "object", "properties": properties, "required": required});
-        Form::read(&json!({"mode": "form", "message": "How?", "requestedSchema": schema})).expect("a form")
+        Form::read(&json!({"mode": "form", "message": "How?", "requestedSchema": schema}))
+            .expect("a form")
     }
 
     fn answered(properties: Value, answer: &str) -> Reply {
@@ -289,19 +510,52 @@ mod tests {
 
     #[test]
     fn answer_is_converted_to_the_type_of_its_field() {
-        let titled = json!([{"const": "pg", "title": "PostgreSQL"}, {"const": "my", "title": "MySQL"}]);
+        let titled =
+            json!([{"const": "pg", "title": "PostgreSQL"}, {"const": "my", "title": "MySQL"}]);
         for (field, answer, expected) in [
-            (json!({"type": "string"}), " as it is\n", json!(" as it is\n")),
-            (json!({"type": "string", "enum": ["red", "blue"]}), "BLUE", json!("blue")),
-            (json!({"type": "string", "oneOf": titled}), "PostgreSQL", json!("pg")),
-            (json!({"type": "string", "enum": ["decline", "go"]}), "decline", json!("decline")),
-            (json!({"type": "integer", "minimum": 1, "maximum": 9}), " 7 ", json!(7)),
+            (
+                json!({"type": "string"}),
+                " as it is\n",
+                json!(" as it is\n"),
+            ),
+            (
+                json!({"type": "string", "enum": ["red", "blue"]}),
+                "BLUE",
+                json!("blue"),
+            ),
+            (
+                json!({"type": "string", "oneOf": titled}),
+                "PostgreSQL",
+                json!("pg"),
+            ),
+            (
+                json!({"type": "string", "enum": ["decline", "go"]}),
+                "decline",
+                json!("decline"),
+            ),
+            (
+                json!({"type": "integer", "minimum": 1, "maximum": 9}),
+                " 7 ",
+                json!(7),
+            ),
             (json!({"type": "number"}), "2.5", json!(2.5)),
             (json!({"type": "boolean"}), "Yes", json!(true)),
-            (json!({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "maxItems": 2}), "a, c", json!(["a", "c"])),
-            (json!({"type": "array", "items": {"anyOf": titled}}), "mysql", json!(["my"])),
+            (
+                json!({"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "maxItems": 2}),
+                "a, c",
+                json!(["a", "c"]),
+            ),
+            (
+                json!({"type": "array", "items": {"anyOf": titled}}),
+                "mysql",
+                json!(["my"]),
+            ),
         ] {
-            assert_eq!(answered(json!({ "x": field }), answer), Reply::Accepted(json!({ "x": expected })), "{field}");
+            assert_eq!(
+                answered(json!({ "x": field }), answer),
+                Reply::Accepted(json!({ "x": expected })),
+                "{field}"
+            );
         }
     }
 
@@ -314,42 +568,98 @@ mod tests {
             (json!({"type": "integer", "maximum": 9}), "10"),
             (json!({"type": "number"}), "NaN"),
             (json!({"type": "boolean"}), "perhaps"),
-            (json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}), "a,b"),
+            (
+                json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}),
+                "a,b",
+            ),
         ] {
-            let Reply::Retry(again) = answered(json!({ "x": field }), answer) else { panic!("{field}") };
-            assert!(again.len() == 1 && again[0].context.as_ref().is_some_and(|context| context.contains("was invalid")), "{again:?}");
+            let Reply::Retry(again) = answered(json!({ "x": field }), answer) else {
+                panic!("{field}")
+            };
+            assert!(
+                again.len() == 1
+                    && again[0]
+                        .context
+                        .as_ref()
+                        .is_some_and(|context| context.contains("was invalid")),
+                "{again:?}"
+            );
         }
-        let mut form = form(json!({"a": {"type": "integer"}, "b": {"type": "boolean"}}), &["a", "b"]);
-        let Reply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else { panic!("one is wrong") };
-        assert!(again.len() == 1 && again[0].text.ends_with("\nb"), "{again:?}");
-        assert_eq!(form.answer(&["no".to_owned()]), Reply::Accepted(json!({"a": 1, "b": false})));
+        let mut form = form(
+            json!({"a": {"type": "integer"}, "b": {"type": "boolean"}}),
+            &["a", "b"],
+        );
+        let Reply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else {
+            panic!("one is wrong")
+        };
+        assert!(
+            again.len() == 1 && again[0].text.ends_with("\nb"),
+            "{again:?}"
+        );
+        assert_eq!(
+            form.answer(&["no".to_owned()]),
+            Reply::Accepted(json!({"a": 1, "b": false}))
+        );
     }
 
     #[test]
     fn form_is_declined_and_optional_fields_are_skipped() {
-        assert_eq!(answered(json!({"x": {"type": "boolean"}}), " Decline "), Reply::Declined);
-        assert_eq!(form(json!({"x": {"type": "boolean"}}), &[]).answer(&["skip".to_owned()]), Reply::Accepted(json!({})));
-        assert!(matches!(answered(json!({"x": {"type": "boolean"}}), "skip"), Reply::Retry(_)));
+        assert_eq!(
+            answered(json!({"x": {"type": "boolean"}}), " Decline "),
+            Reply::Declined
+        );
+        assert_eq!(
+            form(json!({"x": {"type": "boolean"}}), &[]).answer(&["skip".to_owned()]),
+            Reply::Accepted(json!({}))
+        );
+        assert!(matches!(
+            answered(json!({"x": {"type": "boolean"}}), "skip"),
+            Reply::Retry(_)
+        ));
         let mut empty = form(json!({}), &[]);
         assert_eq!(empty.questions()[0].options, ["accept", "decline"]);
-        assert!(matches!(empty.answer(&["what?".to_owned()]), Reply::Retry(_)));
-        assert_eq!(empty.answer(&["accept".to_owned()]), Reply::Accepted(json!({})));
-        let options = &form(json!({"x": {"type": "string", "enum": ["a", "b"]}}), &[]).questions()[0].options;
+        assert!(matches!(
+            empty.answer(&["what?".to_owned()]),
+            Reply::Retry(_)
+        ));
+        assert_eq!(
+            empty.answer(&["accept".to_owned()]),
+            Reply::Accepted(json!({}))
+        );
+        let options =
+            &form(json!({"x": {"type": "string", "enum": ["a", "b"]}}), &[]).questions()[0].options;
         assert_eq!(options, &["a", "b", "decline", "skip"]);
     }
 
     #[test]
     fn unsupported_form_is_refused() {
-        let many: Map<String, Value> = (0..=FIELDS_MAX).map(|n| (n.to_string(), json!({"type": "string"}))).collect();
+        let many: Map<String, Value> = (0..=FIELDS_MAX)
+            .map(|n| (n.to_string(), json!({"type": "string"})))
+            .collect();
         for (params, why) in [
-            (json!({"mode": "url", "message": "x", "url": "https://example.com", "elicitationId": "1"}), "URL"),
+            (
+                json!({"mode": "url", "message": "x", "url": "https://example.com", "elicitationId": "1"}),
+                "URL",
+            ),
             (json!({"mode": "_own", "message": "x"}), "_own"),
             (json!({"mode": "form", "requestedSchema": {}}), "no message"),
-            (json!({"mode": "form", "message": "x", "requestedSchema": {"properties": {"a": {"type": "object"}}}}), "\"a\""),
-            (json!({"mode": "form", "message": "x", "requestedSchema": {"properties": {"a": {"type": "string", "enum": []}}}}), "no list"),
-            (json!({"mode": "form", "message": "x", "requestedSchema": {"properties": many}}), "limit"),
+            (
+                json!({"mode": "form", "message": "x", "requestedSchema": {"properties": {"a": {"type": "object"}}}}),
+                "\"a\"",
+            ),
+            (
+                json!({"mode": "form", "message": "x", "requestedSchema": {"properties": {"a": {"type": "string", "enum": []}}}}),
+                "no list",
+            ),
+            (
+                json!({"mode": "form", "message": "x", "requestedSchema": {"properties": many}}),
+                "limit",
+            ),
         ] {
-            assert!(Form::read(&params).is_err_and(|problem| problem.contains(why)), "{params}");
+            assert!(
+                Form::read(&params).is_err_and(|problem| problem.contains(why)),
+                "{params}"
+            );
         }
     }
 }

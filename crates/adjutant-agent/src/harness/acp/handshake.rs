@@ -33,7 +33,9 @@ pub fn initialize_params() -> Value {
 pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
     match initialized["protocolVersion"].as_u64() {
         Some(PROTOCOL_VERSION) => Ok(()),
-        Some(other) => Err(format!("it speaks version {other} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}")),
+        Some(other) => Err(format!(
+            "it speaks version {other} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}"
+        )),
         None => Err("it does not report a version of the Agent Client Protocol".to_owned()),
     }
 }
@@ -62,16 +64,36 @@ impl Capabilities {
 
 /// Returns a description of each sign-in method that the agent offers.
 pub(super) fn sign_in(initialized: &Value) -> Vec<String> {
-    let methods = initialized["authMethods"].as_array().map(Vec::as_slice).unwrap_or_default();
-    methods.iter().take(SIGN_IN_MAX).filter_map(sign_in_method).collect()
+    let methods = initialized["authMethods"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    methods
+        .iter()
+        .take(SIGN_IN_MAX)
+        .filter_map(sign_in_method)
+        .collect()
 }
 
 fn sign_in_method(method: &Value) -> Option<String> {
-    let text = |field: &str| method[field].as_str().map(short).filter(|text| !text.is_empty());
+    let text = |field: &str| {
+        method[field]
+            .as_str()
+            .map(short)
+            .filter(|text| !text.is_empty())
+    };
     let name = text("name").or_else(|| text("id"))?;
-    let arguments: Vec<String> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(short).collect();
+    let arguments: Vec<String> = method["args"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(short)
+        .collect();
     let how = match (text("type").as_deref(), text("description")) {
-        (Some("terminal"), _) if !arguments.is_empty() => format!(" (in a terminal: its program with {})", arguments.join(" ")),
+        (Some("terminal"), _) if !arguments.is_empty() => {
+            format!(" (in a terminal: its program with {})", arguments.join(" "))
+        }
         (_, Some(description)) if description != name => format!(" ({description})"),
         _ => String::new(),
     };
@@ -125,21 +147,41 @@ impl Handshake {
     #[must_use]
     pub fn new(cwd: &str) -> (Self, Vec<u8>) {
         let opening = request(1, "initialize", &initialize_params());
-        (Self { cwd: cwd.to_owned(), offer: Offer::default(), has_initialized: false }, opening)
+        (
+            Self {
+                cwd: cwd.to_owned(),
+                offer: Offer::default(),
+                has_initialized: false,
+            },
+            opening,
+        )
     }
 
     /// Handles a line of the agent's standard output.
     pub fn receive(&mut self, line: &str) -> Next {
         // Some agents print a greeting before their first message.
-        let Ok(incoming) = serde_json::from_str::<Value>(line) else { return Next::Wait };
+        let Ok(incoming) = serde_json::from_str::<Value>(line) else {
+            return Next::Wait;
+        };
         let expected = if self.has_initialized { 3 } else { 1 };
         if incoming.get("method").is_some() || incoming["id"].as_u64() != Some(expected) {
             return Next::Wait;
         }
         if let Some(error) = incoming.get("error").filter(|error| !error.is_null()) {
             let why = super::describe(error);
-            let ways = if self.offer.sign_in.is_empty() { String::new() } else { format!("; it signs in by {}", self.offer.sign_in.join(", or ")) };
-            return Next::Failed(format!("it refuses {}: {why}{ways}", if self.has_initialized { "to start a session" } else { "to initialize" }));
+            let ways = if self.offer.sign_in.is_empty() {
+                String::new()
+            } else {
+                format!("; it signs in by {}", self.offer.sign_in.join(", or "))
+            };
+            return Next::Failed(format!(
+                "it refuses {}: {why}{ways}",
+                if self.has_initialized {
+                    "to start a session"
+                } else {
+                    "to initialize"
+                }
+            ));
         }
         let result = &incoming["result"];
         if self.has_initialized {
@@ -149,7 +191,11 @@ impl Handshake {
             return Next::Failed(why);
         }
         self.has_initialized = true;
-        let Capabilities { http, loads, resumes } = Capabilities::of(result);
+        let Capabilities {
+            http,
+            loads,
+            resumes,
+        } = Capabilities::of(result);
         let text = |field: &str| result["agentInfo"][field].as_str().map(short);
         self.offer = Offer {
             name: text("title").or_else(|| text("name")),
@@ -161,7 +207,11 @@ impl Handshake {
             sign_in: sign_in(result),
             ..Offer::default()
         };
-        Next::Write(request(3, "session/new", &json!({ "cwd": self.cwd, "mcpServers": [] })))
+        Next::Write(request(
+            3,
+            "session/new",
+            &json!({ "cwd": self.cwd, "mcpServers": [] }),
+        ))
     }
 
     fn handle_session(&mut self, result: &Value) -> Next {
@@ -170,8 +220,14 @@ impl Handshake {
         }
         let settings = modes::settings(result);
         self.offer.modes = modes::ids(&settings).into_iter().map(short).collect();
-        self.offer.profiles =
-            Permissions::ALL.map(|permissions| (permissions, modes::mode_for(permissions, &settings).map(|id| id.map(short)))).into();
+        self.offer.profiles = Permissions::ALL
+            .map(|permissions| {
+                (
+                    permissions,
+                    modes::mode_for(permissions, &settings).map(|id| id.map(short)),
+                )
+            })
+            .into();
         Next::Done
     }
 
@@ -198,40 +254,88 @@ mod tests {
     fn offer_contains_the_agents_capabilities() {
         let (mut handshake, opening) = Handshake::new("/tmp/x");
         let opening: Value = serde_json::from_slice(&opening).expect("JSON");
-        assert_eq!((&opening["method"], &opening["params"]["protocolVersion"]), (&json!("initialize"), &json!(1)));
+        assert_eq!(
+            (&opening["method"], &opening["params"]["protocolVersion"]),
+            (&json!("initialize"), &json!(1))
+        );
         assert_eq!(handshake.receive("Welcome to my agent"), Next::Wait);
         let initialized = json!({"id": 1, "result": {
             "protocolVersion": 1, "agentInfo": {"name": "my-agent", "version": "1.2\n3"},
             "agentCapabilities": {"loadSession": true, "mcpCapabilities": {"http": true}, "sessionCapabilities": {"resume": {}}},
             "authMethods": [{"id": "login", "name": "Log in", "description": "with a browser"}, {"id": "t", "type": "terminal", "name": "Terminal", "args": ["--login"]}]}});
-        let Next::Write(new) = receive(&mut handshake, initialized) else { panic!("a session is next") };
-        assert_eq!(serde_json::from_slice::<Value>(&new).expect("JSON")["params"]["cwd"], "/tmp/x");
-        assert_eq!(receive(&mut handshake, json!({"method": "session/update", "params": {}})), Next::Wait);
+        let Next::Write(new) = receive(&mut handshake, initialized) else {
+            panic!("a session is next")
+        };
+        assert_eq!(
+            serde_json::from_slice::<Value>(&new).expect("JSON")["params"]["cwd"],
+            "/tmp/x"
+        );
+        assert_eq!(
+            receive(
+                &mut handshake,
+                json!({"method": "session/update", "params": {}})
+            ),
+            Next::Wait
+        );
         let modes = json!({"currentModeId": "auto", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}]});
-        assert_eq!(receive(&mut handshake, json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})), Next::Done);
+        assert_eq!(
+            receive(
+                &mut handshake,
+                json!({"id": 3, "result": {"sessionId": "s", "modes": modes}})
+            ),
+            Next::Done
+        );
         let offer = handshake.into_offer();
-        assert_eq!((offer.name.as_deref(), offer.version.as_deref()), (Some("my-agent"), Some("1.2 3")));
-        assert_eq!((offer.http, offer.sse, offer.loads, offer.resumes), (true, false, true, true));
-        assert_eq!(offer.sign_in, ["Log in (with a browser)", "Terminal (in a terminal: its program with --login)"]);
+        assert_eq!(
+            (offer.name.as_deref(), offer.version.as_deref()),
+            (Some("my-agent"), Some("1.2 3"))
+        );
+        assert_eq!(
+            (offer.http, offer.sse, offer.loads, offer.resumes),
+            (true, false, true, true)
+        );
+        assert_eq!(
+            offer.sign_in,
+            [
+                "Log in (with a browser)",
+                "Terminal (in a terminal: its program with --login)"
+            ]
+        );
         assert_eq!(offer.modes, ["auto", "ask"]);
-        assert_eq!(offer.profiles[1], (Permissions::Edit, Ok(Some("ask".to_owned()))));
-        assert_eq!(offer.profiles[2], (Permissions::Full, Ok(Some("auto".to_owned()))));
+        assert_eq!(
+            offer.profiles[1],
+            (Permissions::Edit, Ok(Some("ask".to_owned())))
+        );
+        assert_eq!(
+            offer.profiles[2],
+            (Permissions::Full, Ok(Some("auto".to_owned())))
+        );
     }
 
     #[test]
     fn other_version_and_missing_sign_in_are_failures() {
         let failed = |incoming: &[Value]| {
             let (mut handshake, _) = Handshake::new("/");
-            match incoming.iter().map(|incoming| receive(&mut handshake, incoming.clone())).last() {
+            match incoming
+                .iter()
+                .map(|incoming| receive(&mut handshake, incoming.clone()))
+                .last()
+            {
                 Some(Next::Failed(why)) => why,
                 other => panic!("{other:?}"),
             }
         };
-        assert!(failed(&[json!({"id": 1, "result": {"protocolVersion": 2}})]).contains("version 2"));
+        assert!(
+            failed(&[json!({"id": 1, "result": {"protocolVersion": 2}})]).contains("version 2")
+        );
         assert!(failed(&[json!({"id": 1, "result": {}})]).contains("does not report"));
         let initialized = json!({"id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "key", "name": "API key"}]}});
-        let refused = json!({"id": 3, "error": {"code": -32000, "message": "Authentication required"}});
+        let refused =
+            json!({"id": 3, "error": {"code": -32000, "message": "Authentication required"}});
         let why = failed(&[initialized, refused]);
-        assert!(why.contains("Authentication required") && why.ends_with("it signs in by API key"), "{why}");
+        assert!(
+            why.contains("Authentication required") && why.ends_with("it signs in by API key"),
+            "{why}"
+        );
     }
 }

@@ -163,12 +163,20 @@ impl Acp {
     /// about the mode.
     #[must_use]
     pub fn answers_after(&self) -> u64 {
-        if self.start.mode.is_some() { Stage::Mode.id() } else { Stage::Session.id() }
+        if self.start.mode.is_some() {
+            Stage::Mode.id()
+        } else {
+            Stage::Session.id()
+        }
     }
 
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         prompt.clone_into(&mut self.prompt);
-        request(Stage::Initialize, "initialize", &handshake::initialize_params())
+        request(
+            Stage::Initialize,
+            "initialize",
+            &handshake::initialize_params(),
+        )
     }
 
     /// Returns whether the prompt has not been sent yet.
@@ -202,7 +210,11 @@ impl Acp {
                 return self.handle_mode_refusal(error);
             }
             if self.stage == Stage::Session
-                && let Some(new_session_prompt) = self.start.session.as_ref().and(self.start.new_session_prompt.take())
+                && let Some(new_session_prompt) = self
+                    .start
+                    .session
+                    .as_ref()
+                    .and(self.start.new_session_prompt.take())
             {
                 return self.restart_session(new_session_prompt);
             }
@@ -227,7 +239,8 @@ impl Acp {
                 self.sign_in = handshake::sign_in(result);
                 if self.start.session.is_some() && !can.loads && !can.resumes {
                     let Some(new_session_prompt) = self.start.new_session_prompt.take() else {
-                        return self.fail("session not found: this version cannot load one".to_owned());
+                        return self
+                            .fail("session not found: this version cannot load one".to_owned());
                     };
                     self.start.session = None;
                     self.prompt = new_session_prompt;
@@ -235,14 +248,21 @@ impl Acp {
                 match self.start.authenticate.clone() {
                     Some(method) => {
                         self.stage = Stage::Authenticate;
-                        vec![Step::Write(request(self.stage, "authenticate", &json!({ "methodId": method })))]
+                        vec![Step::Write(request(
+                            self.stage,
+                            "authenticate",
+                            &json!({ "methodId": method }),
+                        ))]
                     }
                     None => vec![Step::Write(self.start_session())],
                 }
             }
             Stage::Authenticate => vec![Step::Write(self.start_session())],
             Stage::Session => {
-                if let Some(id) = result["sessionId"].as_str().or(self.start.session.as_deref()) {
+                if let Some(id) = result["sessionId"]
+                    .as_str()
+                    .or(self.start.session.as_deref())
+                {
                     self.session = id.to_owned();
                 }
                 if self.session.is_empty() {
@@ -251,7 +271,10 @@ impl Acp {
                 self.settings = modes::settings(result);
                 self.changes = match &self.start.mode {
                     // Its reply follows everything that loading the session repeats.
-                    Some(mode) => VecDeque::from([Change { method: "session/set_mode", params: json!({ "modeId": mode }) }]),
+                    Some(mode) => VecDeque::from([Change {
+                        method: "session/set_mode",
+                        params: json!({ "modeId": mode }),
+                    }]),
                     None => match modes::choose(self.start.permissions, &self.settings) {
                         Ok(changes) => changes.into(),
                         Err(why) => return self.fail(format!("{UNSUPPORTED}: {why}")),
@@ -270,11 +293,17 @@ impl Acp {
                     && !result["configOptions"].is_null()
                     && let Some(mode) = self.never_asks()
                 {
-                    return self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking"));
+                    return self.fail(format!(
+                        "{UNSUPPORTED}: it stays in {mode:?}, which works without asking"
+                    ));
                 }
                 vec![Step::Write(self.next_change())]
             }
-            Stage::Prompt => match self.denied.take().filter(|_| self.continuations < CONTINUATIONS_MAX) {
+            Stage::Prompt => match self
+                .denied
+                .take()
+                .filter(|_| self.continuations < CONTINUATIONS_MAX)
+            {
                 // Some agents end their turn after a denial without passing the reason to the model.
                 Some(why) => {
                     self.continuations += 1;
@@ -300,7 +329,9 @@ impl Acp {
 
     /// Sends the next change of a setting, or the prompt if there is none.
     fn next_change(&mut self) -> Vec<u8> {
-        let Some(Change { method, mut params }) = self.changes.pop_front() else { return self.send_prompt() };
+        let Some(Change { method, mut params }) = self.changes.pop_front() else {
+            return self.send_prompt();
+        };
         self.stage = Stage::Mode;
         params["sessionId"] = self.session.as_str().into();
         request(self.stage, method, &params)
@@ -309,13 +340,20 @@ impl Acp {
     /// Handles a refused change: the agent may stay in its current mode unless that never asks.
     fn handle_mode_refusal(&mut self, error: &Value) -> Vec<Step> {
         match self.never_asks() {
-            Some(mode) => self.fail(format!("{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}", describe(error))),
+            Some(mode) => self.fail(format!(
+                "{UNSUPPORTED}: it stays in {mode:?}, which works without asking: {}",
+                describe(error)
+            )),
             None => vec![Step::Write(self.next_change())],
         }
     }
 
     fn with_sign_in(&self, why: String) -> String {
-        if self.sign_in.is_empty() { why } else { format!("{why}; it signs in by {}", self.sign_in.join(", or ")) }
+        if self.sign_in.is_empty() {
+            why
+        } else {
+            format!("{why}; it signs in by {}", self.sign_in.join(", or "))
+        }
     }
 
     fn fail(&mut self, why: String) -> Vec<Step> {
@@ -337,9 +375,18 @@ impl Acp {
 
     fn start_session(&mut self) -> Vec<u8> {
         self.stage = Stage::Session;
-        let SessionStart { cwd, session, mcp_url, mcp_token, mcp_command, .. } = &self.start;
+        let SessionStart {
+            cwd,
+            session,
+            mcp_url,
+            mcp_token,
+            mcp_command,
+            ..
+        } = &self.start;
         let server = match mcp_command.split_first() {
-            Some((program, args)) if !self.http => json!({ "name": "adj", "command": program, "args": args, "env": [] }),
+            Some((program, args)) if !self.http => {
+                json!({ "name": "adj", "command": program, "args": args, "env": [] })
+            }
             _ => json!({
                 "type": "http", "name": "adj", "url": mcp_url,
                 "headers": [{ "name": "Authorization", "value": format!("Bearer {mcp_token}") }],
@@ -349,7 +396,15 @@ impl Acp {
         match session {
             Some(session) => {
                 params["sessionId"] = session.as_str().into();
-                request(self.stage, if self.resumes { "session/resume" } else { "session/load" }, &params)
+                request(
+                    self.stage,
+                    if self.resumes {
+                        "session/resume"
+                    } else {
+                        "session/load"
+                    },
+                    &params,
+                )
             }
             None => request(self.stage, "session/new", &params),
         }
@@ -358,18 +413,27 @@ impl Acp {
     fn send_prompt(&mut self) -> Vec<u8> {
         self.stage = Stage::Prompt;
         let prompt = std::mem::take(&mut self.prompt);
-        request(self.stage, "session/prompt", &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }))
+        request(
+            self.stage,
+            "session/prompt",
+            &json!({ "sessionId": self.session, "prompt": [{ "type": "text", "text": prompt }] }),
+        )
     }
 
     /// Handles a request of the agent.
     fn handle_request(&mut self, method: &str, incoming: &Value) -> Vec<Step> {
-        let Some(id) = incoming.get("id").filter(|id| !id.is_null()) else { return Vec::new() };
+        let Some(id) = incoming.get("id").filter(|id| !id.is_null()) else {
+            return Vec::new();
+        };
         match method {
             "session/request_permission" => self.ask_permission(id, &incoming["params"]),
             "elicitation/create" => self.elicit(id, &incoming["params"]),
             _ => {
-                let error = json!({ "code": METHOD_NOT_FOUND, "message": "not supported by this client" });
-                vec![Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
+                let error =
+                    json!({ "code": METHOD_NOT_FOUND, "message": "not supported by this client" });
+                vec![Step::Write(line(
+                    &json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+                ))]
             }
         }
     }
@@ -377,13 +441,19 @@ impl Acp {
     /// Handles the agent's cancellation of its own request.
     fn withdraw_request(&mut self, id: &Value) -> Vec<Step> {
         let key = id.to_string();
-        let id = match (self.permissions.remove(&key), self.elicitations.remove(&key)) {
+        let id = match (
+            self.permissions.remove(&key),
+            self.elicitations.remove(&key),
+        ) {
             (Some(asked), _) => asked.id,
             (None, Some(elicited)) => elicited.into_id(),
             (None, None) => return Vec::new(),
         };
         let error = json!({ "code": REQUEST_CANCELLED, "message": "cancelled" });
-        vec![Step::Withdraw(key), Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error })))]
+        vec![
+            Step::Withdraw(key),
+            Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))),
+        ]
     }
 
     /// Asks the agent to stop its turn. Without a session there is nothing to stop.
@@ -394,11 +464,15 @@ impl Acp {
         if self.session.is_empty() {
             return None;
         }
-        let mut bytes = line(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }));
+        let mut bytes = line(
+            &json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": self.session } }),
+        );
         if self.stage != Stage::Ended {
             // Agents that support the cancellation of requests reply to this one at once.
             let params = json!({ "requestId": self.stage.id() });
-            bytes.extend(line(&json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params })));
+            bytes.extend(line(
+                &json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": params }),
+            ));
         }
         for elicited in std::mem::take(&mut self.elicitations).into_values() {
             bytes.extend(elicited.cancelled());
@@ -413,13 +487,22 @@ impl Acp {
 /// Returns the prompt for an agent whose turn ended after a denial.
 fn prompt_after_denial(why: &str) -> String {
     let why = quote::quote_field("What you asked for was denied", why);
-    format!("{why}\nContinue without it: finish your task in another way, or report what cannot be done.")
+    format!(
+        "{why}\nContinue without it: finish your task in another way, or report what cannot be done."
+    )
 }
 
 fn describe(error: &Value) -> String {
-    let message = error["message"].as_str().unwrap_or("an error without a message");
+    let message = error["message"]
+        .as_str()
+        .unwrap_or("an error without a message");
     match error.get("data").filter(|data| !data.is_null()) {
-        Some(data) => format!("{message} (code {}): {}", error["code"], data.as_str().map_or_else(|| data.to_string(), str::to_owned)),
+        Some(data) => format!(
+            "{message} (code {}): {}",
+            error["code"],
+            data.as_str()
+                .map_or_else(|| data.to_string(), str::to_owned)
+        ),
         None => format!("{message} (code {})", error["code"]),
     }
 }

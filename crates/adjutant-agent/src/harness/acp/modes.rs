@@ -115,8 +115,20 @@ const NEVER_ASKS_PHRASES: &[&str] = &[
     "unrestricted",
     "all tools are allowed",
 ];
-const ASKING_WORDS: &[&str] =
-    &["ask", "asks", "default", "manual", "approve", "approval", "confirm", "prompt", "interactive", "supervised", "request", "review"];
+const ASKING_WORDS: &[&str] = &[
+    "ask",
+    "asks",
+    "default",
+    "manual",
+    "approve",
+    "approval",
+    "confirm",
+    "prompt",
+    "interactive",
+    "supervised",
+    "request",
+    "review",
+];
 const ASKING_PHRASES: &[&str] = &[
     "request permission",
     "requests permission",
@@ -148,15 +160,27 @@ pub fn nature(id: &str, name: &str, description: &str) -> Nature {
     // Some agents use URLs as ids; the last part is the mode's name.
     let words_of_id = words(id.rsplit(['#', '/']).next().unwrap_or(id));
     let words_of_name = words(name);
-    let says = |known: &[&str]| words_of_id.iter().chain(&words_of_name).any(|word| known.contains(&word.as_str()));
+    let says = |known: &[&str]| {
+        words_of_id
+            .iter()
+            .chain(&words_of_name)
+            .any(|word| known.contains(&word.as_str()))
+    };
     let description = description.to_lowercase();
     let describes = |phrases: &[&str]| phrases.iter().any(|phrase| description.contains(phrase));
-    let is_automatic = words_of_id.iter().chain(&words_of_name).any(|word| word.starts_with("auto"));
+    let is_automatic = words_of_id
+        .iter()
+        .chain(&words_of_name)
+        .any(|word| word.starts_with("auto"));
     let runs = [words_of_id.concat(), words_of_name.concat()];
-    let has_run = NEVER_ASKS_RUNS.iter().any(|run| runs.iter().any(|text| text.contains(run)));
+    let has_run = NEVER_ASKS_RUNS
+        .iter()
+        .any(|run| runs.iter().any(|text| text.contains(run)));
     if is_automatic || has_run || says(NEVER_ASKS_WORDS) || describes(NEVER_ASKS_PHRASES) {
         Nature::NeverAsks
-    } else if (says(RESTRICTED_WORDS) || describes(RESTRICTED_PHRASES)) && !describes(ASKING_PHRASES) {
+    } else if (says(RESTRICTED_WORDS) || describes(RESTRICTED_PHRASES))
+        && !describes(ASKING_PHRASES)
+    {
         Nature::Restricted
     } else if says(ASKING_WORDS) || describes(ASKING_PHRASES) {
         Nature::Asking
@@ -188,47 +212,112 @@ pub(super) fn words(text: &str) -> Vec<String> {
 pub fn settings(result: &Value) -> Vec<Setting> {
     let modes = mode_setting(&result["modes"]);
     let has_modes = modes.is_some();
-    let options = result["configOptions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let beside = options.iter().take(SETTINGS_MAX).filter_map(option_setting).filter(|setting| !(setting.is_mode && has_modes));
+    let options = result["configOptions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let beside = options
+        .iter()
+        .take(SETTINGS_MAX)
+        .filter_map(option_setting)
+        .filter(|setting| !(setting.is_mode && has_modes));
     modes.into_iter().chain(beside).collect()
 }
 
 fn mode_setting(modes: &Value) -> Option<Setting> {
     let list = modes["availableModes"].as_array()?;
-    let choices: Vec<Choice> = list.iter().take(CHOICES_MAX).filter_map(|mode| choice(mode, "id")).collect();
-    let current = modes["currentModeId"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
-    (!choices.is_empty()).then_some(Setting { by: SettingCall::Mode, is_mode: true, current, choices })
+    let choices: Vec<Choice> = list
+        .iter()
+        .take(CHOICES_MAX)
+        .filter_map(|mode| choice(mode, "id"))
+        .collect();
+    let current = modes["currentModeId"]
+        .as_str()
+        .and_then(|id| choices.iter().position(|choice| choice.id == id));
+    (!choices.is_empty()).then_some(Setting {
+        by: SettingCall::Mode,
+        is_mode: true,
+        current,
+        choices,
+    })
 }
 
 fn choice(value: &Value, id: &str) -> Option<Choice> {
-    let text = |field: &str| value[field].as_str().filter(|text| text.len() <= TEXT_BYTES_MAX).unwrap_or_default();
+    let text = |field: &str| {
+        value[field]
+            .as_str()
+            .filter(|text| text.len() <= TEXT_BYTES_MAX)
+            .unwrap_or_default()
+    };
     let id = value[id].as_str().filter(|id| id.len() <= TEXT_BYTES_MAX)?;
-    Some(Choice { id: id.to_owned(), nature: nature(id, text("name"), text("description")) })
+    Some(Choice {
+        id: id.to_owned(),
+        nature: nature(id, text("name"), text("description")),
+    })
 }
 
 fn option_setting(option: &Value) -> Option<Setting> {
-    let id = option["id"].as_str().filter(|id| id.len() <= TEXT_BYTES_MAX)?;
+    let id = option["id"]
+        .as_str()
+        .filter(|id| id.len() <= TEXT_BYTES_MAX)?;
     let name = option["name"].as_str().unwrap_or_default();
     let about = || [words(id), words(name)].concat();
     let is_mode = option["category"] == "mode" || option["category"].is_null() && id == "mode";
     if option["type"] == "boolean" {
         // The name describes the state when the option is on.
-        let on = Choice { id: "true".to_owned(), nature: nature(id, name, option["description"].as_str().unwrap_or_default()) };
-        let off = Choice { id: "false".to_owned(), nature: Nature::Unknown };
+        let on = Choice {
+            id: "true".to_owned(),
+            nature: nature(id, name, option["description"].as_str().unwrap_or_default()),
+        };
+        let off = Choice {
+            id: "false".to_owned(),
+            nature: Nature::Unknown,
+        };
         let current = usize::from(option["currentValue"] == true);
-        return Some(Setting { by: SettingCall::Switch(id.to_owned()), is_mode: false, current: Some(current), choices: vec![off, on] });
+        return Some(Setting {
+            by: SettingCall::Switch(id.to_owned()),
+            is_mode: false,
+            current: Some(current),
+            choices: vec![off, on],
+        });
     }
-    let is_about_approval =
-        || about().iter().any(|word| ["mode", "permission", "permissions", "approval", "approvals", "sandbox", "autonomy"].contains(&word.as_str()));
+    let is_about_approval = || {
+        about().iter().any(|word| {
+            [
+                "mode",
+                "permission",
+                "permissions",
+                "approval",
+                "approvals",
+                "sandbox",
+                "autonomy",
+            ]
+            .contains(&word.as_str())
+        })
+    };
     if !is_mode && !is_about_approval() {
         return None;
     }
     let list = option["options"].as_array()?;
     // Options may be grouped.
-    let flat = list.iter().flat_map(|entry| entry["options"].as_array().map_or(std::slice::from_ref(entry), Vec::as_slice));
-    let choices: Vec<Choice> = flat.take(CHOICES_MAX).filter_map(|entry| choice(entry, "value")).collect();
-    let current = option["currentValue"].as_str().and_then(|id| choices.iter().position(|choice| choice.id == id));
-    (!choices.is_empty()).then_some(Setting { by: SettingCall::Select(id.to_owned()), is_mode, current, choices })
+    let flat = list.iter().flat_map(|entry| {
+        entry["options"]
+            .as_array()
+            .map_or(std::slice::from_ref(entry), Vec::as_slice)
+    });
+    let choices: Vec<Choice> = flat
+        .take(CHOICES_MAX)
+        .filter_map(|entry| choice(entry, "value"))
+        .collect();
+    let current = option["currentValue"]
+        .as_str()
+        .and_then(|id| choices.iter().position(|choice| choice.id == id));
+    (!choices.is_empty()).then_some(Setting {
+        by: SettingCall::Select(id.to_owned()),
+        is_mode,
+        current,
+        choices,
+    })
 }
 
 /// Returns the changes that a profile requires.
@@ -242,8 +331,16 @@ pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Chan
             Some(at) if Some(at) == setting.current => {}
             Some(at) => changes.push(setting.change(at)),
             None => {
-                let ids: Vec<&str> = setting.choices.iter().map(|choice| choice.id.as_str()).take(8).collect();
-                return Err(format!("each of its modes works without asking ({}), so it is only used with --permissions full", ids.join(", ")));
+                let ids: Vec<&str> = setting
+                    .choices
+                    .iter()
+                    .map(|choice| choice.id.as_str())
+                    .take(8)
+                    .collect();
+                return Err(format!(
+                    "each of its modes works without asking ({}), so it is only used with --permissions full",
+                    ids.join(", ")
+                ));
             }
         }
     }
@@ -255,25 +352,44 @@ pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Chan
 pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
     settings
         .iter()
-        .find_map(|setting| setting.choices.get(setting.current?).filter(|choice| choice.nature == Nature::NeverAsks))
+        .find_map(|setting| {
+            setting
+                .choices
+                .get(setting.current?)
+                .filter(|choice| choice.nature == Nature::NeverAsks)
+        })
         .map(|c| c.id.as_str())
 }
 
 /// Returns whether a mode never asks, judged by the agent's list, or by its id alone if it is not listed.
 #[must_use]
 pub fn never_asks(settings: &[Setting], id: &str) -> bool {
-    let mut listed = settings.iter().filter(|setting| setting.is_mode).flat_map(|setting| &setting.choices);
-    let nature = listed.find(|choice| choice.id == id).map_or_else(|| nature(id, "", ""), |choice| choice.nature);
+    let mut listed = settings
+        .iter()
+        .filter(|setting| setting.is_mode)
+        .flat_map(|setting| &setting.choices);
+    let nature = listed
+        .find(|choice| choice.id == id)
+        .map_or_else(|| nature(id, "", ""), |choice| choice.nature);
     nature == Nature::NeverAsks
 }
 
 /// Returns the ids of the session's modes; the current one comes first.
 #[must_use]
 pub fn ids(settings: &[Setting]) -> Vec<&str> {
-    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else { return Vec::new() };
+    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else {
+        return Vec::new();
+    };
     let current = setting.current.and_then(|at| setting.choices.get(at));
-    let others = setting.choices.iter().filter(|choice| Some(*choice) != current);
-    current.into_iter().chain(others).map(|choice| choice.id.as_str()).collect()
+    let others = setting
+        .choices
+        .iter()
+        .filter(|choice| Some(*choice) != current);
+    current
+        .into_iter()
+        .chain(others)
+        .map(|choice| choice.id.as_str())
+        .collect()
 }
 
 /// Returns the mode for a profile, or `None` if the agent has no modes.
@@ -282,18 +398,28 @@ pub fn ids(settings: &[Setting]) -> Vec<&str> {
 /// As [`choose`].
 pub fn mode_for(permissions: Permissions, settings: &[Setting]) -> Result<Option<&str>, String> {
     choose(permissions, settings)?;
-    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else { return Ok(None) };
-    Ok(setting.best(permissions).map(|at| setting.choices[at].id.as_str()))
+    let Some(setting) = settings.iter().find(|setting| setting.is_mode) else {
+        return Ok(None);
+    };
+    Ok(setting
+        .best(permissions)
+        .map(|at| setting.choices[at].id.as_str()))
 }
 
 impl Setting {
     fn best(&self, permissions: Permissions) -> Option<usize> {
-        let first = |nature: Nature| self.choices.iter().position(|choice| choice.nature == nature);
+        let first = |nature: Nature| {
+            self.choices
+                .iter()
+                .position(|choice| choice.nature == nature)
+        };
         let current = self.current.map(|at| (at, self.choices[at].nature));
         if permissions == Permissions::Full {
             // Requests of a mode that asks are all allowed. A restricted mode could hide tools.
             return match current {
-                Some((at, Nature::Restricted)) if self.is_mode => first(Nature::Asking).or(first(Nature::Unknown)).or(Some(at)),
+                Some((at, Nature::Restricted)) if self.is_mode => first(Nature::Asking)
+                    .or(first(Nature::Unknown))
+                    .or(Some(at)),
                 Some((at, _)) => Some(at),
                 None => first(Nature::Asking).or(first(Nature::Unknown)).or(Some(0)),
             };
@@ -303,8 +429,12 @@ impl Setting {
             // Other settings stay unchanged unless they are known to be wrong.
             Some((at, Nature::Unknown | Nature::Restricted)) if !self.is_mode => Some(at),
             Some((at, Nature::Unknown)) => first(Nature::Asking).or(Some(at)),
-            Some((at, Nature::Restricted)) if permissions == Permissions::Read => first(Nature::Asking).or(Some(at)),
-            _ => first(Nature::Asking).or(first(Nature::Unknown)).or(first(Nature::Restricted)),
+            Some((at, Nature::Restricted)) if permissions == Permissions::Read => {
+                first(Nature::Asking).or(Some(at))
+            }
+            _ => first(Nature::Asking)
+                .or(first(Nature::Unknown))
+                .or(first(Nature::Restricted)),
         }
     }
 
@@ -312,8 +442,14 @@ impl Setting {
         let id = &self.choices[at].id;
         let (method, params) = match &self.by {
             SettingCall::Mode => ("session/set_mode", json!({ "modeId": id })),
-            SettingCall::Select(config) => ("session/set_config_option", json!({ "configId": config, "value": id })),
-            SettingCall::Switch(config) => ("session/set_config_option", json!({ "configId": config, "type": "boolean", "value": id == "true" })),
+            SettingCall::Select(config) => (
+                "session/set_config_option",
+                json!({ "configId": config, "value": id }),
+            ),
+            SettingCall::Switch(config) => (
+                "session/set_config_option",
+                json!({ "configId": config, "type": "boolean", "value": id == "true" }),
+            ),
         };
         Change { method, params }
     }
@@ -330,14 +466,36 @@ mod tests {
 
     fn chosen(permissions: Permissions, result: &Value) -> Result<Option<String>, String> {
         let changes = choose(permissions, &settings(result))?;
-        Ok(changes.first().map(|change| change.params["modeId"].as_str().or(change.params["value"].as_str()).expect("an id").to_owned()))
+        Ok(changes.first().map(|change| {
+            change.params["modeId"]
+                .as_str()
+                .or(change.params["value"].as_str())
+                .expect("an id")
+                .to_owned()
+        }))
     }
 
     #[test]
     fn mode_is_classified_by_description_or_id() {
-        let listed = settings(&modes("a", &[("a", "A", ""), ("b", "B", "Edits without asking"), ("auto", "Auto", "")]));
-        assert!(never_asks(&listed, "b") && never_asks(&listed, "auto") && never_asks(&listed, "yolo") && never_asks(&[], "bypassPermissions"));
-        assert!(!never_asks(&listed, "a") && !never_asks(&listed, "unlisted") && !never_asks(&[], "plan"));
+        let listed = settings(&modes(
+            "a",
+            &[
+                ("a", "A", ""),
+                ("b", "B", "Edits without asking"),
+                ("auto", "Auto", ""),
+            ],
+        ));
+        assert!(
+            never_asks(&listed, "b")
+                && never_asks(&listed, "auto")
+                && never_asks(&listed, "yolo")
+                && never_asks(&[], "bypassPermissions")
+        );
+        assert!(
+            !never_asks(&listed, "a")
+                && !never_asks(&listed, "unlisted")
+                && !never_asks(&[], "plan")
+        );
     }
 
     #[test]
@@ -348,12 +506,24 @@ mod tests {
             ("acceptEdits", "Accept Edits", ""),
             ("autoEdit", "Auto Edit", "Auto-approve edit tools"),
             ("auto-edit", "Auto Edit", ""),
-            ("auto", "Default", "Edits and runs commands in the workspace"),
+            (
+                "auto",
+                "Default",
+                "Edits and runs commands in the workspace",
+            ),
             ("full-access", "Full Access", ""),
             ("smart_approve", "smart_approve", ""),
-            ("https://agentclientprotocol.com/protocol/session-modes#autopilot", "Autopilot", ""),
+            (
+                "https://agentclientprotocol.com/protocol/session-modes#autopilot",
+                "Autopilot",
+                "",
+            ),
             ("dontAsk", "Don't Ask", ""),
-            ("code", "Code", "Write and modify code with full tool access"),
+            (
+                "code",
+                "Code",
+                "Write and modify code with full tool access",
+            ),
             ("run", "Run", "Executes commands without asking"),
             ("x", "Never ask", ""),
         ] {
@@ -363,22 +533,38 @@ mod tests {
             ("default", "Default", "Prompts for approval"),
             ("approve", "approve", ""),
             ("ask", "Ask", "Request permission before making any changes"),
-            ("read-only", "Read Only", "Reads files; approval required to edit files or run commands"),
+            (
+                "read-only",
+                "Read Only",
+                "Reads files; approval required to edit files or run commands",
+            ),
             ("manual", "Manual", ""),
         ] {
             assert_eq!(nature(id, name, description), Nature::Asking, "{id}");
         }
         for (id, description) in [
-            ("ask", "Get answers and explanations without making changes to the codebase"),
+            (
+                "ask",
+                "Get answers and explanations without making changes to the codebase",
+            ),
             ("ask", "Answers questions about the code"),
             ("default", "Explore the project without modifying files"),
         ] {
-            assert_eq!(nature(id, id, description), Nature::Restricted, "{id}: {description}");
+            assert_eq!(
+                nature(id, id, description),
+                Nature::Restricted,
+                "{id}: {description}"
+            );
         }
         for id in ["plan", "architect", "chat", "planMode"] {
             assert_eq!(nature(id, id, ""), Nature::Restricted, "{id}");
         }
-        for id in ["build", "agent", "https://agentclientprotocol.com/protocol/session-modes#agent", "code"] {
+        for id in [
+            "build",
+            "agent",
+            "https://agentclientprotocol.com/protocol/session-modes#agent",
+            "code",
+        ] {
             assert_eq!(nature(id, id, ""), Nature::Unknown, "{id}");
         }
     }
@@ -386,31 +572,82 @@ mod tests {
     #[test]
     fn mode_that_asks_is_kept_or_chosen() {
         use Permissions::{Edit, Full, Read};
-        let gemini =
-            |current| modes(current, &[("default", "Default", ""), ("autoEdit", "Auto Edit", ""), ("yolo", "YOLO", ""), ("plan", "Plan", "")]);
+        let gemini = |current| {
+            modes(
+                current,
+                &[
+                    ("default", "Default", ""),
+                    ("autoEdit", "Auto Edit", ""),
+                    ("yolo", "YOLO", ""),
+                    ("plan", "Plan", ""),
+                ],
+            )
+        };
         for permissions in [Read, Edit] {
             assert_eq!(chosen(permissions, &gemini("default")), Ok(None));
             for current in ["autoEdit", "yolo", "no such mode"] {
-                assert_eq!(chosen(permissions, &gemini(current)).as_ref().map(Option::as_deref), Ok(Some("default")), "{current}");
+                assert_eq!(
+                    chosen(permissions, &gemini(current))
+                        .as_ref()
+                        .map(Option::as_deref),
+                    Ok(Some("default")),
+                    "{current}"
+                );
             }
         }
         assert_eq!(chosen(Full, &gemini("yolo")), Ok(None));
-        assert_eq!(chosen(Full, &gemini("plan")).as_ref().map(Option::as_deref), Ok(Some("default")));
+        assert_eq!(
+            chosen(Full, &gemini("plan")).as_ref().map(Option::as_deref),
+            Ok(Some("default"))
+        );
         let opencode = modes("build", &[("build", "build", ""), ("plan", "plan", "")]);
-        assert_eq!((chosen(Read, &opencode), chosen(Edit, &opencode)), (Ok(None), Ok(None)));
+        assert_eq!(
+            (chosen(Read, &opencode), chosen(Edit, &opencode)),
+            (Ok(None), Ok(None))
+        );
         let documented = modes(
             "code",
             &[
                 ("ask", "Ask", "Request permission before making any changes"),
                 ("architect", "Architect", ""),
-                ("code", "Code", "Write and modify code with full tool access"),
+                (
+                    "code",
+                    "Code",
+                    "Write and modify code with full tool access",
+                ),
             ],
         );
-        assert_eq!(chosen(Edit, &documented).as_ref().map(Option::as_deref), Ok(Some("ask")));
+        assert_eq!(
+            chosen(Edit, &documented).as_ref().map(Option::as_deref),
+            Ok(Some("ask"))
+        );
         // Kilo's `ask` hides every tool that writes, and Adjutant's.
-        let kilo = modes("code", &[("ask", "Ask", "Get answers and explanations without making changes to the codebase"), ("code", "Code", "")]);
-        assert_eq!((chosen(Read, &kilo), chosen(Edit, &kilo), chosen(Full, &kilo)), (Ok(None), Ok(None), Ok(None)));
-        assert_eq!((chosen(Edit, &json!({})), chosen(Edit, &json!({"modes": null, "configOptions": null}))), (Ok(None), Ok(None)));
+        let kilo = modes(
+            "code",
+            &[
+                (
+                    "ask",
+                    "Ask",
+                    "Get answers and explanations without making changes to the codebase",
+                ),
+                ("code", "Code", ""),
+            ],
+        );
+        assert_eq!(
+            (
+                chosen(Read, &kilo),
+                chosen(Edit, &kilo),
+                chosen(Full, &kilo)
+            ),
+            (Ok(None), Ok(None), Ok(None))
+        );
+        assert_eq!(
+            (
+                chosen(Edit, &json!({})),
+                chosen(Edit, &json!({"modes": null, "configOptions": null}))
+            ),
+            (Ok(None), Ok(None))
+        );
     }
 
     #[test]
@@ -419,28 +656,55 @@ mod tests {
         assert!(chosen(Permissions::Edit, &reckless).is_err_and(|why| why.contains("yolo, auto")));
         assert_eq!(chosen(Permissions::Full, &reckless), Ok(None));
         let with_plan = modes("yolo", &[("yolo", "YOLO", ""), ("plan", "Plan", "")]);
-        assert_eq!(chosen(Permissions::Read, &with_plan).as_ref().map(Option::as_deref), Ok(Some("plan")));
+        assert_eq!(
+            chosen(Permissions::Read, &with_plan)
+                .as_ref()
+                .map(Option::as_deref),
+            Ok(Some("plan"))
+        );
     }
 
     #[test]
     fn options_are_modes_too() {
         let select = |id: &str, category: Option<&str>, current: &str, options: Value| json!({"id": id, "name": id, "category": category, "type": "select", "currentValue": current, "options": options});
         let values = json!([{"value": "auto", "name": "Auto"}, {"value": "ask", "name": "Ask"}]);
-        let result = json!({"configOptions": [select("mode", Some("mode"), "auto", values.clone())]});
+        let result =
+            json!({"configOptions": [select("mode", Some("mode"), "auto", values.clone())]});
         let changes = choose(Permissions::Edit, &settings(&result)).expect("one asks");
-        assert_eq!(changes, [Change { method: "session/set_config_option", params: json!({"configId": "mode", "value": "ask"}) }]);
+        assert_eq!(
+            changes,
+            [Change {
+                method: "session/set_config_option",
+                params: json!({"configId": "mode", "value": "ask"})
+            }]
+        );
         // Grouped, and other than the mode.
         let grouped = json!([{"group": "g", "name": "G", "options": values}]);
         let result = json!({"configOptions": [select("approval_policy", None, "auto", grouped)]});
-        assert_eq!(chosen(Permissions::Edit, &result).as_ref().map(Option::as_deref), Ok(Some("ask")));
+        assert_eq!(
+            chosen(Permissions::Edit, &result)
+                .as_ref()
+                .map(Option::as_deref),
+            Ok(Some("ask"))
+        );
         // The name of a model is not a mode.
         let model = json!({"configOptions": [select("model", Some("model"), "auto", json!([{"value": "auto", "name": "Auto"}]))]});
         assert_eq!(chosen(Permissions::Edit, &model), Ok(None));
         let switch = |on: bool| json!({"configOptions": [{"id": "auto_approve", "name": "Auto-approve", "type": "boolean", "currentValue": on}]});
-        let changes = choose(Permissions::Read, &settings(&switch(true))).expect("it can be turned off");
-        assert_eq!(changes[0].params, json!({"configId": "auto_approve", "type": "boolean", "value": false}));
-        assert_eq!(choose(Permissions::Read, &settings(&switch(false))), Ok(Vec::new()));
-        assert_eq!(choose(Permissions::Full, &settings(&switch(true))), Ok(Vec::new()));
+        let changes =
+            choose(Permissions::Read, &settings(&switch(true))).expect("it can be turned off");
+        assert_eq!(
+            changes[0].params,
+            json!({"configId": "auto_approve", "type": "boolean", "value": false})
+        );
+        assert_eq!(
+            choose(Permissions::Read, &settings(&switch(false))),
+            Ok(Vec::new())
+        );
+        assert_eq!(
+            choose(Permissions::Full, &settings(&switch(true))),
+            Ok(Vec::new())
+        );
     }
 
     #[test]
@@ -451,7 +715,11 @@ mod tests {
             json!({"modes": [], "configOptions": {}}),
             json!({"configOptions": [1, {"id": "mode"}, {"id": "mode", "options": 3}, {"id": "mode", "options": [[1]]}]}),
         ] {
-            assert_eq!(choose(Permissions::Edit, &settings(&result)), Ok(Vec::new()), "{result}");
+            assert_eq!(
+                choose(Permissions::Edit, &settings(&result)),
+                Ok(Vec::new()),
+                "{result}"
+            );
         }
     }
 }

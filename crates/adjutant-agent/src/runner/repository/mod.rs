@@ -15,10 +15,13 @@ use crate::clock;
 use crate::config::{self, Home};
 use crate::failpoint;
 use crate::files;
-use crate::git::{self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePlace};
+use crate::git::{
+    self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePlace,
+};
 use crate::leftovers::LeftFacts;
 use crate::link::{
-    AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX,
+    AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order,
+    RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX,
 };
 use crate::named_locks::NamedLocks;
 use crate::spool;
@@ -142,7 +145,9 @@ enum SendAgain {
 impl NotSent {
     fn again(&self) -> SendAgain {
         match self {
-            Self::Call(CallFailure::Refused(error)) if error.code == codes::INTERNAL => SendAgain::ForAWhile,
+            Self::Call(CallFailure::Refused(error)) if error.code == codes::INTERNAL => {
+                SendAgain::ForAWhile
+            }
             Self::Call(CallFailure::Refused(error)) if !is_passing(error) => SendAgain::Never,
             Self::Call(_) => SendAgain::Always,
             Self::Git(GitError::TooLarge { .. }) => SendAgain::Never,
@@ -153,7 +158,14 @@ impl NotSent {
 
 impl Repositories {
     pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
-        Self { home, uplink, copies: NamedLocks::default(), sending: NamedLocks::default(), unsent: Notify::new(), tasks: Mutex::default() }
+        Self {
+            home,
+            uplink,
+            copies: NamedLocks::default(),
+            sending: NamedLocks::default(),
+            unsent: Notify::new(),
+            tasks: Mutex::default(),
+        }
     }
 
     /// Fetches the repository of an isolated attempt, and changes the order's paths to those of this machine. Returns when the copy has
@@ -163,28 +175,50 @@ impl Repositories {
     /// Why the attempt cannot start.
     pub async fn fetch(&self, order: &mut Order) -> Result<(), String> {
         let attempt = format!("{}/{}", order.run_id, order.attempt);
-        let Some(workspace) = &mut order.workspace else { return Ok(()) };
+        let Some(workspace) = &mut order.workspace else {
+            return Ok(());
+        };
         let _only = self.sending.lock(&order.run_id).await;
-        let hash: String =
-            Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())[..COPY_ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())
+            [..COPY_ID_BYTES]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         // A repository with another kind of hashes can be at the same path later.
-        let top = self.home.repositories_dir().join(format!("{hash}-{}", workspace.base.len() * 4));
+        let top = self
+            .home
+            .repositories_dir()
+            .join(format!("{hash}-{}", workspace.base.len() * 4));
         let (mut pause, mut problems) = (PAUSE, RepeatedFailures::default());
         let mut failures = 0;
         loop {
-            match self.fetch_once(&attempt, &order.run_id, &workspace.base, &top).await {
+            match self
+                .fetch_once(&attempt, &order.run_id, &workspace.base, &top)
+                .await
+            {
                 Ok(()) => break,
-                Err(NotFetched::Call(CallFailure::Refused(error))) if !is_passing(&error) => return Err(error.message),
+                Err(NotFetched::Call(CallFailure::Refused(error))) if !is_passing(&error) => {
+                    return Err(error.message);
+                }
                 // With the run back in the queue, this runner takes no other one until there is room.
-                Err(failure) if failure.is_of_this_machine() && files::names_full_disk(&failure.to_string()) => {
-                    return Err(format!("the runner cannot make its copy of the repository: {failure}"));
+                Err(failure)
+                    if failure.is_of_this_machine()
+                        && files::names_full_disk(&failure.to_string()) =>
+                {
+                    return Err(format!(
+                        "the runner cannot make its copy of the repository: {failure}"
+                    ));
                 }
                 Err(failure) => {
                     failures += u32::from(matches!(failure, NotFetched::Here(_)));
                     if failures >= FETCH_FAILURES_MAX {
-                        return Err(format!("the runner cannot make its copy of the repository: {failure}"));
+                        return Err(format!(
+                            "the runner cannot make its copy of the repository: {failure}"
+                        ));
                     }
-                    if let Some(times) = problems.note(&failure.to_string(), std::time::Instant::now()) {
+                    if let Some(times) =
+                        problems.note(&failure.to_string(), std::time::Instant::now())
+                    {
                         tracing::warn!(attempt, %failure, times, "the repository cannot be fetched yet");
                     }
                     tokio::time::sleep(pause).await;
@@ -192,15 +226,34 @@ impl Repositories {
                 }
             }
         }
-        let name = workspace.path.file_name().ok_or("its workspace has no name")?;
+        let name = workspace
+            .path
+            .file_name()
+            .ok_or("its workspace has no name")?;
         let path = self.home.workspaces_dir().join(&order.run_id).join(name);
-        let below = order.cwd.strip_prefix(&workspace.path).map(Path::to_owned).unwrap_or_default();
-        order.cwd = if below.as_os_str().is_empty() { path.clone() } else { path.join(below) };
+        let below = order
+            .cwd
+            .strip_prefix(&workspace.path)
+            .map(Path::to_owned)
+            .unwrap_or_default();
+        order.cwd = if below.as_os_str().is_empty() {
+            path.clone()
+        } else {
+            path.join(below)
+        };
         // Shared caches are below this home, unless the configuration names an absolute directory.
-        let moved = |dir: &Path| dir.strip_prefix(&order.home).ok().map(|below| self.home.dir.join(below));
+        let moved = |dir: &Path| {
+            dir.strip_prefix(&order.home)
+                .ok()
+                .map(|below| self.home.dir.join(below))
+        };
         for cache in &mut workspace.caches {
             let Some(here) = moved(cache) else { continue };
-            for value in order.env.values_mut().filter(|value| Path::new(value) == cache) {
+            for value in order
+                .env
+                .values_mut()
+                .filter(|value| Path::new(value) == cache)
+            {
                 *value = here.display().to_string();
             }
             *cache = here;
@@ -213,17 +266,30 @@ impl Repositories {
             run_name: order.run_name.clone(),
             unsent: Some(order.attempt),
         };
-        self.record(&order.run_id, &place).map_err(|error| error.to_string())
+        self.record(&order.run_id, &place)
+            .map_err(|error| error.to_string())
     }
 
-    async fn fetch_once(&self, attempt: &str, run_id: &str, base: &str, top: &Path) -> Result<(), NotFetched> {
+    async fn fetch_once(
+        &self,
+        attempt: &str,
+        run_id: &str,
+        base: &str,
+        top: &Path,
+    ) -> Result<(), NotFetched> {
         // The next run of the same repository needs only what is new.
         let _only = self.copies.lock(&top.display().to_string()).await;
-        let run = RunId::parse(run_id).map_err(|_| NotFetched::Here("the order names no run".to_owned()))?;
+        let run = RunId::parse(run_id)
+            .map_err(|_| NotFetched::Here("the order names no run".to_owned()))?;
         let found = match Git::find(&config::git_env(None), &self.home.dir) {
             Err(error @ GitError::Missing) => {
                 let message = format!("the runner cannot have the repository: {error}");
-                return Err(CallFailure::Refused(ErrorView { code: codes::INVALID.to_owned(), message, hint: None }).into());
+                return Err(CallFailure::Refused(ErrorView {
+                    code: codes::INVALID.to_owned(),
+                    message,
+                    hint: None,
+                })
+                .into());
             }
             found => found?,
         };
@@ -236,9 +302,29 @@ impl Repositories {
             }
         };
         let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
-        self.uplink.fetch_bundle("/runner/repository", &GetRepository { attempt: attempt.to_owned(), known }, &file).await?;
-        let RepositoryBundle { refs, object_format, settings, patterns, shallow } = spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX)?;
-        let carried = CarriedSettings { object_format, settings, patterns, shallow };
+        self.uplink
+            .fetch_bundle(
+                "/runner/repository",
+                &GetRepository {
+                    attempt: attempt.to_owned(),
+                    known,
+                },
+                &file,
+            )
+            .await?;
+        let RepositoryBundle {
+            refs,
+            object_format,
+            settings,
+            patterns,
+            shallow,
+        } = spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX)?;
+        let carried = CarriedSettings {
+            object_format,
+            settings,
+            patterns,
+            shallow,
+        };
         let repo = git::make_cache(&found, &self.home.dir, top, &carried).await?;
         if has_rest(&mut file)? {
             let scratch = self.scratch(repo.clone(), run_id).await?;
@@ -250,14 +336,17 @@ impl Repositories {
     /// Sends what the run of an attempt has made, unless the hub has it. Returns when the hub has stored it, or does not want it. A call
     /// that is dropped meanwhile does not interrupt it.
     pub async fn send(self: &Arc<Self>, attempt: &str) {
-        let Some((run_id, _)) = attempt.split_once('/') else { return };
+        let Some((run_id, _)) = attempt.split_once('/') else {
+            return;
+        };
         // A run without a repository has no work to send.
         if matches!(self.place(run_id), Ok(None)) {
             return;
         }
         let only = self.sending.lock(run_id).await;
         let (ended, end) = oneshot::channel();
-        let (repositories, attempt, run_id) = (Arc::clone(self), attempt.to_owned(), run_id.to_owned());
+        let (repositories, attempt, run_id) =
+            (Arc::clone(self), attempt.to_owned(), run_id.to_owned());
         let task = async move {
             let _only = only;
             if let Err(error) = repositories.send_until_stored(&attempt, &run_id).await {
@@ -283,11 +372,14 @@ impl Repositories {
         let (mut pause, mut problems) = (PAUSE, RepeatedFailures::default());
         let mut failing_since = None;
         loop {
-            let Err(error) = self.send_once(attempt, run_id).await else { return Ok(()) };
+            let Err(error) = self.send_once(attempt, run_id).await else {
+                return Ok(());
+            };
             let is_over = match error.again() {
                 SendAgain::Never => true,
                 SendAgain::ForAWhile => {
-                    failing_since.get_or_insert_with(Instant::now).elapsed() >= failpoint::unsent_after().unwrap_or(SEND_FAILURES_MAX)
+                    failing_since.get_or_insert_with(Instant::now).elapsed()
+                        >= failpoint::unsent_after().unwrap_or(SEND_FAILURES_MAX)
                 }
                 SendAgain::Always => false,
             };
@@ -303,29 +395,68 @@ impl Repositories {
     }
 
     async fn send_once(&self, attempt: &str, run_id: &str) -> Result<(), NotSent> {
-        let Some(place) = self.place(run_id)? else { return Ok(()) };
-        let call = GetRunRefs { attempt: attempt.to_owned() };
-        let theirs: RunRefsReply = self.uplink.call_in_session("/runner/refs", &call).await.map_err(NotSent::Call)?;
-        let Some(file) = self.bundle(run_id, &place, &theirs.refs).await? else { return Ok(()) };
-        self.uplink.send_bundle("/runner/snapshots", attempt, file).await.map_err(NotSent::Call)
+        let Some(place) = self.place(run_id)? else {
+            return Ok(());
+        };
+        let call = GetRunRefs {
+            attempt: attempt.to_owned(),
+        };
+        let theirs: RunRefsReply = self
+            .uplink
+            .call_in_session("/runner/refs", &call)
+            .await
+            .map_err(NotSent::Call)?;
+        let Some(file) = self.bundle(run_id, &place, &theirs.refs).await? else {
+            return Ok(());
+        };
+        self.uplink
+            .send_bundle("/runner/snapshots", attempt, file)
+            .await
+            .map_err(NotSent::Call)
     }
 
     /// Makes a bundle of what the hub lacks. `None`: it lacks nothing.
-    async fn bundle(&self, run_id: &str, place: &Place, theirs: &git::RunRefs) -> Result<Option<File>, NotSent> {
-        let Ok(run) = RunId::parse(run_id) else { return Ok(None) };
+    async fn bundle(
+        &self,
+        run_id: &str,
+        place: &Place,
+        theirs: &git::RunRefs,
+    ) -> Result<Option<File>, NotSent> {
+        let Ok(run) = RunId::parse(run_id) else {
+            return Ok(None);
+        };
         let repo = self.repo(place).await?;
         let is_hubs = |name: &str| matches!(name, "base" | "changes");
-        let refs: git::RunRefs = git::carried_refs(&repo, run).await?.into_iter().filter(|(name, _)| !is_hubs(name)).collect();
+        let refs: git::RunRefs = git::carried_refs(&repo, run)
+            .await?
+            .into_iter()
+            .filter(|(name, _)| !is_hubs(name))
+            .collect();
         let is_tip = |name: &str| matches!(name, "head" | "stash") || name.starts_with("heads/");
-        let lacks_nothing = refs.iter().all(|(name, commit)| theirs.get(name) == Some(commit))
-            && theirs.keys().filter(|name| is_tip(name)).all(|name| refs.contains_key(name));
+        let lacks_nothing = refs
+            .iter()
+            .all(|(name, commit)| theirs.get(name) == Some(commit))
+            && theirs
+                .keys()
+                .filter(|name| is_tip(name))
+                .all(|name| refs.contains_key(name));
         if lacks_nothing {
             return Ok(None);
         }
-        let wanted: Vec<String> = refs.values().filter(|commit| !theirs.values().any(|known| known == *commit)).cloned().collect();
+        let wanted: Vec<String> = refs
+            .values()
+            .filter(|commit| !theirs.values().any(|known| known == *commit))
+            .cloned()
+            .collect();
         let known: Vec<String> = theirs.values().cloned().collect();
         let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
-        let to = spool::write_line(&mut file, &SnapshotsBundle { refs, problem: None })?;
+        let to = spool::write_line(
+            &mut file,
+            &SnapshotsBundle {
+                refs,
+                problem: None,
+            },
+        )?;
         if !wanted.is_empty() {
             let scratch = self.scratch(repo, run_id).await?;
             git::write_pack(&scratch, &wanted, &known, to, WORK_BYTES_MAX).await?;
@@ -341,14 +472,28 @@ impl Repositories {
         }
         let told = async {
             let mut file = spool::create(&self.home.dir, &self.home.runs_dir().join(run_id))?;
-            spool::write_line(&mut file, &SnapshotsBundle { problem: Some(error.to_string()), ..SnapshotsBundle::default() })?;
+            spool::write_line(
+                &mut file,
+                &SnapshotsBundle {
+                    problem: Some(error.to_string()),
+                    ..SnapshotsBundle::default()
+                },
+            )?;
             file.seek(SeekFrom::Start(0))?;
-            Ok::<_, io::Error>(self.uplink.send_bundle("/runner/snapshots", attempt, file).await)
+            Ok::<_, io::Error>(
+                self.uplink
+                    .send_bundle("/runner/snapshots", attempt, file)
+                    .await,
+            )
         };
         match told.await {
             Ok(Ok(()) | Err(CallFailure::Refused(_))) => {}
-            Ok(Err(failure)) => tracing::warn!(attempt, %failure, "the hub does not know yet that work stays here"),
-            Err(error) => tracing::warn!(attempt, %error, "the hub does not know yet that work stays here"),
+            Ok(Err(failure)) => {
+                tracing::warn!(attempt, %failure, "the hub does not know yet that work stays here")
+            }
+            Err(error) => {
+                tracing::warn!(attempt, %error, "the hub does not know yet that work stays here")
+            }
         }
     }
 
@@ -369,17 +514,46 @@ impl Repositories {
             return false;
         }
         let kept = async {
-            let Ok(run) = RunId::parse(run_id) else { return Ok(()) };
+            let Ok(run) = RunId::parse(run_id) else {
+                return Ok(());
+            };
             let boot = clock::reading().boot;
-            let at = WorkspacePlace { isolation: Isolation::Clone, base: &place.base, path: &place.workspace, boot: &boot };
-            let scratch = Scratch::of_workspace(self.repo(&place).await?, at, &self.home.dir, &self.scratch_dir(run_id)).await?;
+            let at = WorkspacePlace {
+                isolation: Isolation::Clone,
+                base: &place.base,
+                path: &place.workspace,
+                boot: &boot,
+            };
+            let scratch = Scratch::of_workspace(
+                self.repo(&place).await?,
+                at,
+                &self.home.dir,
+                &self.scratch_dir(run_id),
+            )
+            .await?;
             if !scratch.has_tree() {
                 return Ok(());
             }
-            let is_end = |known: &git::Snapshot| known.attempt == Some(AttemptNo(attempt)) && known.cause == Some(SnapshotCause::End);
-            if !git::snapshots(scratch.repo(), run).await?.iter().any(is_end) {
+            let is_end = |known: &git::Snapshot| {
+                known.attempt == Some(AttemptNo(attempt)) && known.cause == Some(SnapshotCause::End)
+            };
+            if !git::snapshots(scratch.repo(), run)
+                .await?
+                .iter()
+                .any(is_end)
+            {
                 let (run_name, at) = (place.run_name.clone(), clock::now());
-                git::take(&scratch, &NewSnapshot { run, run_name, attempt: AttemptNo(attempt), cause: SnapshotCause::End, at }).await?;
+                git::take(
+                    &scratch,
+                    &NewSnapshot {
+                        run,
+                        run_name,
+                        attempt: AttemptNo(attempt),
+                        cause: SnapshotCause::End,
+                        at,
+                    },
+                )
+                .await?;
             }
             git::keep_commits(&scratch, run).await.map(drop)
         };
@@ -397,7 +571,10 @@ impl Repositories {
     pub async fn remove(&self, run: RunId) -> Result<(), GitError> {
         let run_id = run.to_string();
         let _only = self.sending.lock(&run_id).await;
-        let place = self.place(&run_id).map_err(|error| GitError::File { path: self.place_file(&run_id), error })?;
+        let place = self.place(&run_id).map_err(|error| GitError::File {
+            path: self.place_file(&run_id),
+            error,
+        })?;
         if let Some(place) = place
             && place.repository.exists()
         {
@@ -409,7 +586,11 @@ impl Repositories {
     }
 
     async fn repo(&self, place: &Place) -> Result<Repo, GitError> {
-        Repo::find(&Git::find(&config::git_env(None), &self.home.dir)?, &place.repository).await
+        Repo::find(
+            &Git::find(&config::git_env(None), &self.home.dir)?,
+            &place.repository,
+        )
+        .await
     }
 
     async fn scratch(&self, repo: Repo, run_id: &str) -> Result<Scratch, GitError> {
@@ -417,7 +598,10 @@ impl Repositories {
     }
 
     fn scratch_dir(&self, run_id: &str) -> PathBuf {
-        self.home.runs_dir().join(run_id).join(format!("git-{}", crate::client::random_hex::<8>()))
+        self.home
+            .runs_dir()
+            .join(run_id)
+            .join(format!("git-{}", crate::client::random_hex::<8>()))
     }
 
     fn place_file(&self, run_id: &str) -> PathBuf {
@@ -425,7 +609,11 @@ impl Repositories {
     }
 
     fn record(&self, run_id: &str, place: &Place) -> io::Result<()> {
-        files::write_atomically(&self.home.dir, &self.place_file(run_id), &serde_json::to_vec(place)?)
+        files::write_atomically(
+            &self.home.dir,
+            &self.place_file(run_id),
+            &serde_json::to_vec(place)?,
+        )
     }
 
     /// Reads where a run works. `None`: it has no repository.
@@ -433,7 +621,10 @@ impl Repositories {
         match files::read(&self.home.dir, &self.place_file(run_id), PLACE_BYTES_MAX) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io::Error::new(error.kind(), format!("the record of where the run works: {error}"))),
+            Err(error) => Err(io::Error::new(
+                error.kind(),
+                format!("the record of where the run works: {error}"),
+            )),
         }
     }
 }
@@ -449,8 +640,15 @@ fn has_ended(dir: &AttemptDir) -> io::Result<bool> {
     let mut has_started = false;
     loop {
         let batch = left.next_batch(0)?;
-        has_started |= batch.iter().any(|fact| matches!(fact.what, FactKind::Started { .. }));
-        if batch.iter().any(|fact| matches!(fact.what, FactKind::Ended { .. } | FactKind::SpawnFailed { .. })) {
+        has_started |= batch
+            .iter()
+            .any(|fact| matches!(fact.what, FactKind::Started { .. }));
+        if batch.iter().any(|fact| {
+            matches!(
+                fact.what,
+                FactKind::Ended { .. } | FactKind::SpawnFailed { .. }
+            )
+        }) {
             return Ok(true);
         }
         if left.is_at_end() {

@@ -22,7 +22,10 @@ impl Repositories {
         loop {
             if is_complete {
                 self.unsent.notified().await;
-            } else if tokio::time::timeout(again_after, self.unsent.notified()).await.is_err() {
+            } else if tokio::time::timeout(again_after, self.unsent.notified())
+                .await
+                .is_err()
+            {
                 tracing::debug!("unsent work is sent again");
             }
             is_complete = self.send_all_unsent(&is_watched).await;
@@ -55,15 +58,26 @@ impl Repositories {
         is_complete
     }
 
-    async fn send_unsent_of(&self, run_id: &str, is_watched: &impl Fn(&str) -> bool) -> Result<(), NotSent> {
-        if self.place(run_id)?.is_none_or(|place| place.unsent.is_none()) {
+    async fn send_unsent_of(
+        &self,
+        run_id: &str,
+        is_watched: &impl Fn(&str) -> bool,
+    ) -> Result<(), NotSent> {
+        if self
+            .place(run_id)?
+            .is_none_or(|place| place.unsent.is_none())
+        {
             return Ok(());
         }
         let _only = self.sending.lock(run_id).await;
         // A later attempt may have begun meanwhile.
-        let Some(attempt) = self.place(run_id)?.and_then(|place| place.unsent) else { return Ok(()) };
+        let Some(attempt) = self.place(run_id)?.and_then(|place| place.unsent) else {
+            return Ok(());
+        };
         let key = format!("{run_id}/{attempt}");
-        let Some((dir, _, _)) = place(&self.home, &key).filter(|_| !is_watched(&key)) else { return Ok(()) };
+        let Some((dir, _, _)) = place(&self.home, &key).filter(|_| !is_watched(&key)) else {
+            return Ok(());
+        };
         self.keep_after_loss(&dir, run_id, attempt).await;
         match self.send_once(&key, run_id).await {
             Ok(()) => tracing::info!(attempt = key, "the hub has the work of the attempt"),
@@ -75,7 +89,13 @@ impl Repositories {
             Err(error) => return Err(error),
         }
         match self.place(run_id)? {
-            Some(place) => Ok(self.record(run_id, &Place { unsent: None, ..place })?),
+            Some(place) => Ok(self.record(
+                run_id,
+                &Place {
+                    unsent: None,
+                    ..place
+                },
+            )?),
             None => Ok(()),
         }
     }

@@ -13,7 +13,11 @@ const TURNS: u32 = 3;
 
 impl Attempt {
     /// Waits up to [`DRAIN_MAX`] for the end of the output. Returns whether it has ended.
-    pub(super) async fn drain(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> bool {
+    pub(super) async fn drain(
+        &mut self,
+        bytes: &mut watch::Receiver<u64>,
+        signals: &mut mpsc::Receiver<OutputEvent>,
+    ) -> bool {
         let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {

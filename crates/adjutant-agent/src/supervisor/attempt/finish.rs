@@ -36,14 +36,19 @@ impl Attempt {
     pub(super) fn close(&mut self) {
         self.worker.close_input();
         if self.finish == Finish::Working {
-            self.finish = Finish::Closed { ask_at: Instant::now() + FINISH_MAX };
+            self.finish = Finish::Closed {
+                ask_at: Instant::now() + FINISH_MAX,
+            };
         }
     }
 
     /// Ends the agent, which has reported its result and stays silent. This is no stop: the report and the evidence decide about the run.
     pub(super) fn end_after_report(&mut self, silent: Duration) {
         self.is_ended_after_report = true;
-        self.note(&format!("! ended after its report: silent for {} s (end_after_report)", silent.as_secs()));
+        self.note(&format!(
+            "! ended after its report: silent for {} s (end_after_report)",
+            silent.as_secs()
+        ));
         self.close();
     }
 }

@@ -16,13 +16,17 @@ impl Attempt {
         match step {
             Step::Write(bytes) => self.write(bytes),
             Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
-            Step::Permission(permission) => match approve::at_once(&permission, &self.permissions, &self.cwd) {
-                Some(decision) => {
-                    self.permits.withdraw(&permission.id);
-                    self.write_decision(&permission.id, &decision);
+            Step::Permission(permission) => {
+                match approve::at_once(&permission, &self.permissions, &self.cwd) {
+                    Some(decision) => {
+                        self.permits.withdraw(&permission.id);
+                        self.write_decision(&permission.id, &decision);
+                    }
+                    None => self
+                        .permits
+                        .ask(self.client.clone(), permission, self.cwd.clone()),
                 }
-                None => self.permits.ask(self.client.clone(), permission, self.cwd.clone()),
-            },
+            }
             Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
             Step::Withdraw(id) => {
                 self.permits.withdraw(&id);
@@ -30,7 +34,11 @@ impl Attempt {
             Step::Changed(changed) => {
                 let ChangedCall { tool, allowed, now } = &changed;
                 let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
-                self.note(&format!("! changed after approval: {tool} {} (approved: {})", short(now), short(allowed)));
+                self.note(&format!(
+                    "! changed after approval: {tool} {} (approved: {})",
+                    short(now),
+                    short(allowed)
+                ));
                 self.permits.report_change(self.client.clone(), changed);
             }
             Step::Note(note) => self.note(&note),
@@ -54,15 +62,24 @@ impl Attempt {
     }
 
     pub(super) fn write_decision(&mut self, id: &str, decision: &Decision) {
-        if let Some(bytes) = self.dialogue.as_mut().and_then(|dialogue| dialogue.decide(id, decision)) {
+        if let Some(bytes) = self
+            .dialogue
+            .as_mut()
+            .and_then(|dialogue| dialogue.decide(id, decision))
+        {
             self.write(bytes);
         }
     }
 
     /// Writes a line to the agent's input.
     pub(super) fn write(&mut self, bytes: Vec<u8>) {
-        let Some(lines) = &self.worker.lines else { return };
-        if let Err(error) = lines.try_send(Line { bytes, message_id: None }) {
+        let Some(lines) = &self.worker.lines else {
+            return;
+        };
+        if let Err(error) = lines.try_send(Line {
+            bytes,
+            message_id: None,
+        }) {
             tracing::warn!(%error, "the agent does not read its input");
         }
     }
@@ -70,19 +87,29 @@ impl Attempt {
     /// Writes messages to the agent's input, each once. An agent without an open input receives them from the hub, with
     /// its next tool call.
     pub(super) fn deliver(&mut self, messages: &[MessageView]) {
-        let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else { return };
-        self.given.retain(|given| messages.iter().any(|message| message.message_id == *given));
+        let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else {
+            return;
+        };
+        self.given
+            .retain(|given| messages.iter().any(|message| message.message_id == *given));
         for message in messages {
             if self.given.contains(&message.message_id) {
                 continue;
             }
-            let Some((bytes, is_delivered_so)) = dialogue.message(message) else { return };
-            let line = Line { bytes, message_id: is_delivered_so.then(|| message.message_id.clone()) };
+            let Some((bytes, is_delivered_so)) = dialogue.message(message) else {
+                return;
+            };
+            let line = Line {
+                bytes,
+                message_id: is_delivered_so.then(|| message.message_id.clone()),
+            };
             match lines.try_send(line) {
                 Ok(()) => {
                     self.given.insert(message.message_id.clone());
                 }
-                Err(error) => tracing::info!(%error, message = message.message_id, "a message stays queued"),
+                Err(error) => {
+                    tracing::info!(%error, message = message.message_id, "a message stays queued")
+                }
             }
         }
     }

@@ -157,7 +157,17 @@ impl Attempt {
     /// Creates the attempt of an agent that was just started.
     #[must_use]
     pub fn new(order: &Order, parts: AttemptParts) -> Self {
-        let AttemptParts { journal, worker, orders, delivered, guard, client, dialogue, activity, gate } = parts;
+        let AttemptParts {
+            journal,
+            worker,
+            orders,
+            delivered,
+            guard,
+            client,
+            dialogue,
+            activity,
+            gate,
+        } = parts;
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
             clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
@@ -182,7 +192,10 @@ impl Attempt {
             finish: Finish::Working,
             ending: Ending::of(order),
             activity,
-            stall: Stall::watch(SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms), Instant::now()),
+            stall: Stall::watch(
+                SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms),
+                Instant::now(),
+            ),
             ends_after_report: order.ends_after_report,
             is_ended_after_report: false,
             retries: Retries::default(),
@@ -209,7 +222,13 @@ impl Attempt {
         let (output_events, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
         let (notes, noted) = mpsc::channel(NOTES_AHEAD_MAX);
         self.notes = notes;
-        pumping.spawn(pump.run(sender, output_events, noted, Arc::clone(&self.activity), cut.clone()));
+        pumping.spawn(pump.run(
+            sender,
+            output_events,
+            noted,
+            Arc::clone(&self.activity),
+            cut.clone(),
+        ));
         loop {
             let event = self.select(&mut bytes, &mut signals).await;
             if self.apply(event).is_break() {
@@ -242,12 +261,19 @@ impl Attempt {
         while let Ok(message_id) = self.delivered.try_recv() {
             self.journal.state(FactKind::Delivered { message_id });
         }
-        let mut logs = output.as_mut().map(|output| std::mem::take(&mut output.logs)).unwrap_or_default();
+        let mut logs = output
+            .as_mut()
+            .map(|output| std::mem::take(&mut output.logs))
+            .unwrap_or_default();
         logfile::finish(&mut logs);
         if let Some(output) = &mut output {
             self.ending.extract_answer(&mut output.result);
             if output.result.len() > limits::RESULT_SHOWN_BYTES_MAX {
-                let dir = AttemptDir::new(&closer.order.home, &closer.order.run_id, closer.order.attempt);
+                let dir = AttemptDir::new(
+                    &closer.order.home,
+                    &closer.order.run_id,
+                    closer.order.attempt,
+                );
                 if let Err(error) = super::write_private(&dir, &dir.answer(), &output.result) {
                     tracing::error!(%error, "the whole result cannot be stored; its end is in the last fact, and the log has all of it");
                 }
@@ -256,7 +282,10 @@ impl Attempt {
         self.report_subagents();
         self.report_denied_writes();
         self.report_resource_use();
-        if tokio::time::timeout(HUB_MAX, self.permits.settle()).await.is_err() {
+        if tokio::time::timeout(HUB_MAX, self.permits.settle())
+            .await
+            .is_err()
+        {
             tracing::warn!("the hub has not received that a request was withdrawn");
         }
         failpoint!("supervisor.before_ended");
@@ -266,17 +295,23 @@ impl Attempt {
             left_open,
             active_ms: exit.active_ms,
             by_itself: exit.by_itself,
-            is_ended_after_report: self.is_ended_after_report && matches!(self.finish, Finish::Asked { .. }),
+            is_ended_after_report: self.is_ended_after_report
+                && matches!(self.finish, Finish::Asked { .. }),
             lacks_tools: closer.lacks_tools(),
         };
         let mut last = end::end_fact(ended, output, self.failed.take(), &self.ending);
         self.report_model_use(&mut last).await;
         let mut ended_at = exit.at;
         if let Some(acceptance) = self.collect_evidence(closer, &last, &exit).await
-            && let FactKind::Ended { active_ms, by_itself, .. } = &mut last
+            && let FactKind::Ended {
+                active_ms,
+                by_itself,
+                ..
+            } = &mut last
         {
             // The acceptance command uses the run's time, and a stop during it is a stop of the attempt.
-            *active_ms = active_ms.saturating_add(i64::try_from(acceptance.took_ms).unwrap_or(i64::MAX));
+            *active_ms =
+                active_ms.saturating_add(i64::try_from(acceptance.took_ms).unwrap_or(i64::MAX));
             *by_itself &= acceptance.stopped.as_deref() != Some(StopCause::ByOrder.text());
             ended_at = clock::now();
         }
@@ -291,12 +326,22 @@ impl Attempt {
 
     /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end. Returns the result of the
     /// acceptance command, if it was run.
-    async fn collect_evidence(&mut self, closer: &Closer<'_>, end: &FactKind, exit: &AgentExit) -> Option<CommandEvidence> {
+    async fn collect_evidence(
+        &mut self,
+        closer: &Closer<'_>,
+        end: &FactKind,
+        exit: &AgentExit,
+    ) -> Option<CommandEvidence> {
         if !closer.may_inspect(self.stop != Stop::Not, self.signals) {
             return None;
         }
         // From here on the agent's end counts, even if the supervisor dies.
-        self.journal.state_at(exit.at, FactKind::AgentEnded { end: Box::new(end.clone()) });
+        self.journal.state_at(
+            exit.at,
+            FactKind::AgentEnded {
+                end: Box::new(end.clone()),
+            },
+        );
         self.worker.stop_reaping();
         let taken = self.journal.received_by_hub();
         let asked = async {
@@ -304,25 +349,49 @@ impl Attempt {
             closer.fetch_closing(exit.by_itself).await
         };
         // The snapshot is taken even if no hub is running.
-        let (asked, (changes, facts)) = tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
+        let (asked, (changes, facts)) =
+            tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
         facts.into_iter().for_each(|fact| self.journal.state(fact));
-        let Ok(Some(closing)) = asked else { return None };
-        let has_succeeded = matches!(end, FactKind::Ended { exit_code: Some(0), verdict: Some(VerdictText { cause: None, .. }), .. });
+        let Ok(Some(closing)) = asked else {
+            return None;
+        };
+        let has_succeeded = matches!(
+            end,
+            FactKind::Ended {
+                exit_code: Some(0),
+                verdict: Some(VerdictText { cause: None, .. }),
+                ..
+            }
+        );
         let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(exit.time_left));
-        let evidence = closer.inspect(&closing, changes, accept, &mut self.orders).await;
+        let evidence = closer
+            .inspect(&closing, changes, accept, &mut self.orders)
+            .await;
         let acceptance = evidence.acceptance.clone();
         self.journal.state(FactKind::EvidenceCollected(evidence));
         acceptance
     }
 
     /// Waits for the next event. Cancel safe.
-    async fn select(&mut self, bytes: &mut watch::Receiver<u64>, signals: &mut mpsc::Receiver<OutputEvent>) -> Event {
-        let limit_at = if self.stop.is_asked() { None } else { self.clock.limit_at() };
+    async fn select(
+        &mut self,
+        bytes: &mut watch::Receiver<u64>,
+        signals: &mut mpsc::Receiver<OutputEvent>,
+    ) -> Event {
+        let limit_at = if self.stop.is_asked() {
+            None
+        } else {
+            self.clock.limit_at()
+        };
         let retries_due = self.retries_due();
         let output_bytes = *bytes.borrow();
         let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
         let usage_due = self.usage.as_ref().map(|_| self.state_usage_at);
-        let (taken, reported, after) = (self.journal.received_by_hub(), self.reported_bytes, self.report_after);
+        let (taken, reported, after) = (
+            self.journal.received_by_hub(),
+            self.reported_bytes,
+            self.report_after,
+        );
         let output_came = async {
             taken.await;
             match bytes.wait_for(|bytes| *bytes > reported).await {
@@ -358,20 +427,30 @@ impl Attempt {
     fn apply(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             // If the agent exits by itself, the sweep follows at once; in a stop, all processes get the grace period.
-            Event::Processes(seen) if seen.none_left || (seen.exit.is_some() && !self.stop.is_asked()) => return ControlFlow::Break(()),
+            Event::Processes(seen)
+                if seen.none_left || (seen.exit.is_some() && !self.stop.is_asked()) =>
+            {
+                return ControlFlow::Break(());
+            }
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
             Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
             Event::Output(event) => self.apply_output(event),
             Event::Decided(id, Outcome::Decision(decision)) => self.write_decision(&id, &decision),
             Event::Decided(id, Outcome::Answers(answers)) => {
-                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.answer(&id, answers.as_deref())).unwrap_or_default();
+                let steps = self
+                    .dialogue
+                    .as_mut()
+                    .map(|dialogue| dialogue.answer(&id, answers.as_deref()))
+                    .unwrap_or_default();
                 steps.into_iter().for_each(|step| self.perform_step(step));
             }
             Event::FinishDue => match self.finish {
                 Finish::Closed { .. } => {
                     self.worker.ask_to_end();
-                    self.finish = Finish::Asked { kill_at: Instant::now() + FINISH_KILL };
+                    self.finish = Finish::Asked {
+                        kill_at: Instant::now() + FINISH_KILL,
+                    };
                 }
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
@@ -381,7 +460,10 @@ impl Attempt {
             Event::UsageDue => self.state_usage(),
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
-                if self.stall.note_sign(self.activity.silent_since(), Instant::now()) {
+                if self
+                    .stall
+                    .note_sign(self.activity.silent_since(), Instant::now())
+                {
                     self.journal.state(FactKind::ActiveAgain {});
                 }
             }
@@ -392,10 +474,14 @@ impl Attempt {
             }
             Event::LimitReached => {
                 let now = Instant::now();
-                self.journal.state(FactKind::LimitReached { active_ms: self.clock.active_ms(now) });
+                self.journal.state(FactKind::LimitReached {
+                    active_ms: self.clock.active_ms(now),
+                });
                 self.begin_stop(now);
             }
-            Event::StopStepDue if matches!(self.stop, Stop::Announced { .. }) => self.begin_stop(Instant::now()),
+            Event::StopStepDue if matches!(self.stop, Stop::Announced { .. }) => {
+                self.begin_stop(Instant::now())
+            }
             Event::StopStepDue => match self.stop.next(&self.worker) {
                 Some(next) => self.stop = next,
                 None => return ControlFlow::Break(()),

@@ -9,23 +9,41 @@ impl Attempt {
     /// Records that the agent's stream states usage which is not that of the gate.
     pub(super) fn check_gate_use(&mut self, usage: &Usage) {
         let Some(gate) = &mut self.gate else { return };
-        let UsageText { input_tokens, output_tokens, of_session, .. } = self.ending.usage_text(usage);
-        if let Some(fact) = gate.bypass_fact(input_tokens.saturating_add(output_tokens), of_session) {
+        let UsageText {
+            input_tokens,
+            output_tokens,
+            of_session,
+            ..
+        } = self.ending.usage_text(usage);
+        if let Some(fact) = gate.bypass_fact(input_tokens.saturating_add(output_tokens), of_session)
+        {
             self.journal.state(fact);
         }
     }
 
     /// Records the usage before the last fact, and completes the last fact with data that only the gate has.
     pub(super) async fn report_model_use(&mut self, last: &mut FactKind) {
-        let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else { return };
+        let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else {
+            return;
+        };
         gate.close().await;
-        let ignored = usage.as_ref().and_then(|usage| gate.bypass_fact(usage.input_tokens.saturating_add(usage.output_tokens), usage.of_session));
+        let ignored = usage.as_ref().and_then(|usage| {
+            gate.bypass_fact(
+                usage.input_tokens.saturating_add(usage.output_tokens),
+                usage.of_session,
+            )
+        });
         let facts = [ignored, gate.used()];
         if let Some(verdict) = verdict
             && verdict.cause.as_deref() == Some(Cause::RateLimited.word())
         {
-            verdict.again_at_ms = verdict.again_at_ms.or_else(|| gate.limit().map(|until| until.0));
+            verdict.again_at_ms = verdict
+                .again_at_ms
+                .or_else(|| gate.limit().map(|until| until.0));
         }
-        facts.into_iter().flatten().for_each(|fact| self.journal.state(fact));
+        facts
+            .into_iter()
+            .flatten()
+            .for_each(|fact| self.journal.state(fact));
     }
 }

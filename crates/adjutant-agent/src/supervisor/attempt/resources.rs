@@ -20,31 +20,52 @@ pub(super) struct Measuring {
 impl Measuring {
     pub(super) fn start(memory_bytes_max: Option<u64>, now: Instant) -> Self {
         let meter = Meter::default();
-        Self { due: now + meter.next_after(), meter, before: usage::reaped(), memory_bytes_max }
+        Self {
+            due: now + meter.next_after(),
+            meter,
+            before: usage::reaped(),
+            memory_bytes_max,
+        }
     }
 
     /// Returns when to measure next: where memory is limited, every second.
     fn next(&self, now: Instant) -> Instant {
         let after = self.meter.next_after();
-        now + if self.memory_bytes_max.is_some() { after.min(FIRST_AFTER) } else { after }
+        now + if self.memory_bytes_max.is_some() {
+            after.min(FIRST_AFTER)
+        } else {
+            after
+        }
     }
 }
 
 impl Attempt {
     /// Measures the live processes.
     pub(super) fn measure(&mut self, output_bytes: u64) {
-        let mut found = Measurement { output_bytes, ..usage::below(rustix::process::getpid()) };
+        let mut found = Measurement {
+            output_bytes,
+            ..usage::below(rustix::process::getpid())
+        };
         // The processes that the supervisor itself has reaped, if there is no init.
         let reaped = usage::reaped();
-        found.cpu_ms = found.cpu_ms.saturating_add(reaped.cpu_ms.saturating_sub(self.measuring.before.cpu_ms));
+        found.cpu_ms = found
+            .cpu_ms
+            .saturating_add(reaped.cpu_ms.saturating_sub(self.measuring.before.cpu_ms));
         let at_ms = self.began_ms();
         if let Some(known) = self.measuring.meter.measure(found, at_ms) {
             self.journal.state(FactKind::Resources(known.into()));
         }
         let now = Instant::now();
         self.measuring.due = self.measuring.next(now);
-        if self.measuring.memory_bytes_max.is_some_and(|max| found.memory_bytes > max) && !self.stop.is_asked() {
-            self.journal.state(FactKind::MemoryLimitReached { memory_bytes: found.memory_bytes });
+        if self
+            .measuring
+            .memory_bytes_max
+            .is_some_and(|max| found.memory_bytes > max)
+            && !self.stop.is_asked()
+        {
+            self.journal.state(FactKind::MemoryLimitReached {
+                memory_bytes: found.memory_bytes,
+            });
             self.begin_stop(now);
         }
     }

@@ -38,14 +38,33 @@ impl Attempt {
                     self.report_denied_writes();
                 }
             }
-            OutputEvent::Stream(StreamUpdate::Session(session)) => self.journal.state(FactKind::Session { session }),
-            OutputEvent::Stream(StreamUpdate::Retry { error: words, cause }) => {
+            OutputEvent::Stream(StreamUpdate::Session(session)) => {
+                self.journal.state(FactKind::Session { session })
+            }
+            OutputEvent::Stream(StreamUpdate::Retry {
+                error: words,
+                cause,
+            }) => {
                 let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
                 self.retries.note_failed_try(cause, &words, self.began_ms());
             }
             OutputEvent::Stream(StreamUpdate::Subagents(all, more)) => {
-                let text = |Subagent { id: _, kind, about, state, tokens }| SubagentView { kind, about, state, tokens };
-                self.subagents = Some(FactKind::Subagents(SubagentsText { all: all.into_iter().map(text).collect(), more }));
+                let text = |Subagent {
+                                id: _,
+                                kind,
+                                about,
+                                state,
+                                tokens,
+                            }| SubagentView {
+                    kind,
+                    about,
+                    state,
+                    tokens,
+                };
+                self.subagents = Some(FactKind::Subagents(SubagentsText {
+                    all: all.into_iter().map(text).collect(),
+                    more,
+                }));
             }
             OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
             OutputEvent::Stream(StreamUpdate::Progress) => {
@@ -59,7 +78,11 @@ impl Attempt {
                 }
             }
             OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
-                let steps = self.dialogue.as_mut().map(|dialogue| dialogue.receive(&line)).unwrap_or_default();
+                let steps = self
+                    .dialogue
+                    .as_mut()
+                    .map(|dialogue| dialogue.receive(&line))
+                    .unwrap_or_default();
                 steps.into_iter().for_each(|step| self.perform_step(step));
             }
         }
@@ -70,13 +93,17 @@ impl Attempt {
         if matches!(found, Found::Mention { .. }) {
             self.mentions += 1;
             if self.mentions <= MENTIONS_MAX {
-                self.journal.state(FactKind::Signal { found: text_of(found) });
+                self.journal.state(FactKind::Signal {
+                    found: text_of(found),
+                });
             }
             return;
         }
         self.signals += 1;
         if self.signals <= SIGNALS_MAX {
-            self.journal.state(FactKind::Signal { found: text_of(found) });
+            self.journal.state(FactKind::Signal {
+                found: text_of(found),
+            });
         } else if self.signals == SIGNALS_MAX + 1 {
             tracing::warn!(SIGNALS_MAX, "too many signals: further ones have no effect");
         }
@@ -88,15 +115,24 @@ impl Attempt {
         let silent_since = self.activity.silent_since().filter(|_| is_its_turn);
         if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
             if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
-                let why = format!("it has not begun a session and has been silent for {} s: does it speak ACP?", silent.as_secs());
+                let why = format!(
+                    "it has not begun a session and has been silent for {} s: does it speak ACP?",
+                    silent.as_secs()
+                );
                 self.perform_step(Step::Failed(why));
             }
-            tracing::info!(?silent, has_reported = self.stall.has_reported(), "the agent is silent");
+            tracing::info!(
+                ?silent,
+                has_reported = self.stall.has_reported(),
+                "the agent is silent"
+            );
             if self.ends_after_report && self.stall.has_reported() {
                 self.end_after_report(silent);
                 return;
             }
-            self.journal.state(FactKind::Stalled { silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX) });
+            self.journal.state(FactKind::Stalled {
+                silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX),
+            });
         }
     }
 
@@ -107,9 +143,20 @@ impl Attempt {
 
     /// Records that the CLI repeats a failing call.
     pub(super) fn report_retries(&mut self) {
-        if let Some(Retrying { cause, for_ms, tries, words }) = self.retries.due_statement(self.began_ms()) {
+        if let Some(Retrying {
+            cause,
+            for_ms,
+            tries,
+            words,
+        }) = self.retries.due_statement(self.began_ms())
+        {
             tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
-            self.journal.state(FactKind::Retrying { cause: cause.word().to_owned(), words, tries, for_ms });
+            self.journal.state(FactKind::Retrying {
+                cause: cause.word().to_owned(),
+                words,
+                tries,
+                for_ms,
+            });
         }
     }
 
@@ -120,7 +167,10 @@ impl Attempt {
     /// Records the denied writes that its output has reported since the last such fact.
     pub(super) fn report_denied_writes(&mut self) {
         if let Some(line) = self.denied_write.take() {
-            self.journal.state(FactKind::WriteDenied { times: self.denied_writes, line });
+            self.journal.state(FactKind::WriteDenied {
+                times: self.denied_writes,
+                line,
+            });
             self.state_denied_writes_at = Instant::now() + DENIED_WRITES_FACT_EVERY;
         }
     }
@@ -128,7 +178,9 @@ impl Attempt {
     /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to have finished.
     fn note_usage(&mut self, usage: &Usage) {
         self.check_gate_use(usage);
-        let Some(text) = self.ending.usage_so_far(usage) else { return };
+        let Some(text) = self.ending.usage_so_far(usage) else {
+            return;
+        };
         if self.usage.is_none() {
             self.state_usage_at = Instant::now() + USAGE_FACT_EVERY;
         }
@@ -154,9 +206,23 @@ impl Attempt {
 fn text_of(found: Found) -> FoundText {
     let tag = |kind: SignalKind| kind.tag().to_owned();
     match found {
-        Found::Block { kind, text, is_closed } => FoundText::Block { tag: tag(kind), text, unclosed: !is_closed },
+        Found::Block {
+            kind,
+            text,
+            is_closed,
+        } => FoundText::Block {
+            tag: tag(kind),
+            text,
+            unclosed: !is_closed,
+        },
         Found::Json { text } => FoundText::Json { text },
-        Found::Oversized { kind, text } => FoundText::Oversized { tag: tag(kind), text },
-        Found::Mention { kind, line } => FoundText::Mention { tag: tag(kind), line },
+        Found::Oversized { kind, text } => FoundText::Oversized {
+            tag: tag(kind),
+            text,
+        },
+        Found::Mention { kind, line } => FoundText::Mention {
+            tag: tag(kind),
+            line,
+        },
     }
 }

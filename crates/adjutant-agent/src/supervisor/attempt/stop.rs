@@ -15,7 +15,8 @@ impl Attempt {
             // From here on the agent is expected to act again.
             self.activity.record();
         }
-        self.stall.set_reported(orders.reported, self.activity.silent_since(), now);
+        self.stall
+            .set_reported(orders.reported, self.activity.silent_since(), now);
         self.deliver(&orders.messages);
         let Some(reason) = orders.stop else { return };
         let known = StopReason::from_word(&reason);
@@ -27,7 +28,9 @@ impl Attempt {
         match (self.stop, is_announced) {
             (Stop::Not, true) => {
                 tracing::info!(reason, "the agent announced its stop");
-                self.stop = Stop::Announced { until: now + self.grace };
+                self.stop = Stop::Announced {
+                    until: now + self.grace,
+                };
             }
             (Stop::Not | Stop::Announced { .. }, false) => {
                 tracing::info!(reason, "the attempt is being stopped");

@@ -71,16 +71,34 @@ const SOCKETS_MAX: usize = 256;
 
 /// Returns the directories of browsers' profiles that exist, without links.
 pub(super) fn browser_profiles(user_home: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = BROWSER_PROFILES.iter().map(|profile| user_home.join(profile)).collect();
+    let mut found: Vec<PathBuf> = BROWSER_PROFILES
+        .iter()
+        .map(|profile| user_home.join(profile))
+        .collect();
     for packages in PACKAGE_DIRS {
         // A missing directory has no packages.
-        let Ok(entries) = std::fs::read_dir(user_home.join(packages)) else { continue };
-        let is_browser = |name: &str| PACKAGED_BROWSERS.iter().any(|browser| name.contains(browser));
+        let Ok(entries) = std::fs::read_dir(user_home.join(packages)) else {
+            continue;
+        };
+        let is_browser = |name: &str| {
+            PACKAGED_BROWSERS
+                .iter()
+                .any(|browser| name.contains(browser))
+        };
         found.extend(
-            entries.flatten().filter(|entry| is_browser(&entry.file_name().to_string_lossy().to_ascii_lowercase())).map(|entry| entry.path()),
+            entries
+                .flatten()
+                .filter(|entry| {
+                    is_browser(&entry.file_name().to_string_lossy().to_ascii_lowercase())
+                })
+                .map(|entry| entry.path()),
         );
     }
-    found.into_iter().filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir()).collect()
+    found
+        .into_iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| path.is_dir())
+        .collect()
 }
 
 /// Returns the sockets below the user's home to which programs can connect now.
@@ -89,7 +107,10 @@ pub(super) fn browser_profiles(user_home: &Path) -> Vec<PathBuf> {
 /// The kernel's list cannot be read.
 pub(super) fn sockets(user_home: &Path) -> std::io::Result<Vec<PathBuf>> {
     let list = std::fs::read_to_string(SOCKETS)?;
-    let mut found: Vec<PathBuf> = paths(&list).filter(|path| path.starts_with(user_home)).filter_map(|path| path.canonicalize().ok()).collect();
+    let mut found: Vec<PathBuf> = paths(&list)
+        .filter(|path| path.starts_with(user_home))
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
     found.retain(|path| is_socket(path));
     found.sort();
     found.dedup();
@@ -98,12 +119,14 @@ pub(super) fn sockets(user_home: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 pub(super) fn is_socket(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket())
+    path.symlink_metadata()
+        .is_ok_and(|meta| meta.file_type().is_socket())
 }
 
 fn paths(list: &str) -> impl Iterator<Item = PathBuf> {
     // The eighth column; it may contain spaces.
-    list.lines().filter_map(|line| line.find(" /").map(|at| PathBuf::from(&line[at + 1..])))
+    list.lines()
+        .filter_map(|line| line.find(" /").map(|at| PathBuf::from(&line[at + 1..])))
 }
 
 #[cfg(test)]
@@ -114,13 +137,26 @@ mod tests {
     fn profiles_and_sockets_of_the_user_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
         let home = dir.path().canonicalize().expect("it exists");
-        for name in [".config/chromium/Default", ".var/app/org.mozilla.firefox/x", "snap/chromium", "snap/code", ".config/other", "real"] {
+        for name in [
+            ".config/chromium/Default",
+            ".var/app/org.mozilla.firefox/x",
+            "snap/chromium",
+            "snap/code",
+            ".config/other",
+            "real",
+        ] {
             std::fs::create_dir_all(home.join(name)).expect("made");
         }
         std::os::unix::fs::symlink(home.join("real"), home.join(".mozilla")).expect("a link");
         let mut found = browser_profiles(&home);
         found.sort();
-        let expected = [".config/chromium", ".var/app/org.mozilla.firefox", "real", "snap/chromium"].map(|name| home.join(name));
+        let expected = [
+            ".config/chromium",
+            ".var/app/org.mozilla.firefox",
+            "real",
+            "snap/chromium",
+        ]
+        .map(|name| home.join(name));
         assert_eq!(found, expected);
         let at = home.join("real/agent socket");
         let _listener = std::os::unix::net::UnixListener::bind(&at).expect("bound");

@@ -21,8 +21,14 @@ pub(super) fn state_path(entry: &str, order: &Order) -> Option<StatePath> {
             Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
             None => ("HOME", text.strip_prefix("~/")?),
         };
-        let base = order.env.get(variable).filter(|value| value.starts_with('/'))?;
-        Some(StatePath { path: Path::new(base).join(below.trim_end_matches('/')), is_dir: text.ends_with('/') })
+        let base = order
+            .env
+            .get(variable)
+            .filter(|value| value.starts_with('/'))?;
+        Some(StatePath {
+            path: Path::new(base).join(below.trim_end_matches('/')),
+            is_dir: text.ends_with('/'),
+        })
     })
 }
 
@@ -42,7 +48,10 @@ const LINKS_MAX: usize = 40;
 /// There are too many links, or a link cannot be read.
 pub(super) fn resolve(path: &Path) -> io::Result<Resolved> {
     let mut rest: Vec<OsString> = names_reversed(path);
-    let mut resolved = Resolved { path: PathBuf::from("/"), links: Vec::new() };
+    let mut resolved = Resolved {
+        path: PathBuf::from("/"),
+        links: Vec::new(),
+    };
     while let Some(name) = rest.pop() {
         if name == ".." {
             resolved.path.pop();
@@ -52,7 +61,10 @@ pub(super) fn resolve(path: &Path) -> io::Result<Resolved> {
         match next.symlink_metadata() {
             Ok(meta) if meta.is_symlink() => {
                 if resolved.links.len() == LINKS_MAX {
-                    return Err(io::Error::other(format!("{} leads through too many links", path.display())));
+                    return Err(io::Error::other(format!(
+                        "{} leads through too many links",
+                        path.display()
+                    )));
                 }
                 let target = std::fs::read_link(&next)?;
                 if target.is_absolute() {
@@ -63,7 +75,12 @@ pub(super) fn resolve(path: &Path) -> io::Result<Resolved> {
             }
             Ok(_) => resolved.path = next,
             Err(error) if error.kind() == io::ErrorKind::NotFound => resolved.path = next,
-            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", next.display()))),
+            Err(error) => {
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("{}: {error}", next.display()),
+                ));
+            }
         }
     }
     Ok(resolved)
@@ -101,8 +118,15 @@ impl StatePath {
 /// Names the directory and the link.
 pub(super) fn check_links(found: &[Resolved], writable: &BTreeSet<PathBuf>) -> Result<(), String> {
     for Resolved { path, links } in found {
-        if let Some(link) = links.iter().find(|link| writable.iter().any(|dir| link.starts_with(dir))) {
-            return Err(format!("{} is a link, which the run can change, to {}: name that directory itself", link.display(), path.display()));
+        if let Some(link) = links
+            .iter()
+            .find(|link| writable.iter().any(|dir| link.starts_with(dir)))
+        {
+            return Err(format!(
+                "{} is a link, which the run can change, to {}: name that directory itself",
+                link.display(),
+                path.display()
+            ));
         }
     }
     Ok(())
@@ -122,10 +146,25 @@ mod tests {
         symlink(at.join("relative/below"), at.join("absolute")).expect("a link");
         symlink("loop", at.join("loop")).expect("a link");
         let found = resolve(&at.join("absolute/../missing/file")).expect("it resolves");
-        assert_eq!(found, Resolved { path: at.join("real/missing/file"), links: vec![at.join("absolute"), at.join("relative")] });
-        assert_eq!(resolve(&at.join("real")).expect("it resolves"), Resolved { path: at.join("real"), links: Vec::new() });
+        assert_eq!(
+            found,
+            Resolved {
+                path: at.join("real/missing/file"),
+                links: vec![at.join("absolute"), at.join("relative")]
+            }
+        );
+        assert_eq!(
+            resolve(&at.join("real")).expect("it resolves"),
+            Resolved {
+                path: at.join("real"),
+                links: Vec::new()
+            }
+        );
         assert!(resolve(&at.join("loop/x")).is_err());
         let writable = BTreeSet::from([at.clone()]);
-        assert!(check_links(&[found], &writable).is_err_and(|why| why.contains("is a link, which the run can change")));
+        assert!(
+            check_links(&[found], &writable)
+                .is_err_and(|why| why.contains("is a link, which the run can change"))
+        );
     }
 }

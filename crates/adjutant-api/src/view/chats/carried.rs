@@ -141,7 +141,16 @@ impl CarriedEntry {
             reply_to: self.reply_to,
             key: self.key.as_deref(),
             edited_at: self.edited_at,
-            revisions: self.revisions.iter().map(|old| FileRevision { author: &old.author, name: &old.name, text: &old.text, at: old.at }).collect(),
+            revisions: self
+                .revisions
+                .iter()
+                .map(|old| FileRevision {
+                    author: &old.author,
+                    name: &old.name,
+                    text: &old.text,
+                    at: old.at,
+                })
+                .collect(),
         }
     }
 }

@@ -110,7 +110,11 @@ pub struct TeammateView {
 /// Formats a number of unread entries, with a `+` if counting stopped at the maximum.
 #[must_use]
 pub fn unread_text(unread: i64) -> String {
-    if unread < UNREAD_COUNTED_MAX { unread.to_string() } else { format!("{UNREAD_COUNTED_MAX}+") }
+    if unread < UNREAD_COUNTED_MAX {
+        unread.to_string()
+    } else {
+        format!("{UNREAD_COUNTED_MAX}+")
+    }
 }
 
 /// Archives or restores a chat. Not available to runs.

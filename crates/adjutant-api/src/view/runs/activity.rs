@@ -84,15 +84,51 @@ pub struct ResourcesView {
 
 impl From<ResourceUse> for ResourcesView {
     fn from(of: ResourceUse) -> Self {
-        let ResourceUse { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s } = of;
-        Self { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s }
+        let ResourceUse {
+            processes,
+            processes_peak,
+            memory_bytes,
+            memory_peak_bytes,
+            cpu_ms,
+            cpu_percent,
+            written_bytes,
+            output_bytes_per_s,
+        } = of;
+        Self {
+            processes,
+            processes_peak,
+            memory_bytes,
+            memory_peak_bytes,
+            cpu_ms,
+            cpu_percent,
+            written_bytes,
+            output_bytes_per_s,
+        }
     }
 }
 
 impl From<ResourcesView> for ResourceUse {
     fn from(of: ResourcesView) -> Self {
-        let ResourcesView { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s } = of;
-        Self { processes, processes_peak, memory_bytes, memory_peak_bytes, cpu_ms, cpu_percent, written_bytes, output_bytes_per_s }
+        let ResourcesView {
+            processes,
+            processes_peak,
+            memory_bytes,
+            memory_peak_bytes,
+            cpu_ms,
+            cpu_percent,
+            written_bytes,
+            output_bytes_per_s,
+        } = of;
+        Self {
+            processes,
+            processes_peak,
+            memory_bytes,
+            memory_peak_bytes,
+            cpu_ms,
+            cpu_percent,
+            written_bytes,
+            output_bytes_per_s,
+        }
     }
 }
 
@@ -128,16 +164,40 @@ pub struct FenceView {
 
 impl std::fmt::Display for FenceView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { asked, enforced, not_enforced, why, writable, denied_writes: _, denied_write: _ } = self;
+        let Self {
+            asked,
+            enforced,
+            not_enforced,
+            why,
+            writable,
+            denied_writes: _,
+            denied_write: _,
+        } = self;
         match (enforced.as_deref(), why) {
             (None, _) => write!(f, "{asked} (not started yet)"),
-            (Some("none"), why) => write!(f, "NONE, although {asked} was requested: {}", why.as_deref().unwrap_or("the reason is not known")),
+            (Some("none"), why) => write!(
+                f,
+                "NONE, although {asked} was requested: {}",
+                why.as_deref().unwrap_or("the reason is not known")
+            ),
             (Some(by), _) => {
-                let by = if by == MOUNT_NAMESPACE { "a mount namespace" } else { by };
-                write!(f, "{asked}, enforced by {by}: can write only {} and its own temporary files", writable.join(", "))
+                let by = if by == MOUNT_NAMESPACE {
+                    "a mount namespace"
+                } else {
+                    by
+                };
+                write!(
+                    f,
+                    "{asked}, enforced by {by}: can write only {} and its own temporary files",
+                    writable.join(", ")
+                )
             }
         }?;
-        if not_enforced.is_empty() { Ok(()) } else { write!(f, "; NOT enforced: {}", not_enforced.join("; ")) }
+        if not_enforced.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; NOT enforced: {}", not_enforced.join("; "))
+        }
     }
 }
 
@@ -146,8 +206,14 @@ impl FenceView {
     #[must_use]
     pub fn denied_line(&self) -> Option<String> {
         let (times, line) = (self.denied_writes?, self.denied_write.as_deref()?);
-        let writes = if times == 1 { "1 write".to_owned() } else { format!("{times} writes") };
-        Some(format!("its output reports {writes} that the fence denied, the last: {line}"))
+        let writes = if times == 1 {
+            "1 write".to_owned()
+        } else {
+            format!("{times} writes")
+        };
+        Some(format!(
+            "its output reports {writes} that the fence denied, the last: {line}"
+        ))
     }
 }
 
@@ -192,11 +258,34 @@ fn is_zero(number: &u64) -> bool {
 
 impl std::fmt::Display for UsageView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { input_tokens, cached_tokens, output_tokens, of_last_call, cost_usd, cost_by_prices, unpriced_tokens } = self;
-        let scope = if *of_last_call { " (last model call only)" } else { "" };
-        write!(f, "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out{scope}")?;
+        let Self {
+            input_tokens,
+            cached_tokens,
+            output_tokens,
+            of_last_call,
+            cost_usd,
+            cost_by_prices,
+            unpriced_tokens,
+        } = self;
+        let scope = if *of_last_call {
+            " (last model call only)"
+        } else {
+            ""
+        };
+        write!(
+            f,
+            "{input_tokens} tokens in, {cached_tokens} cached, {output_tokens} out{scope}"
+        )?;
         if let Some(cost) = cost_usd {
-            write!(f, ", {cost:.4} USD{}", if *cost_by_prices { " (by configured prices)" } else { "" })?;
+            write!(
+                f,
+                ", {cost:.4} USD{}",
+                if *cost_by_prices {
+                    " (by configured prices)"
+                } else {
+                    ""
+                }
+            )?;
         }
         match unpriced_tokens {
             0 => Ok(()),

@@ -69,7 +69,11 @@ pub struct MissingLog {
 
 impl std::fmt::Display for MissingLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the output of attempt {} is left out: it is on the runner {}", self.attempt, self.runner)
+        write!(
+            f,
+            "the output of attempt {} is left out: it is on the runner {}",
+            self.attempt, self.runner
+        )
     }
 }
 

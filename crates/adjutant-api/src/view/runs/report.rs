@@ -84,7 +84,9 @@ impl CommandView {
         let reason = self.reason.as_deref().unwrap_or("its end was not reported");
         match (self.passed, self.exit_code, &self.reason) {
             (Some(true), ..) => None,
-            (Some(false), Some(code), None) => Some(format!("\"{command}\" ended with exit code {code}")),
+            (Some(false), Some(code), None) => {
+                Some(format!("\"{command}\" ended with exit code {code}"))
+            }
             (Some(false), ..) => Some(format!("\"{command}\" was stopped: {reason}")),
             (None, ..) => Some(format!("\"{command}\" could not run: {reason}")),
         }

@@ -1,13 +1,15 @@
 //! Everything about a run that an interface shows.
 
-use super::activity::{FenceView, IgnoredView, ReportedView, ResourcesView, RetryingView, SubagentView, UsageView};
+use super::activity::{
+    FenceView, IgnoredView, ReportedView, ResourcesView, RetryingView, SubagentView, UsageView,
+};
 use super::checkpoint::{CheckpointView, ChoiceView};
 use super::messages::MessageView;
 use super::report::{CommandView, ReportView};
 use super::workspace::{PortsView, WorkspaceView};
 use crate::view::{
-    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, InterruptedUndoView, QueueView, RequestView, RunConflictView, RunOverlapView,
-    SnapshotView, TreeStatsView, Word,
+    AfterView, AnnouncedView, AttentionView, BudgetView, EventView, InterruptedUndoView, QueueView,
+    RequestView, RunConflictView, RunOverlapView, SnapshotView, TreeStatsView, Word,
 };
 use adjutant_core::attention::Need;
 use adjutant_core::result::{EndReason, ResultGap};
@@ -317,7 +319,10 @@ impl RunView {
     /// Returns the last line of standard error, with its label, if it is the reason of a failure.
     #[must_use]
     pub fn stderr_reason(&self) -> Option<&str> {
-        let reason = self.reason.as_deref().filter(|_| self.outcome.is_some() && self.cause.is_none())?;
+        let reason = self
+            .reason
+            .as_deref()
+            .filter(|_| self.outcome.is_some() && self.cause.is_none())?;
         let at = reason.find(&format!(": {}", Self::STDERR))?;
         reason.get(at + 2..)
     }
@@ -327,7 +332,9 @@ impl RunView {
     pub fn reason_without_stderr(&self) -> Option<&str> {
         let reason = self.reason.as_deref()?;
         match self.stderr_reason() {
-            Some(line) => reason.strip_suffix(line).map(|first| first.trim_end_matches(": ")),
+            Some(line) => reason
+                .strip_suffix(line)
+                .map(|first| first.trim_end_matches(": ")),
             None => Some(reason),
         }
     }
@@ -335,7 +342,9 @@ impl RunView {
     /// Returns whether the run is queued, and held because a run that it starts after has failed.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.attention.as_ref().is_some_and(|attention| attention.why == Need::Release)
+        self.attention
+            .as_ref()
+            .is_some_and(|attention| attention.why == Need::Release)
     }
 
     /// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes.
@@ -346,14 +355,21 @@ impl RunView {
             || self.overdue_since.is_some()
             || self.resumes_at.is_some()
             || self.outcome.is_none() && self.budgets.iter().any(|budget| budget.nearly_used)
-            || self.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())
+            || self
+                .fence
+                .as_ref()
+                .is_some_and(|fence| fence.denied_writes.is_some())
     }
 
     /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that could not run
     /// has not passed.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
-        self.has_outcome(OutcomeKind::Succeeded) && self.acceptance.as_ref().is_none_or(|acceptance| acceptance.passed == Some(true))
+        self.has_outcome(OutcomeKind::Succeeded)
+            && self
+                .acceptance
+                .as_ref()
+                .is_none_or(|acceptance| acceptance.passed == Some(true))
     }
 }
 

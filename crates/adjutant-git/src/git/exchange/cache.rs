@@ -31,16 +31,30 @@ impl Repo {
     /// # Errors
     /// git or the disk failed.
     pub async fn carried_settings(&self) -> Result<CarriedSettings, GitError> {
-        let ran = self.of_refs(&["config", "--get-regexp", "-z", CARRIED]).for_user().run().await?;
+        let ran = self
+            .of_refs(&["config", "--get-regexp", "-z", CARRIED])
+            .for_user()
+            .run()
+            .await?;
         let listed = String::from_utf8_lossy(&ran.output).into_owned();
-        let settings = listed.split('\0').filter_map(|entry| entry.split_once('\n')).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = listed
+            .split('\0')
+            .filter_map(|entry| entry.split_once('\n'))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let shallow = self.common.join("shallow");
-        let ends = if shallow.is_file() { files::read_named(&shallow, SHALLOW_BYTES_MAX).map_err(GitError::file(&shallow))? } else { Vec::new() };
+        let ends = if shallow.is_file() {
+            files::read_named(&shallow, SHALLOW_BYTES_MAX).map_err(GitError::file(&shallow))?
+        } else {
+            Vec::new()
+        };
         Ok(CarriedSettings {
             object_format: self.object_format.clone(),
             settings: settings.collect(),
             patterns: String::from_utf8_lossy(&self.own_patterns()).into_owned(),
-            shallow: String::from_utf8_lossy(&ends).lines().map(str::to_owned).collect(),
+            shallow: String::from_utf8_lossy(&ends)
+                .lines()
+                .map(str::to_owned)
+                .collect(),
         })
     }
 }
@@ -49,14 +63,21 @@ impl Repo {
 ///
 /// # Errors
 /// git or the disk failed.
-pub async fn make_cache(git: &Git, home: &Path, top: &Path, carried: &CarriedSettings) -> Result<Repo, GitError> {
+pub async fn make_cache(
+    git: &Git,
+    home: &Path,
+    top: &Path,
+    carried: &CarriedSettings,
+) -> Result<Repo, GitError> {
     let dir = top.join(".git");
     if !dir.join("HEAD").is_file() {
         let new = top.with_extension("new");
         files::remove_dir(&new).map_err(GitError::file(&new))?;
         files::make_dirs(home, &new).map_err(GitError::file(&new))?;
         let format = format!("--object-format={}", carried.object_format);
-        git.call(&new, &["init", "--quiet", "--template=", &format]).output().await?;
+        git.call(&new, &["init", "--quiet", "--template=", &format])
+            .output()
+            .await?;
         files::remove_dir(top).map_err(GitError::file(top))?;
         fs::rename(&new, top).map_err(GitError::file(top))?;
     }
@@ -67,16 +88,28 @@ pub async fn make_cache(git: &Git, home: &Path, top: &Path, carried: &CarriedSet
     };
     for (name, value) in &carried.settings {
         if let Some((section, key)) = name.split_once('.')
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
         {
-            config.push_str(&format!("[{section}]\n\t{key} = {}\n", super::super::workspace::quote(value)));
+            config.push_str(&format!(
+                "[{section}]\n\t{key} = {}\n",
+                super::super::workspace::quote(value)
+            ));
         }
     }
     let shallow = dir.join("shallow");
-    let known = if shallow.is_file() { files::read_named(&shallow, SHALLOW_BYTES_MAX).map_err(GitError::file(&shallow))? } else { Vec::new() };
+    let known = if shallow.is_file() {
+        files::read_named(&shallow, SHALLOW_BYTES_MAX).map_err(GitError::file(&shallow))?
+    } else {
+        Vec::new()
+    };
     let known = String::from_utf8_lossy(&known).into_owned();
     // A commit whose parents arrived once stays in the list, which is harmless.
-    let ends: BTreeSet<&str> = known.lines().chain(carried.shallow.iter().map(String::as_str)).collect();
+    let ends: BTreeSet<&str> = known
+        .lines()
+        .chain(carried.shallow.iter().map(String::as_str))
+        .collect();
     let write = |name: &str, text: &str| {
         let to = dir.join(name);
         files::make_dirs(home, to.parent().unwrap_or(&dir))
@@ -86,7 +119,13 @@ pub async fn make_cache(git: &Git, home: &Path, top: &Path, carried: &CarriedSet
     write("config", &config)?;
     write("info/exclude", &carried.patterns)?;
     if !ends.is_empty() {
-        write("shallow", &ends.into_iter().map(|end| format!("{end}\n")).collect::<String>())?;
+        write(
+            "shallow",
+            &ends
+                .into_iter()
+                .map(|end| format!("{end}\n"))
+                .collect::<String>(),
+        )?;
     }
     Repo::find(git, top).await
 }

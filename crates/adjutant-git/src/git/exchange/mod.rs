@@ -28,14 +28,26 @@ pub type RunRefs = BTreeMap<String, String>;
 /// git failed.
 pub async fn carried_refs(repo: &Repo, run: RunId) -> Result<RunRefs, GitError> {
     let below = format!("refs/adjutant/{run}/");
-    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname) %(refname) %(symref)", &below]).output().await?;
+    let listed = repo
+        .of_refs(&[
+            "for-each-ref",
+            "--format=%(objectname) %(refname) %(symref)",
+            &below,
+        ])
+        .output()
+        .await?;
     let carried = |line: &str| {
         // The line of a symbolic ref ends with its target. Adjutant creates no symbolic refs.
         let (commit, name) = line.strip_suffix(' ')?.split_once(' ')?;
-        let name = name.strip_prefix(&below).filter(|name| *name != "now" && !name.starts_with("resolved/"))?;
+        let name = name
+            .strip_prefix(&below)
+            .filter(|name| *name != "now" && !name.starts_with("resolved/"))?;
         Some((name.to_owned(), commit.to_owned()))
     };
-    Ok(String::from_utf8_lossy(&listed).lines().filter_map(carried).collect())
+    Ok(String::from_utf8_lossy(&listed)
+        .lines()
+        .filter_map(carried)
+        .collect())
 }
 
 /// Replaces the refs of a run in a copy of the repository. What only the copy has stays named by its commit, so that it can be sent
@@ -43,7 +55,12 @@ pub async fn carried_refs(repo: &Repo, run: RunId) -> Result<RunRefs, GitError> 
 ///
 /// # Errors
 /// git failed.
-pub async fn replace_refs(repo: &Repo, run: RunId, refs: &RunRefs, kept: Option<&str>) -> Result<(), GitError> {
+pub async fn replace_refs(
+    repo: &Repo,
+    run: RunId,
+    refs: &RunRefs,
+    kept: Option<&str>,
+) -> Result<(), GitError> {
     let known = carried_refs(repo, run).await?;
     let theirs: BTreeSet<&String> = refs.values().collect();
     let mut wanted = refs.clone();
@@ -51,12 +68,23 @@ pub async fn replace_refs(repo: &Repo, run: RunId, refs: &RunRefs, kept: Option<
         wanted.insert(format!("reflog/{commit}"), commit.clone());
     }
     let below = format!("refs/adjutant/{run}");
-    let mut input: String = known.keys().filter(|name| !wanted.contains_key(*name)).map(|name| format!("delete {below}/{name}\n")).collect();
-    for (name, commit) in wanted.iter().filter(|(name, commit)| known.get(*name) != Some(*commit)) {
+    let mut input: String = known
+        .keys()
+        .filter(|name| !wanted.contains_key(*name))
+        .map(|name| format!("delete {below}/{name}\n"))
+        .collect();
+    for (name, commit) in wanted
+        .iter()
+        .filter(|(name, commit)| known.get(*name) != Some(*commit))
+    {
         input.push_str(&format!("update {below}/{name} {commit}\n"));
     }
     input.extend(kept.map(|commit| format!("update {KEPT} {commit}\n")));
-    repo.of_refs(&["update-ref", "--no-deref", "--stdin"]).input(input.into_bytes()).output().await.map(drop)
+    repo.of_refs(&["update-ref", "--no-deref", "--stdin"])
+        .input(input.into_bytes())
+        .output()
+        .await
+        .map(drop)
 }
 
 /// The ref of the newest base in a copy of the repository.
@@ -68,8 +96,20 @@ const KEPT: &str = "refs/adjutant/kept";
 /// git failed.
 pub async fn known_commits(repo: &Repo, max: usize) -> Result<Vec<String>, GitError> {
     let count = format!("--count={max}");
-    let listed = repo.of_refs(&["for-each-ref", "--format=%(objectname)", "--sort=-committerdate", &count, "refs/adjutant"]).output().await?;
-    let mut commits: Vec<String> = String::from_utf8_lossy(&listed).lines().map(str::to_owned).collect();
+    let listed = repo
+        .of_refs(&[
+            "for-each-ref",
+            "--format=%(objectname)",
+            "--sort=-committerdate",
+            &count,
+            "refs/adjutant",
+        ])
+        .output()
+        .await?;
+    let mut commits: Vec<String> = String::from_utf8_lossy(&listed)
+        .lines()
+        .map(str::to_owned)
+        .collect();
     commits.sort_unstable();
     commits.dedup();
     Ok(commits)
@@ -92,7 +132,9 @@ pub struct Continued {
 /// # Errors
 /// git failed.
 pub async fn continued_state(repo: &Repo, run: RunId) -> Result<Option<Continued>, GitError> {
-    let Some(last) = snapshots(repo, run).await?.pop() else { return Ok(None) };
+    let Some(last) = snapshots(repo, run).await?.pop() else {
+        return Ok(None);
+    };
     let refs = carried_refs(repo, run).await?;
     let branch = |(name, commit): (&String, &String)| {
         let name = name.strip_prefix("heads/")?;
@@ -108,7 +150,10 @@ pub async fn continued_state(repo: &Repo, run: RunId) -> Result<Option<Continued
 
 /// Returns whether a text is a full object id.
 fn is_object_id(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    matches!(text.len(), 40 | 64)
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -124,15 +169,31 @@ mod tests {
             let one = commit_on(here, &[&base], &[("a", b"one\n")]).await;
             let two = commit_on(here, &[&base], &[("a", b"two\n")]).await;
             let other = commit_on(here, &[&base], &[("a", b"other\n")]).await;
-            let refs = |all: &[(&str, &String)]| -> RunRefs { all.iter().map(|(name, commit)| ((*name).to_owned(), (*commit).clone())).collect() };
-            replace_refs(here.repo(), run, &refs(&[("base", &base), ("1", &one), ("2", &two), ("heads/x", &one)]), None).await.expect("replaced");
+            let refs = |all: &[(&str, &String)]| -> RunRefs {
+                all.iter()
+                    .map(|(name, commit)| ((*name).to_owned(), (*commit).clone()))
+                    .collect()
+            };
+            replace_refs(
+                here.repo(),
+                run,
+                &refs(&[("base", &base), ("1", &one), ("2", &two), ("heads/x", &one)]),
+                None,
+            )
+            .await
+            .expect("replaced");
             // The hub has another second snapshot, and neither the branch nor the local one.
             let theirs = refs(&[("base", &base), ("1", &one), ("2", &other)]);
             for _ in 0..2 {
-                replace_refs(here.repo(), run, &theirs, None).await.expect("replaced");
+                replace_refs(here.repo(), run, &theirs, None)
+                    .await
+                    .expect("replaced");
                 let mut expected = theirs.clone();
                 expected.insert(format!("reflog/{two}"), two.clone());
-                assert_eq!(carried_refs(here.repo(), run).await.expect("refs"), expected);
+                assert_eq!(
+                    carried_refs(here.repo(), run).await.expect("refs"),
+                    expected
+                );
             }
         });
     }

@@ -19,9 +19,17 @@ pub(in crate::git) type LeftOut = Vec<(Vec<u8>, String)>;
 
 /// Returns the left-out paths, quoted, each with its reason. The last entry can be the number of further paths.
 pub(in crate::git) fn named(left_out: &LeftOut) -> Vec<String> {
-    let quoted = |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
-    let mut named: Vec<String> = left_out.iter().take(LEFT_OUT_NAMED_MAX).map(quoted).collect();
-    let more = left_out.len().checked_sub(LEFT_OUT_NAMED_MAX).filter(|more| *more > 0);
+    let quoted =
+        |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
+    let mut named: Vec<String> = left_out
+        .iter()
+        .take(LEFT_OUT_NAMED_MAX)
+        .map(quoted)
+        .collect();
+    let more = left_out
+        .len()
+        .checked_sub(LEFT_OUT_NAMED_MAX)
+        .filter(|more| *more > 0);
     named.extend(more.map(|more| format!("{more} more")));
     named
 }
@@ -45,13 +53,21 @@ impl Changes {
     pub(super) fn add(&mut self, top: &Path, path: &[u8]) {
         let relative = Path::new(OsStr::from_bytes(path));
         // A path below a symbolic link, or below something that is not a directory any more, is not in the tree.
-        if !relative.parent().is_none_or(|parent| self.is_directory(top, parent)) {
+        if !relative
+            .parent()
+            .is_none_or(|parent| self.is_directory(top, parent))
+        {
             return self.to_remove.push(path.to_owned());
         }
         let full = top.join(relative);
         let meta = match full.symlink_metadata() {
             Ok(meta) => meta,
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return self.to_remove.push(path.to_owned());
             }
             Err(_) => return self.leave_out(path, "unreadable"),
@@ -96,7 +112,9 @@ impl Changes {
         if let Some(known) = self.directories.get(path) {
             return *known;
         }
-        let is_directory = path.parent().is_none_or(|parent| self.is_directory(top, parent))
+        let is_directory = path
+            .parent()
+            .is_none_or(|parent| self.is_directory(top, parent))
             && match top.join(path).symlink_metadata() {
                 Ok(meta) => meta.is_dir(),
                 Err(error) => error.kind() == io::ErrorKind::PermissionDenied,

@@ -21,7 +21,10 @@ impl Crowded {
 
     /// Describes why it is left out.
     pub fn why(&self) -> String {
-        format!("{} untracked files, too many for one snapshot: ignore them in .gitignore, or commit them", self.files)
+        format!(
+            "{} untracked files, too many for one snapshot: ignore them in .gitignore, or commit them",
+            self.files
+        )
     }
 }
 
@@ -36,7 +39,12 @@ pub(super) fn crowded(paths: &[&[u8]], max: usize) -> Vec<Crowded> {
             is_needed
         };
         let mut candidates = candidates;
-        candidates.sort_by(|one, other| other.files.cmp(&one.files).then_with(|| one.path.cmp(&other.path)));
+        candidates.sort_by(|one, other| {
+            other
+                .files
+                .cmp(&one.files)
+                .then_with(|| one.path.cmp(&other.path))
+        });
         candidates.into_iter().take_while(is_needed).collect()
     };
     if left <= max {
@@ -48,18 +56,37 @@ pub(super) fn crowded(paths: &[&[u8]], max: usize) -> Vec<Crowded> {
     }
     // The files are in many directories.
     left = paths.len();
-    let largest = directories(paths, b"").into_iter().map(|(path, files)| Crowded { path: path.to_vec(), files }).collect();
+    let largest = directories(paths, b"")
+        .into_iter()
+        .map(|(path, files)| Crowded {
+            path: path.to_vec(),
+            files,
+        })
+        .collect();
     let largest = until_it_fits(largest, &mut left);
-    if left <= max { largest } else { vec![Crowded { path: Vec::new(), files: paths.len() }] }
+    if left <= max {
+        largest
+    } else {
+        vec![Crowded {
+            path: Vec::new(),
+            files: paths.len(),
+        }]
+    }
 }
 
 /// Returns the directories below `parent` with more than `min` files and no subdirectory with as many.
 fn deepest(paths: &[&[u8]], parent: &[u8], min: usize) -> Vec<Crowded> {
     let mut found = Vec::new();
-    for (path, files) in directories(paths, parent).into_iter().filter(|(_, files)| *files > min) {
+    for (path, files) in directories(paths, parent)
+        .into_iter()
+        .filter(|(_, files)| *files > min)
+    {
         let below = deepest(paths, path, min);
         if below.is_empty() {
-            found.push(Crowded { path: path.to_vec(), files });
+            found.push(Crowded {
+                path: path.to_vec(),
+                files,
+            });
         }
         found.extend(below);
     }
@@ -71,7 +98,11 @@ fn directories<'a>(paths: &[&'a [u8]], parent: &[u8]) -> BTreeMap<&'a [u8], usiz
     let mut counts = BTreeMap::new();
     for path in paths.iter().filter(|path| path.starts_with(parent)) {
         // A nested repository is listed with a slash at its end.
-        if let Some(slash) = path[parent.len()..].iter().position(|byte| *byte == b'/').filter(|at| parent.len() + at + 1 < path.len()) {
+        if let Some(slash) = path[parent.len()..]
+            .iter()
+            .position(|byte| *byte == b'/')
+            .filter(|at| parent.len() + at + 1 < path.len())
+        {
             *counts.entry(&path[..=parent.len() + slash]).or_insert(0) += 1;
         }
     }
@@ -84,7 +115,10 @@ mod tests {
 
     fn found(paths: &[String], max: usize) -> Vec<(String, usize)> {
         let paths: Vec<&[u8]> = paths.iter().map(String::as_bytes).collect();
-        crowded(&paths, max).into_iter().map(|found| (String::from_utf8(found.path).expect("text"), found.files)).collect()
+        crowded(&paths, max)
+            .into_iter()
+            .map(|found| (String::from_utf8(found.path).expect("text"), found.files))
+            .collect()
     }
 
     fn files(directory: &str, count: usize) -> Vec<String> {
@@ -95,16 +129,45 @@ mod tests {
     fn crowded_directories_are_left_out() {
         let few = [files("src/", 8), files("", 2)].concat();
         assert_eq!(found(&few, 10), []);
-        let one = [few.clone(), (0..20).flat_map(|n| files(&format!("web/node_modules/{n}/"), 3)).collect(), files("web/", 3)].concat();
-        assert_eq!(found(&one, 15), [("web/node_modules/".to_owned(), 60)], "neither `web` nor `src`");
+        let one = [
+            few.clone(),
+            (0..20)
+                .flat_map(|n| files(&format!("web/node_modules/{n}/"), 3))
+                .collect(),
+            files("web/", 3),
+        ]
+        .concat();
+        assert_eq!(
+            found(&one, 15),
+            [("web/node_modules/".to_owned(), 60)],
+            "neither `web` nor `src`"
+        );
         let barely = [few.clone(), files("web/node_modules/", 11)].concat();
-        assert_eq!(found(&barely, 20), [("web/node_modules/".to_owned(), 11)], "as a whole, whatever the excess");
+        assert_eq!(
+            found(&barely, 20),
+            [("web/node_modules/".to_owned(), 11)],
+            "as a whole, whatever the excess"
+        );
         let two = [few.clone(), files("a/", 30), files("b/", 20)].concat();
-        assert_eq!(found(&two, 12), [("a/".to_owned(), 30), ("b/".to_owned(), 20)]);
+        assert_eq!(
+            found(&two, 12),
+            [("a/".to_owned(), 30), ("b/".to_owned(), 20)]
+        );
         // Many directories, each with few files.
         let many: Vec<String> = (0..50).flat_map(|n| files(&format!("{n}/"), 3)).collect();
-        assert_eq!(found(&[files("0/", 3), many].concat(), 147), [("0/".to_owned(), 6)]);
+        assert_eq!(
+            found(&[files("0/", 3), many].concat(), 147),
+            [("0/".to_owned(), 6)]
+        );
         assert_eq!(found(&files("", 30), 10), [(String::new(), 30)]);
-        assert_eq!(found(&(0..30).map(|n| format!("repository{n}/")).collect::<Vec<_>>(), 10), [(String::new(), 30)]);
+        assert_eq!(
+            found(
+                &(0..30)
+                    .map(|n| format!("repository{n}/"))
+                    .collect::<Vec<_>>(),
+                10
+            ),
+            [(String::new(), 30)]
+        );
     }
 }

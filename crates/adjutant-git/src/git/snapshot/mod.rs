@@ -92,7 +92,10 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         None => scratch.base().await?,
     };
     scratch.check_tree()?;
-    if !scratch.index_snapshot().is_some_and(|commit| earlier.iter().any(|snapshot| snapshot.commit == commit)) {
+    if !scratch
+        .index_snapshot()
+        .is_some_and(|commit| earlier.iter().any(|snapshot| snapshot.commit == commit))
+    {
         scratch.discard_index()?;
     }
     scratch.prepare_index(head.as_deref()).await?;
@@ -108,7 +111,12 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
         }
     };
     let unsaved = scratch.unsaved_in_repositories().await?;
-    read.left_out.extend(unsaved.into_iter().filter(|(path, _)| !read.left_out.iter().any(|(known, _)| known == path)).collect::<Vec<_>>());
+    read.left_out.extend(
+        unsaved
+            .into_iter()
+            .filter(|(path, _)| !read.left_out.iter().any(|(known, _)| known == path))
+            .collect::<Vec<_>>(),
+    );
     let unsaved = read.left_out.iter().map(|(path, _)| path.clone()).collect();
     let left_out = named(&read.left_out);
     let crowded = named(&read.crowded);
@@ -120,20 +128,29 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
     if earlier.is_empty() && scratch.workspace().is_none() {
         read.attributes = scratch.contents().await?.attributes;
         if let Some(attributes) = &read.attributes {
-            read.texts.extend(scratch.unusual_texts(attributes, &read.changed).await?);
+            read.texts
+                .extend(scratch.unusual_texts(attributes, &read.changed).await?);
         }
     }
-    let bytes = scratch.keep_exact(read.attributes.as_deref(), &read.texts, known).await?;
+    let bytes = scratch
+        .keep_exact(read.attributes.as_deref(), &read.texts, known)
+        .await?;
     let has_same_bytes = match (&bytes, last_bytes) {
         (Some(bytes), Some(last)) => *bytes == scratch.tree_of(last).await?,
         (bytes, last) => bytes.is_none() && last.is_none(),
     };
-    let is_same = |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
+    let is_same =
+        |last: &&Snapshot| last.tree == tree && last.left_out == left_out && has_same_bytes;
     if let Some(last) = last.filter(|last| is_same(last) && !new.cause.is_always_kept()) {
         scratch.keep_index(&last.commit)?;
         // The agent has reverted its changes since the last snapshot.
         let is_new = new.cause == SnapshotCause::Watch && forget_watched(scratch, new.run).await?;
-        return Ok(TakenSnapshot { snapshot: last.clone(), is_new, unsaved, crowded });
+        return Ok(TakenSnapshot {
+            snapshot: last.clone(),
+            is_new,
+            unsaved,
+            crowded,
+        });
     }
     let mut message = format!(
         "Adjutant: {}, {}\n\n{CAUSE}: {}\n{ATTEMPT}: {}\n{AT_MS}: {}\n",
@@ -156,35 +173,78 @@ async fn take_with_index(scratch: &Scratch, new: &NewSnapshot) -> Result<TakenSn
             (None, Some(last)) => last.clone(),
             (commit, _) => watched_snapshot(new, commit.unwrap_or_default(), tree, left_out),
         };
-        return Ok(TakenSnapshot { snapshot, is_new, unsaved, crowded });
+        return Ok(TakenSnapshot {
+            snapshot,
+            is_new,
+            unsaved,
+            crowded,
+        });
     }
     let date = new.at.0.div_euclid(1000);
     let bytes = match bytes {
-        Some(tree) => Some(scratch.commit_own(&tree, &[], format!("Adjutant: {}, bytes of files\n", new.run_name), Some(date)).await?),
+        Some(tree) => Some(
+            scratch
+                .commit_own(
+                    &tree,
+                    &[],
+                    format!("Adjutant: {}, bytes of files\n", new.run_name),
+                    Some(date),
+                )
+                .await?,
+        ),
         None => None,
     };
     if let Some(bytes) = &bytes {
         let _ = writeln!(message, "{BYTES}: {bytes}");
     }
     let parents: Vec<&str> = head.iter().chain(&bytes).map(String::as_str).collect();
-    let commit = scratch.commit_own(&tree, &parents, message, Some(date)).await?;
+    let commit = scratch
+        .commit_own(&tree, &parents, message, Some(date))
+        .await?;
     let n = last.map_or(1, |last| last.n.saturating_add(1));
     failpoint!("snapshot.before_ref");
     // After a turn, the agent works while the tree is read: a snapshot taken meanwhile is newer.
-    let tries = if new.cause == SnapshotCause::Turn { 1 } else { TRIES_MAX };
+    let tries = if new.cause == SnapshotCause::Turn {
+        1
+    } else {
+        TRIES_MAX
+    };
     let n = match name_commit(scratch.repo(), new.run, n, &commit, tries).await {
         Ok(n) => n,
-        Err(error) => match snapshots(scratch.repo(), new.run).await?.pop().filter(|newest| tries == 1 && newest.n >= n) {
+        Err(error) => match snapshots(scratch.repo(), new.run)
+            .await?
+            .pop()
+            .filter(|newest| tries == 1 && newest.n >= n)
+        {
             Some(snapshot) => {
                 // No ref keeps the objects in the index.
                 scratch.discard_index()?;
-                return Ok(TakenSnapshot { snapshot, is_new: false, unsaved, crowded });
+                return Ok(TakenSnapshot {
+                    snapshot,
+                    is_new: false,
+                    unsaved,
+                    crowded,
+                });
             }
             None => return Err(error),
         },
     };
     // Only after the ref exists: it protects the objects in the index, on which the next snapshot relies, from garbage collection.
     scratch.keep_index(&commit)?;
-    let snapshot = Snapshot { n, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes };
-    Ok(TakenSnapshot { snapshot, is_new: true, unsaved, crowded })
+    let snapshot = Snapshot {
+        n,
+        commit,
+        tree,
+        at_ms: new.at.0,
+        cause: Some(new.cause),
+        attempt: Some(new.attempt),
+        left_out,
+        bytes,
+    };
+    Ok(TakenSnapshot {
+        snapshot,
+        is_new: true,
+        unsaved,
+        crowded,
+    })
 }

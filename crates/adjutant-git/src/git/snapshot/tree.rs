@@ -2,7 +2,10 @@
 
 use super::changes::{Changes, LeftOut};
 use super::crowded::{UNTRACKED_FILES_MAX, crowded};
-use super::listing::{BLOCKS_GIT, WITH_REPOSITORIES_MAX, list_apart, list_taken_out, list_tracked, list_untracked, paths_of};
+use super::listing::{
+    BLOCKS_GIT, WITH_REPOSITORIES_MAX, list_apart, list_taken_out, list_tracked, list_untracked,
+    paths_of,
+};
 use crate::git::call::Call;
 use crate::git::contents::{Contents, is_attributes};
 use crate::git::line_ends::{TextFiles, nul_terminated};
@@ -22,20 +25,34 @@ const READS_MAX: u32 = 3;
 
 /// Writes the index as a tree. Leaves out unmerged entries whose files could not be read.
 pub(in crate::git) async fn write_tree(scratch: &Scratch) -> Result<String, GitError> {
-    let write = || scratch.call(&["write-tree", "--missing-ok"]).disposable_index().line();
+    let write = || {
+        scratch
+            .call(&["write-tree", "--missing-ok"])
+            .disposable_index()
+            .line()
+    };
     let refused = match write().await {
         Err(error @ GitError::Failed { .. }) => error,
         written => return written,
     };
-    let listed = scratch.call(&["ls-files", "-z", "--unmerged"]).output().await?;
+    let listed = scratch
+        .call(&["ls-files", "-z", "--unmerged"])
+        .output()
+        .await?;
     // `<mode> <oid> <stage>`, tab, path.
-    let unmerged = listed.split(|byte| *byte == 0).filter_map(|entry| Some(&entry[entry.iter().position(|byte| *byte == b'\t')? + 1..]));
+    let unmerged = listed
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| Some(&entry[entry.iter().position(|byte| *byte == b'\t')? + 1..]));
     let paths = nul_terminated(&unmerged.map(<[u8]>::to_vec).collect::<Vec<_>>());
     if paths.is_empty() {
         return Err(refused);
     }
     scratch.cache_contents(None);
-    scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).input(paths).output().await?;
+    scratch
+        .call(&["update-index", "-z", "--force-remove", "--stdin"])
+        .input(paths)
+        .output()
+        .await?;
     write().await
 }
 
@@ -54,7 +71,10 @@ pub(in crate::git) struct ReadTree {
 }
 
 /// Updates the index to the state of the tree. `first`: the first snapshot of the run.
-pub(in crate::git) async fn read_tree(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
+pub(in crate::git) async fn read_tree(
+    scratch: &Scratch,
+    first: Option<&str>,
+) -> Result<ReadTree, GitError> {
     let mut tries = 1;
     loop {
         let read = read_tree_once(scratch, first).await;
@@ -76,52 +96,109 @@ pub(in crate::git) async fn read_tree(scratch: &Scratch, first: Option<&str>) ->
 async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
     let links = scratch.contents().await?.links;
     // Concurrently, because each of them reads the whole tree.
-    let (tracked, untracked, (forced, only_own)) = tokio::join!(list_tracked(scratch, &links), list_untracked(scratch), list_apart(scratch));
+    let (tracked, untracked, (forced, only_own)) = tokio::join!(
+        list_tracked(scratch, &links),
+        list_untracked(scratch),
+        list_apart(scratch)
+    );
     let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
     let taken_out = list_taken_out(scratch, &only_own, first).await?;
-    let listed: HashSet<&[u8]> = paths_of(&untracked).map(|path| path.strip_suffix(b"/").unwrap_or(path)).collect();
+    let listed: HashSet<&[u8]> = paths_of(&untracked)
+        .map(|path| path.strip_suffix(b"/").unwrap_or(path))
+        .collect();
     let is_forced = |path: &Path| {
-        let is_given = scratch.excluded().iter().any(|given| path.starts_with(given));
-        !listed.contains(path.as_os_str().as_bytes()) && !is_given && scratch.tree().join(path).symlink_metadata().is_ok()
+        let is_given = scratch
+            .excluded()
+            .iter()
+            .any(|given| path.starts_with(given));
+        !listed.contains(path.as_os_str().as_bytes())
+            && !is_given
+            && scratch.tree().join(path).symlink_metadata().is_ok()
     };
-    let forced = forced.iter().map(Vec::as_slice).filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
+    let forced = forced
+        .iter()
+        .map(Vec::as_slice)
+        .filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
     let of_untracked: Vec<&[u8]> = paths_of(&untracked).collect();
     let left_out_whole = crowded(&of_untracked, UNTRACKED_FILES_MAX);
-    let crowded: LeftOut = left_out_whole.iter().map(|directory| (directory.path.clone(), directory.why())).collect();
-    let untracked = of_untracked.into_iter().filter(|path| !left_out_whole.iter().any(|directory| directory.contains(path)));
+    let crowded: LeftOut = left_out_whole
+        .iter()
+        .map(|directory| (directory.path.clone(), directory.why()))
+        .collect();
+    let untracked = of_untracked.into_iter().filter(|path| {
+        !left_out_whole
+            .iter()
+            .any(|directory| directory.contains(path))
+    });
     let mut changes = Changes::default();
     // First, because a snapshot names only some.
-    changes.left_out.extend(crowded.iter().cloned().chain(skipped));
+    changes
+        .left_out
+        .extend(crowded.iter().cloned().chain(skipped));
     changes.left_out.extend(missing);
     let mut last: &[u8] = b"";
     // Tracked files first, so that untracked ones do not use up the size limit.
-    for path in paths_of(&tracked).chain(untracked).chain(forced).filter(|path| !taken_out.contains(*path)) {
+    for path in paths_of(&tracked)
+        .chain(untracked)
+        .chain(forced)
+        .filter(|path| !taken_out.contains(*path))
+    {
         // git lists a deleted file twice.
-        let is_home = scratch.home().is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
+        let is_home = scratch
+            .home()
+            .is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
         if path != last && !is_home {
             changes.add(scratch.tree(), path);
         }
         last = path;
     }
-    let Changes { to_read, repositories, mut to_remove, mut left_out, has_repository, .. } = changes;
+    let Changes {
+        to_read,
+        repositories,
+        mut to_remove,
+        mut left_out,
+        has_repository,
+        ..
+    } = changes;
     to_remove.extend(taken_out);
-    let changed: HashSet<Vec<u8>> = to_read.iter().chain(&repositories).chain(&to_remove).cloned().collect();
-    let is_link_changed = |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
-    if has_repository || changed.iter().any(|path| is_attributes(path)) || scratch.cached_contents().is_some_and(is_link_changed) {
+    let changed: HashSet<Vec<u8>> = to_read
+        .iter()
+        .chain(&repositories)
+        .chain(&to_remove)
+        .cloned()
+        .collect();
+    let is_link_changed =
+        |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
+    if has_repository
+        || changed.iter().any(|path| is_attributes(path))
+        || scratch.cached_contents().is_some_and(is_link_changed)
+    {
         scratch.cache_contents(None);
     }
     if !to_remove.is_empty() {
-        let remove = scratch.call(&["update-index", "-z", "--force-remove", "--stdin"]).disposable_index();
+        let remove = scratch
+            .call(&["update-index", "-z", "--force-remove", "--stdin"])
+            .disposable_index();
         remove.input(nul_terminated(&to_remove)).output().await?;
     }
     // Attribute files first, because they determine how the others are read.
-    let (attribute_files, to_read): (Vec<_>, Vec<_>) = to_read.into_iter().partition(|path| is_attributes(path));
+    let (attribute_files, to_read): (Vec<_>, Vec<_>) =
+        to_read.into_iter().partition(|path| is_attributes(path));
     read_files(scratch.call(&READ), &attribute_files).await?;
     left_out.extend(read_repositories(scratch, &repositories).await?);
-    let attributes = if to_read.is_empty() { None } else { scratch.contents().await?.attributes };
+    let attributes = if to_read.is_empty() {
+        None
+    } else {
+        scratch.contents().await?.attributes
+    };
     let Some(tree) = &attributes else {
         read_plain_files(scratch, &to_read).await?;
-        return Ok(ReadTree { left_out, crowded, changed, ..ReadTree::default() });
+        return Ok(ReadTree {
+            left_out,
+            crowded,
+            changed,
+            ..ReadTree::default()
+        });
     };
     let TextFiles { texts, others, .. } = scratch.text_files(tree, to_read).await?;
     read_plain_files(scratch, &others).await?;
@@ -133,20 +210,41 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
             read_texts_apart(scratch, tree, &texts).await?;
         }
     }
-    Ok(ReadTree { left_out, crowded, changed, texts, attributes })
+    Ok(ReadTree {
+        left_out,
+        crowded,
+        changed,
+        texts,
+        attributes,
+    })
 }
 
 /// Reads the checked-out commits of nested repositories. Returns the repositories that are left out because they block git; the index
 /// keeps their previous commits.
-pub(in crate::git) async fn read_repositories(scratch: &Scratch, repositories: &[Vec<u8>]) -> Result<LeftOut, GitError> {
-    match read_files(scratch.call(&READ).limit(WITH_REPOSITORIES_MAX), repositories).await {
-        Err(GitError::Slow { .. }) => Ok(repositories.iter().map(|path| (path.clone(), BLOCKS_GIT.to_owned())).collect()),
+pub(in crate::git) async fn read_repositories(
+    scratch: &Scratch,
+    repositories: &[Vec<u8>],
+) -> Result<LeftOut, GitError> {
+    match read_files(
+        scratch.call(&READ).limit(WITH_REPOSITORIES_MAX),
+        repositories,
+    )
+    .await
+    {
+        Err(GitError::Slow { .. }) => Ok(repositories
+            .iter()
+            .map(|path| (path.clone(), BLOCKS_GIT.to_owned()))
+            .collect()),
         read => read.map(|()| LeftOut::new()),
     }
 }
 
 /// Reads text files one at a time, because one of them is not in its declared encoding. That file is stored unchanged.
-async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]) -> Result<(), GitError> {
+async fn read_texts_apart(
+    scratch: &Scratch,
+    attributes: &str,
+    texts: &[Vec<u8>],
+) -> Result<(), GitError> {
     let (few, rest) = texts.split_at(texts.len().min(TEXTS_APART_MAX));
     for text in few.chunks(1) {
         match read_files(scratch.text_call(&READ, attributes), text).await {
@@ -157,10 +255,25 @@ async fn read_texts_apart(scratch: &Scratch, attributes: &str, texts: &[Vec<u8>]
     read_files(scratch.call(&READ), rest).await
 }
 
-const READ: [&str; 6] = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
+const READ: [&str; 6] = [
+    "update-index",
+    "-z",
+    "--add",
+    "--remove",
+    "--replace",
+    "--stdin",
+];
 
 async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
-    if paths.is_empty() { Ok(()) } else { call.disposable_index().input(nul_terminated(paths)).output().await.map(drop) }
+    if paths.is_empty() {
+        Ok(())
+    } else {
+        call.disposable_index()
+            .input(nul_terminated(paths))
+            .output()
+            .await
+            .map(drop)
+    }
 }
 
 /// Reads files whose content nothing converts. Many of them become packs, which is twice as fast as a file for each object: git writes

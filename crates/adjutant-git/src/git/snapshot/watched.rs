@@ -12,7 +12,13 @@ fn watch_ref(run: RunId) -> String {
 
 /// Stores the current state of a live run's tree as a commit on top of its newest snapshot. The next one replaces it. `None`: the state
 /// is stored already.
-pub(super) async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head: Option<&str>, message: String) -> Result<Option<String>, GitError> {
+pub(super) async fn watch_commit(
+    scratch: &Scratch,
+    run: RunId,
+    tree: &str,
+    head: Option<&str>,
+    message: String,
+) -> Result<Option<String>, GitError> {
     let git_ref = watch_ref(run);
     if let Some(known) = scratch.repo().commit_of(&git_ref).await?
         && scratch.tree_of(&known).await? == tree
@@ -29,14 +35,34 @@ pub(super) async fn watch_commit(scratch: &Scratch, run: RunId, tree: &str, head
 /// Removes the last observed state of a live run's tree. Returns whether there was one.
 pub(super) async fn forget_watched(scratch: &Scratch, run: RunId) -> Result<bool, GitError> {
     let git_ref = watch_ref(run);
-    let Some(known) = scratch.repo().commit_of(&git_ref).await? else { return Ok(false) };
+    let Some(known) = scratch.repo().commit_of(&git_ref).await? else {
+        return Ok(false);
+    };
     own_refs::remove_left_lock(scratch.repo(), &git_ref);
-    scratch.repo().of_refs(&["update-ref", "--no-deref", "-d", &git_ref, &known]).output().await?;
+    scratch
+        .repo()
+        .of_refs(&["update-ref", "--no-deref", "-d", &git_ref, &known])
+        .output()
+        .await?;
     Ok(true)
 }
 
-pub(super) fn watched_snapshot(new: &NewSnapshot, commit: String, tree: String, left_out: Vec<String>) -> Snapshot {
-    Snapshot { n: 0, commit, tree, at_ms: new.at.0, cause: Some(new.cause), attempt: Some(new.attempt), left_out, bytes: None }
+pub(super) fn watched_snapshot(
+    new: &NewSnapshot,
+    commit: String,
+    tree: String,
+    left_out: Vec<String>,
+) -> Snapshot {
+    Snapshot {
+        n: 0,
+        commit,
+        tree,
+        at_ms: new.at.0,
+        cause: Some(new.cause),
+        attempt: Some(new.attempt),
+        left_out,
+        bytes: None,
+    }
 }
 
 /// Returns the commit that was checked out when the first snapshot of a run was taken.
@@ -44,11 +70,22 @@ pub(super) fn watched_snapshot(new: &NewSnapshot, commit: String, tree: String, 
 /// # Errors
 /// git failed.
 pub async fn head_before(scratch: &Scratch, first: &Snapshot) -> Result<Option<String>, GitError> {
-    Ok(parent_of(scratch, &first.commit).await?.filter(|parent| first.bytes.as_ref() != Some(parent)))
+    Ok(parent_of(scratch, &first.commit)
+        .await?
+        .filter(|parent| first.bytes.as_ref() != Some(parent)))
 }
 
 async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, GitError> {
-    let line = scratch.call(&["rev-list", "--parents", "--max-count=1", "--end-of-options", commit]).line().await?;
+    let line = scratch
+        .call(&[
+            "rev-list",
+            "--parents",
+            "--max-count=1",
+            "--end-of-options",
+            commit,
+        ])
+        .line()
+        .await?;
     Ok(line.split(' ').nth(1).map(str::to_owned))
 }
 
@@ -57,7 +94,9 @@ async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, Gi
 /// # Errors
 /// git failed.
 pub async fn newest_state(scratch: &Scratch, run: RunId) -> Result<Option<String>, GitError> {
-    let Some(last) = snapshots(scratch.repo(), run).await?.pop() else { return Ok(None) };
+    let Some(last) = snapshots(scratch.repo(), run).await?.pop() else {
+        return Ok(None);
+    };
     let watched = scratch.repo().commit_of(&watch_ref(run)).await?;
     if let Some(watched) = watched
         && parent_of(scratch, &watched).await?.as_deref() == Some(&last.commit)

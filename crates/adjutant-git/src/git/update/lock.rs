@@ -23,13 +23,21 @@ impl Repo {
 
     /// Removes the second name, and the lock file that a killed git left for it.
     pub(super) fn remove_new_index(&self, update: &Update) -> Result<(), GitError> {
-        remove_file(&self.dir.join(format!("adjutant-{}.index.lock", update.name)))?;
+        remove_file(
+            &self
+                .dir
+                .join(format!("adjutant-{}.index.lock", update.name)),
+        )?;
         remove_file(&self.new_index(update))
     }
 }
 
 /// Creates the new index, and links it as the lock of the user's index.
-pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry]) -> Result<(), GitError> {
+pub(super) async fn lock(
+    scratch: &Scratch,
+    update: &Update,
+    listed: &[DiffEntry],
+) -> Result<(), GitError> {
     let (repo, new_index) = (scratch.repo(), scratch.repo().new_index(update));
     repo.remove_new_index(update)?;
     let index = repo.dir.join("index");
@@ -38,10 +46,14 @@ pub(super) async fn lock(scratch: &Scratch, update: &Update, listed: &[DiffEntry
         copied => drop(copied.map_err(GitError::file(&index))?),
     }
     let entries = index_info(repo, listed, true);
-    let call = scratch.call(&["update-index", "-z", "--index-info"]).env("GIT_INDEX_FILE", &new_index);
+    let call = scratch
+        .call(&["update-index", "-z", "--index-info"])
+        .env("GIT_INDEX_FILE", &new_index);
     call.input(entries).output().await?;
     match fs::hard_link(&new_index, repo.lock()) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Refusal::Locked(repo.lock().display().to_string()).into()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Refusal::Locked(repo.lock().display().to_string()).into())
+        }
         linked => linked.map_err(GitError::file(repo.lock())),
     }
 }
@@ -75,11 +87,22 @@ pub(super) fn replace_index(repo: &Repo, update: &Update) -> Result<(), GitError
 
 /// Moves the ref if it has not changed. A ref that already names the new commit stays.
 pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), GitError> {
-    let (Some(git_ref), repo) = (&update.git_ref, scratch.repo()) else { return Ok(()) };
+    let (Some(git_ref), repo) = (&update.git_ref, scratch.repo()) else {
+        return Ok(());
+    };
     if has_moved_ref(scratch, update).await? {
         return Ok(());
     }
-    let call = repo.of_refs(&["update-ref", "--no-deref", "-m", &update.reason, "--end-of-options", git_ref, &update.after, &update.before]);
+    let call = repo.of_refs(&[
+        "update-ref",
+        "--no-deref",
+        "-m",
+        &update.reason,
+        "--end-of-options",
+        git_ref,
+        &update.after,
+        &update.before,
+    ]);
     match update.who.as_committer(call).output().await {
         // A call that timed out may have moved the ref.
         Err(_) if has_moved_ref(scratch, update).await? => {}
@@ -93,7 +116,9 @@ pub(super) async fn move_ref(scratch: &Scratch, update: &Update) -> Result<(), G
 
 /// Returns whether the ref names the new commit, or a commit that the user has made on top of it.
 pub(super) async fn has_moved_ref(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
-    let Some(git_ref) = &update.git_ref else { return Ok(false) };
+    let Some(git_ref) = &update.git_ref else {
+        return Ok(false);
+    };
     match scratch.repo().commit_of(git_ref).await? {
         Some(now) => Ok(now == update.after || scratch.is_ancestor(&update.after, &now).await?),
         None => Ok(false),

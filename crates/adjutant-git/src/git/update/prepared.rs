@@ -47,7 +47,9 @@ impl Repo {
         for (name, what) in UNDER_WAY {
             // With a ref storage other than files, these are not files either.
             let is_ref = name.ends_with("_HEAD");
-            if self.dir.join(name).symlink_metadata().is_ok() || (is_ref && self.commit_of(name).await?.is_some()) {
+            if self.dir.join(name).symlink_metadata().is_ok()
+                || (is_ref && self.commit_of(name).await?.is_some())
+            {
                 return Ok(Some(what));
             }
         }
@@ -71,21 +73,47 @@ impl PreparedUpdate {
         let all = scratch.list(&update.before, &update.after).await?;
         refuse_names(&scratch, &update, &all).await?;
         let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
-        let (links, listed): (Vec<DiffEntry>, Vec<DiffEntry>) =
-            all.iter().cloned().partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
+        let (links, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all
+            .iter()
+            .cloned()
+            .partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
         // A changed commit of a nested repository is allowed: like git, this does not check it out, and the merge adds it there first.
-        let replaced = links.iter().filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
-        Refusal::files(Refusal::Submodules, replaced.map(|listed| lossy(&listed.path)))?;
-        let filtered = scratch.find_filtered(&listed, &[&update.before, &update.after]).await?;
+        let replaced = links
+            .iter()
+            .filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
+        Refusal::files(
+            Refusal::Submodules,
+            replaced.map(|listed| lossy(&listed.path)),
+        )?;
+        let filtered = scratch
+            .find_filtered(&listed, &[&update.before, &update.after])
+            .await?;
         Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;
         // Before the files are compared, so that `apply` detects later changes.
-        let restore = Restore::of(&scratch, listed.clone(), &update.after, None, &Stamps::default()).await?;
+        let restore = Restore::of(
+            &scratch,
+            listed.clone(),
+            &update.after,
+            None,
+            &Stamps::default(),
+        )
+        .await?;
         let dirty = scratch.differing(&listed, &update.before).await?;
         Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
-        Refusal::files(Refusal::InTheWay, in_the_way(scratch.tree(), &BTreeSet::new(), &listed))?;
-        Ok(Self { scratch, update, head, listed: all, restore, index })
+        Refusal::files(
+            Refusal::InTheWay,
+            in_the_way(scratch.tree(), &BTreeSet::new(), &listed),
+        )?;
+        Ok(Self {
+            scratch,
+            update,
+            head,
+            listed: all,
+            restore,
+            index,
+        })
     }
 
     /// Returns the user's repository.
@@ -97,7 +125,10 @@ impl PreparedUpdate {
     /// Returns the paths of the files that change, from the top of the tree.
     #[must_use]
     pub fn files(&self) -> Vec<String> {
-        self.listed.iter().map(|listed| lossy(&listed.path)).collect()
+        self.listed
+            .iter()
+            .map(|listed| lossy(&listed.path))
+            .collect()
     }
 
     /// Sets the update as it was recorded.
@@ -111,7 +142,14 @@ impl PreparedUpdate {
     /// # Errors
     /// The repository changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
     pub async fn apply(self) -> Result<Applied, GitError> {
-        let Self { scratch, update, head, listed, restore, index } = self;
+        let Self {
+            scratch,
+            update,
+            head,
+            listed,
+            restore,
+            index,
+        } = self;
         let repo = scratch.repo();
         failpoint!("merge.after_journal");
         if let Err(error) = lock(&scratch, &update, &listed).await {
@@ -134,7 +172,9 @@ impl PreparedUpdate {
             return Err(error);
         }
         let applied = match restore.apply_blocking() {
-            Ok(restored) if restored.left_alone.is_empty() => Ok(Applied { is_unguarded: restored.is_unguarded }),
+            Ok(restored) if restored.left_alone.is_empty() => Ok(Applied {
+                is_unguarded: restored.is_unguarded,
+            }),
             Ok(restored) => Err(Refusal::of_left_alone(&restored.left_alone).into()),
             Err(error) => Err(error),
         };
@@ -152,15 +192,37 @@ impl PreparedUpdate {
 }
 
 /// Refuses names that are invalid in a work tree, and names that differ only in case on a file system that ignores case.
-async fn refuse_names(scratch: &Scratch, update: &Update, all: &[DiffEntry]) -> Result<(), GitError> {
+async fn refuse_names(
+    scratch: &Scratch,
+    update: &Update,
+    all: &[DiffEntry],
+) -> Result<(), GitError> {
     let added = || all.iter().filter(|listed| listed.to_mode.is_some());
-    Refusal::files(Refusal::Names, all.iter().filter(|listed| parts(as_path(&listed.path)).is_none()).map(|listed| lossy(&listed.path)))?;
+    Refusal::files(
+        Refusal::Names,
+        all.iter()
+            .filter(|listed| parts(as_path(&listed.path)).is_none())
+            .map(|listed| lossy(&listed.path)),
+    )?;
     if !scratch.repo().ignores_case() || added().next().is_none() {
         return Ok(());
     }
-    let listed = scratch.call(&["ls-tree", "-r", "-z", "--name-only"]).arg(&update.after).output().await?;
+    let listed = scratch
+        .call(&["ls-tree", "-r", "-z", "--name-only"])
+        .arg(&update.after)
+        .output()
+        .await?;
     let mut seen: HashSet<String> = HashSet::new();
     let folded = |path: &[u8]| lossy(path).to_lowercase();
-    let twice: HashSet<String> = listed.split(|byte| *byte == 0).map(folded).filter(|path| !seen.insert(path.clone())).collect();
-    Refusal::files(Refusal::Names, added().filter(|listed| twice.contains(&folded(&listed.path))).map(|listed| lossy(&listed.path)))
+    let twice: HashSet<String> = listed
+        .split(|byte| *byte == 0)
+        .map(folded)
+        .filter(|path| !seen.insert(path.clone()))
+        .collect();
+    Refusal::files(
+        Refusal::Names,
+        added()
+            .filter(|listed| twice.contains(&folded(&listed.path)))
+            .map(|listed| lossy(&listed.path)),
+    )
 }

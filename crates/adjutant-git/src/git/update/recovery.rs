@@ -28,7 +28,10 @@ pub fn may_have_remains(top: &Path, update: &Update) -> bool {
     }
     // A linked work tree names its git directory. An unreadable one is left to git.
     match crate::files::read_named(&dir, LINK_BYTES_MAX) {
-        Ok(text) => match String::from_utf8_lossy(&text).trim_end().strip_prefix("gitdir: ") {
+        Ok(text) => match String::from_utf8_lossy(&text)
+            .trim_end()
+            .strip_prefix("gitdir: ")
+        {
             Some(elsewhere) => top.join(elsewhere).join(name).symlink_metadata().is_ok(),
             None => true,
         },
@@ -54,16 +57,28 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     let is_at_after = has_moved_ref(scratch, update).await?;
     let listed = scratch.list(&update.before, &update.after).await?;
     // A save of the user that is found there goes back first, so that it is not overwritten.
-    settle_strays(scratch, &listed, (&update.before, None), (&update.after, None)).await?;
+    settle_strays(
+        scratch,
+        &listed,
+        (&update.before, None),
+        (&update.after, None),
+    )
+    .await?;
     let Some(mark) = mark else {
         // The update had not started, or only its end was not recorded.
         repo.remove_new_index(update)?;
-        let is_done = is_at_after || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
-        return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
+        let is_done = is_at_after
+            || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
+        return Ok(if is_done {
+            RecoveryOutcome::Finished
+        } else {
+            RecoveryOutcome::Undone
+        });
     };
     let is_locked = inode_of(&repo.lock())? == Some(mark);
     // The branch was moved meanwhile, so the prepared update does not apply any more.
-    let is_moved = update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
+    let is_moved =
+        update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
     let is_checked_out = is_checked_out(scratch, update).await?;
     if is_locked && !is_moved && is_checked_out {
         replace_files(scratch, &listed, &update.before, &update.after).await?;
@@ -75,28 +90,49 @@ pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutco
     if !is_locked && scratch.is_index_at(&update.after, &listed).await? {
         repo.remove_new_index(update)?;
         let is_done = is_at_after || update.git_ref.is_none();
-        return Ok(if is_done { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone });
+        return Ok(if is_done {
+            RecoveryOutcome::Finished
+        } else {
+            RecoveryOutcome::Undone
+        });
     }
     let has_old_index = is_locked || scratch.is_index_at(&update.before, &listed).await?;
     if has_old_index && !is_at_after {
         // Restores the files that the update had replaced.
         replace_files(scratch, &listed, &update.after, &update.before).await?;
-    } else if has_old_index && !is_locked && is_checked_out && now.as_deref() == Some(update.after.as_str()) {
+    } else if has_old_index
+        && !is_locked
+        && is_checked_out
+        && now.as_deref() == Some(update.after.as_str())
+    {
         // The user removed the lock, or restored the older state. All files were written before the ref moved.
-        let files: Vec<DiffEntry> = listed.iter().filter(|listed| is_file(listed)).cloned().collect();
-        if !changed_since(scratch, &files, &update.before).await?.is_empty() {
+        let files: Vec<DiffEntry> = listed
+            .iter()
+            .filter(|listed| is_file(listed))
+            .cloned()
+            .collect();
+        if !changed_since(scratch, &files, &update.before)
+            .await?
+            .is_empty()
+        {
             lock(scratch, update, &listed).await?;
             replace_index(repo, update)?;
             return Ok(RecoveryOutcome::Finished);
         }
     }
     unlock(repo, update)?;
-    Ok(if is_at_after { RecoveryOutcome::Finished } else { RecoveryOutcome::Undone })
+    Ok(if is_at_after {
+        RecoveryOutcome::Finished
+    } else {
+        RecoveryOutcome::Undone
+    })
 }
 
 /// Returns whether HEAD still names the ref that the update moves, if it moves one.
 async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitError> {
-    let Some(git_ref) = &update.git_ref else { return Ok(true) };
+    let Some(git_ref) = &update.git_ref else {
+        return Ok(true);
+    };
     let head = scratch.repo().checked_out().await?;
     Ok(head.is_some_and(|head| head.branch.as_deref().unwrap_or("HEAD") == git_ref))
 }
@@ -105,7 +141,13 @@ async fn is_checked_out(scratch: &Scratch, update: &Update) -> Result<bool, GitE
 pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitError) -> GitError {
     let back = async {
         let listed = scratch.list(&update.before, &update.after).await?;
-        settle_strays(scratch, &listed, (&update.before, None), (&update.after, None)).await?;
+        settle_strays(
+            scratch,
+            &listed,
+            (&update.before, None),
+            (&update.after, None),
+        )
+        .await?;
         replace_files(scratch, &listed, &update.after, &update.before).await?;
         unlock(scratch.repo(), update)
     };
@@ -113,17 +155,29 @@ pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitErro
         Ok(()) => cause,
         Err(error) => {
             tracing::error!(%error, "the files of an interrupted merge cannot be restored yet");
-            GitError::PartlyApplied { cause: cause.to_string(), error: error.to_string() }
+            GitError::PartlyApplied {
+                cause: cause.to_string(),
+                error: error.to_string(),
+            }
         }
     }
 }
 
 /// Restores the listed files to their state in `to` if they are as in `from`. The others were changed by the user and stay.
-pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from: &str, to: &str) -> Result<(), GitError> {
+pub(super) async fn replace_files(
+    scratch: &Scratch,
+    listed: &[DiffEntry],
+    from: &str,
+    to: &str,
+) -> Result<(), GitError> {
     let wanted = scratch.list(from, to).await?;
     let paths: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
-    let wanted: Vec<DiffEntry> =
-        wanted.iter().filter(|listed| is_file(listed)).filter(|listed| paths.contains(listed.path.as_slice())).cloned().collect();
+    let wanted: Vec<DiffEntry> = wanted
+        .iter()
+        .filter(|listed| is_file(listed))
+        .filter(|listed| paths.contains(listed.path.as_slice()))
+        .cloned()
+        .collect();
     let mut restore = Restore::of(scratch, wanted.clone(), to, None, &Stamps::default()).await?;
     let differing = changed_since(scratch, &wanted, from).await?;
     restore.retain(|listed| !differing.contains(&listed.path));
@@ -136,14 +190,28 @@ pub(super) async fn replace_files(scratch: &Scratch, listed: &[DiffEntry], from:
 
 /// Returns whether neither state is a nested repository.
 fn is_file(listed: &DiffEntry) -> bool {
-    [&listed.from_mode, &listed.to_mode].iter().all(|mode| mode.as_deref() != Some(GITLINK))
+    [&listed.from_mode, &listed.to_mode]
+        .iter()
+        .all(|mode| mode.as_deref() != Some(GITLINK))
 }
 
 /// Returns the listed files that are not in their older state, which is that in `from`.
-async fn changed_since(scratch: &Scratch, listed: &[DiffEntry], from: &str) -> Result<HashSet<Vec<u8>>, GitError> {
+async fn changed_since(
+    scratch: &Scratch,
+    listed: &[DiffEntry],
+    from: &str,
+) -> Result<HashSet<Vec<u8>>, GitError> {
     let mut differing = scratch.differing(listed, from).await?;
-    let is_there = |path: &[u8]| scratch.tree().join(as_path(path)).symlink_metadata().is_ok_and(|meta| !meta.is_dir());
-    let added = listed.iter().filter(|listed| listed.from_mode.is_none() && is_there(&listed.path));
+    let is_there = |path: &[u8]| {
+        scratch
+            .tree()
+            .join(as_path(path))
+            .symlink_metadata()
+            .is_ok_and(|meta| !meta.is_dir())
+    };
+    let added = listed
+        .iter()
+        .filter(|listed| listed.from_mode.is_none() && is_there(&listed.path));
     differing.extend(added.map(|listed| listed.path.clone()));
     Ok(differing)
 }

@@ -30,7 +30,10 @@ pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Resu
     // `.gitignore` first, because it determines whether the others are ignored.
     paths.sort_by_key(|path| !path.ends_with(".gitignore"));
     for path in paths {
-        let fail = |error: io::Error| GitError::NotCopied { path: made.repo.top.join(path), why: error.to_string() };
+        let fail = |error: io::Error| GitError::NotCopied {
+            path: made.repo.top.join(path),
+            why: error.to_string(),
+        };
         let why = match read(&made.repo.top, path, FILE_BYTES_MAX.min(left)).map_err(fail)? {
             None => "it is not in the repository",
             Some(_) if is_there(&made.top, path).map_err(fail)? => "the workspace has it already",
@@ -51,20 +54,33 @@ pub(super) async fn copy(made: &NewWorkTree<'_>, new: &NewWorkspace<'_>) -> Resu
                 }
             }
         };
-        done.not_copied.push(NotCopied { path: path.clone(), why: why.to_owned() });
+        done.not_copied.push(NotCopied {
+            path: path.clone(),
+            why: why.to_owned(),
+        });
     }
     let record = record_of(new.path);
-    let text = serde_json::to_vec(&done).map_err(|error| GitError::File { path: record.clone(), error: error.into() })?;
+    let text = serde_json::to_vec(&done).map_err(|error| GitError::File {
+        path: record.clone(),
+        error: error.into(),
+    })?;
     files::write_atomically(new.home, &record, &text).map_err(GitError::file(record))
 }
 
 /// Returns whether git ignores a path in the workspace. It never ignores a tracked file.
 async fn is_ignored(made: &NewWorkTree<'_>, path: &str) -> Result<bool, GitError> {
     let input: Vec<u8> = path.bytes().chain([0]).collect();
-    let ran = made.call(&["check-ignore", "-z", "--stdin"]).input(input).run().await?;
+    let ran = made
+        .call(&["check-ignore", "-z", "--stdin"])
+        .input(input)
+        .run()
+        .await?;
     match ran.exit_code {
         Some(code @ (0 | 1)) => Ok(code == 0),
-        _ => Err(GitError::Failed { command: "check-ignore".to_owned(), why: crate::git::call::error_text(&ran) }),
+        _ => Err(GitError::Failed {
+            command: "check-ignore".to_owned(),
+            why: crate::git::call::error_text(&ran),
+        }),
     }
 }
 
@@ -78,16 +94,29 @@ fn read(top: &Path, path: &str, bytes_max: u64) -> io::Result<Option<ReadFile>> 
     let full = top.join(path);
     let file = match files::open(top, &full) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let is_executable = file.metadata()?.permissions().mode() & 0o100 != 0;
     let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it is larger than {bytes_max} bytes, which is too much to copy")));
+        return Err(io::Error::other(format!(
+            "it is larger than {bytes_max} bytes, which is too much to copy"
+        )));
     }
-    Ok(Some(ReadFile { bytes, is_executable }))
+    Ok(Some(ReadFile {
+        bytes,
+        is_executable,
+    }))
 }
 
 fn is_there(top: &Path, path: &str) -> io::Result<bool> {
@@ -115,7 +144,11 @@ fn exclude(list: &Path, path: &str) -> Result<(), GitError> {
     let line = [b"\n".to_vec(), pattern_of(path.as_bytes()), b"\n".to_vec()].concat();
     let append = || {
         fs::create_dir_all(list.parent().unwrap_or(list))?;
-        OpenOptions::new().create(true).append(true).open(list)?.write_all(&line)
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(list)?
+            .write_all(&line)
     };
     append().map_err(GitError::file(list))
 }

@@ -123,7 +123,10 @@ async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Resul
     {
         tracing::warn!(%error, workspace = %new.path.display(), "the checked-out commit of a work tree cannot be kept");
     }
-    let failed = |error| GitError::File { path: parent.to_owned(), error };
+    let failed = |error| GitError::File {
+        path: parent.to_owned(),
+        error,
+    };
     let name = parent.file_name().unwrap_or_default().to_string_lossy();
     for n in 1..=TORN_MAX {
         let aside = format!("{name}.torn-{n}");
@@ -139,7 +142,13 @@ async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Resul
         );
         return Ok(());
     }
-    Err(GitError::unusable(new.path, format!("{TORN_MAX} damaged workspaces of the run were renamed: remove {}.torn-*", parent.display())))
+    Err(GitError::unusable(
+        new.path,
+        format!(
+            "{TORN_MAX} damaged workspaces of the run were renamed: remove {}.torn-*",
+            parent.display()
+        ),
+    ))
 }
 
 /// Lists the renamed workspaces of the run at `path`.
@@ -148,16 +157,27 @@ async fn move_aside(repo: &Repo, new: &NewWorkspace<'_>, parent: &Path) -> Resul
 /// The disk failed.
 pub fn torn_workspaces(path: &Path) -> Result<Vec<PathBuf>, GitError> {
     let parent = path.parent().unwrap_or(path);
-    let (Some(all), Some(name)) = (parent.parent(), parent.file_name()) else { return Ok(Vec::new()) };
+    let (Some(all), Some(name)) = (parent.parent(), parent.file_name()) else {
+        return Ok(Vec::new());
+    };
     let prefix = format!("{}.torn-", name.to_string_lossy());
-    let is_torn = |name: &str| name.strip_prefix(&prefix).is_some_and(|n| n.parse::<u32>().is_ok());
+    let is_torn = |name: &str| {
+        name.strip_prefix(&prefix)
+            .is_some_and(|n| n.parse::<u32>().is_ok())
+    };
     let mut found = Vec::new();
     match fs::read_dir(all) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         entries => {
             for entry in entries.map_err(GitError::file(all))? {
                 let entry = entry.map_err(GitError::file(all))?;
-                found.extend(entry.file_name().to_str().is_some_and(is_torn).then(|| entry.path()));
+                found.extend(
+                    entry
+                        .file_name()
+                        .to_str()
+                        .is_some_and(is_torn)
+                        .then(|| entry.path()),
+                );
             }
         }
     }
@@ -171,21 +191,38 @@ pub fn torn_workspaces(path: &Path) -> Result<Vec<PathBuf>, GitError> {
 /// The disk failed.
 pub async fn remove_torn_workspaces(path: &Path) -> Result<(), GitError> {
     let torn = torn_workspaces(path)?;
-    let removed = tokio::task::spawn_blocking(move || torn.iter().try_for_each(|dir| remove(dir).map_err(GitError::file(dir)))).await;
-    removed.unwrap_or_else(|error| Err(GitError::File { path: path.to_owned(), error: io::Error::other(error) }))
+    let removed = tokio::task::spawn_blocking(move || {
+        torn.iter()
+            .try_for_each(|dir| remove(dir).map_err(GitError::file(dir)))
+    })
+    .await;
+    removed.unwrap_or_else(|error| {
+        Err(GitError::File {
+            path: path.to_owned(),
+            error: io::Error::other(error),
+        })
+    })
 }
 
 /// Keeps the checked-out commit of a work tree under a ref unless it is the base, because the registration of the work tree will be
 /// removed.
 async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
-    let output = repo.of_refs(&["worktree", "list", "--porcelain", "-z"]).output().await?;
+    let output = repo
+        .of_refs(&["worktree", "list", "--porcelain", "-z"])
+        .output()
+        .await?;
     let listed = String::from_utf8_lossy(&output);
     // Git registers a work tree under its path without symbolic links.
     let real = new.path.canonicalize().map_err(GitError::file(new.path))?;
     let lines = [new.path, real.as_path()].map(|path| format!("worktree {}", path.display()));
     // An empty field ends the entry of a work tree.
-    let mut fields = listed.split('\0').skip_while(|field| !lines.iter().any(|line| line == field)).take_while(|field| !field.is_empty());
-    let Some(head) = fields.find_map(|field| field.strip_prefix("HEAD ")) else { return Ok(()) };
+    let mut fields = listed
+        .split('\0')
+        .skip_while(|field| !lines.iter().any(|line| line == field))
+        .take_while(|field| !field.is_empty());
+    let Some(head) = fields.find_map(|field| field.strip_prefix("HEAD ")) else {
+        return Ok(());
+    };
     if head == new.base || head == repo.zero() {
         return Ok(());
     }
@@ -199,9 +236,17 @@ async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
 ///
 /// # Errors
 /// git or the disk failed. The next call removes the rest.
-pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &Path, path: &Path) -> Result<(), GitError> {
+pub async fn remove_workspace(
+    repo: Option<&Repo>,
+    isolation: Isolation,
+    home: &Path,
+    path: &Path,
+) -> Result<(), GitError> {
     let parent = path.parent().unwrap_or(path);
-    let failed = |error| GitError::File { path: path.to_owned(), error };
+    let failed = |error| GitError::File {
+        path: path.to_owned(),
+        error,
+    };
     let gone = parent.join(".gone");
     remove(&gone).map_err(failed)?;
     match files::rename(home, path, ".gone".as_ref()) {
@@ -216,7 +261,9 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
     }
     let parent = parent.to_owned();
     let removed = tokio::task::spawn_blocking(move || remove(&parent)).await;
-    removed.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(failed)
+    removed
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+        .map_err(failed)
 }
 
 /// Copies the ignore patterns of the user and the repository, and the files of the user's git directory, besides its configuration, that
@@ -224,13 +271,21 @@ pub async fn remove_workspace(repo: Option<&Repo>, isolation: Isolation, home: &
 fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
     let write = |name: &str, content: &[u8]| {
         let to = to.join(name);
-        fs::create_dir_all(to.parent().unwrap_or(&to)).and_then(|()| fs::write(&to, content)).map_err(GitError::file(to))
+        fs::create_dir_all(to.parent().unwrap_or(&to))
+            .and_then(|()| fs::write(&to, content))
+            .map_err(GitError::file(to))
     };
     write("info/exclude", &repo.own_patterns())?;
-    for (from, name) in [(&repo.dir, "info/sparse-checkout"), (&repo.common, "shallow")] {
+    for (from, name) in [
+        (&repo.dir, "info/sparse-checkout"),
+        (&repo.common, "shallow"),
+    ] {
         let from = from.join(name);
         if is_regular(&from) {
-            write(name, &files::read_named(&from, COPIED_BYTES_MAX).map_err(GitError::file(&from))?)?;
+            write(
+                name,
+                &files::read_named(&from, COPIED_BYTES_MAX).map_err(GitError::file(&from))?,
+            )?;
         }
     }
     Ok(())
@@ -248,20 +303,38 @@ struct NewWorkTree<'a> {
 
 impl NewWorkTree<'_> {
     fn call<'a>(&'a self, args: &[&str]) -> Call<'a> {
-        let call = self.repo.git.call(&self.top, args).env("GIT_DIR", &self.dir).env("GIT_WORK_TREE", &self.top);
+        let call = self
+            .repo
+            .git
+            .call(&self.top, args)
+            .env("GIT_DIR", &self.dir)
+            .env("GIT_WORK_TREE", &self.top);
         let objects = self.repo.common.join("objects");
-        call.env("GIT_INDEX_FILE", &self.index).env("GIT_OBJECT_DIRECTORY", objects).settings(&self.repo.settings).umask(Some(self.umask))
+        call.env("GIT_INDEX_FILE", &self.index)
+            .env("GIT_OBJECT_DIRECTORY", objects)
+            .settings(&self.repo.settings)
+            .umask(Some(self.umask))
     }
 
     /// Writes the files of the base, or those with the user's changes, and stores Adjutant's index of them beside the workspace.
     /// Attributes of the tree are data: no filter that they name is run.
     async fn check_out(&self, new: &NewWorkspace<'_>) -> Result<(), GitError> {
-        let files_of = new.continued.map_or(new.changes.unwrap_or(new.base), |continued| &continued.snapshot);
+        let files_of = new
+            .continued
+            .map_or(new.changes.unwrap_or(new.base), |continued| {
+                &continued.snapshot
+            });
         // Writing files waits for the disk and inflates objects, which benefits from parallel processes.
-        let workers = std::thread::available_parallelism().map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
-        let side_by_side = [("checkout.workers", workers), ("checkout.thresholdForParallelism", WORKERS_FILES_MIN)];
+        let workers = std::thread::available_parallelism()
+            .map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
+        let side_by_side = [
+            ("checkout.workers", workers),
+            ("checkout.thresholdForParallelism", WORKERS_FILES_MIN),
+        ];
         let side_by_side = side_by_side.map(|(name, value)| (name.to_owned(), value.to_string()));
-        let call = self.call(&["read-tree", "--reset", "-u", "--end-of-options", files_of]).settings(&side_by_side);
+        let call = self
+            .call(&["read-tree", "--reset", "-u", "--end-of-options", files_of])
+            .settings(&side_by_side);
         call.limit(CHECKOUT_MAX).output().await?;
         let below = new.cwd.strip_prefix(new.path).unwrap_or("".as_ref());
         files::make_dirs(new.home, &self.top.join(below)).map_err(GitError::file(new.cwd))?;
@@ -269,10 +342,19 @@ impl NewWorkTree<'_> {
         save_index(new.home, &self.index, &ready).map_err(GitError::file(&ready))?;
         if let Some(continued) = new.continued {
             let head = continued.head.as_deref().unwrap_or(new.base);
-            self.call(&["read-tree", "--reset", "--end-of-options", head]).output().await?;
+            self.call(&["read-tree", "--reset", "--end-of-options", head])
+                .output()
+                .await?;
         } else if let Some(changes) = new.changes {
             // Restores the user's index: only staged changes are staged.
-            self.call(&["read-tree", "--reset", "--end-of-options", &format!("{changes}^")]).output().await?;
+            self.call(&[
+                "read-tree",
+                "--reset",
+                "--end-of-options",
+                &format!("{changes}^"),
+            ])
+            .output()
+            .await?;
         }
         Ok(())
     }

@@ -20,14 +20,20 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 fn syntax(error: &jsonc_parser::errors::ParseError) -> FormatError {
-    FormatError::Syntax { line: error.line_display(), column: error.column_display(), message: error.kind().to_string() }
+    FormatError::Syntax {
+        line: error.line_display(),
+        column: error.column_display(),
+        message: error.kind().to_string(),
+    }
 }
 
 pub fn parse(text: &str) -> Result<Value, FormatError> {
     let root = CstRootNode::parse(text, &OPTIONS).map_err(|error| syntax(&error))?;
     match root.value() {
         None => Ok(Value::Null),
-        Some(_) => root.to_serde_value().ok_or_else(|| FormatError::Layout("it has a value that JSON does not allow".to_owned())),
+        Some(_) => root.to_serde_value().ok_or_else(|| {
+            FormatError::Layout("it has a value that JSON does not allow".to_owned())
+        }),
     }
 }
 
@@ -42,7 +48,11 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
     for key in path {
         let parent = servers.take().unwrap_or(above);
         above = parent.clone();
-        servers = Some(parent.object_value_or_create(key).ok_or_else(|| no_map(key))?);
+        servers = Some(
+            parent
+                .object_value_or_create(key)
+                .ok_or_else(|| no_map(key))?,
+        );
     }
     let servers = servers.ok_or_else(|| no_map("the file"))?;
     match edit {
@@ -75,12 +85,16 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
 
 /// Returns the content of a file that has only the entry.
 fn new_file(path: &[&str], edit: &Edit<'_>) -> Result<String, FormatError> {
-    let Edit::Add { name, entry } = edit else { return Err(FormatError::Layout("the file is empty".to_owned())) };
+    let Edit::Add { name, entry } = edit else {
+        return Err(FormatError::Layout("the file is empty".to_owned()));
+    };
     let mut value = serde_json::json!({ *name: entry });
     for key in path.iter().rev() {
         value = serde_json::json!({ *key: value });
     }
-    serde_json::to_string_pretty(&value).map(|text| text + "\n").map_err(|error| FormatError::Layout(error.to_string()))
+    serde_json::to_string_pretty(&value)
+        .map(|text| text + "\n")
+        .map_err(|error| FormatError::Layout(error.to_string()))
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -90,6 +104,11 @@ fn input(value: &Value) -> CstInputValue {
         Value::Number(value) => CstInputValue::Number(value.to_string()),
         Value::String(value) => CstInputValue::String(value.clone()),
         Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
-        Value::Object(fields) => CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect()),
+        Value::Object(fields) => CstInputValue::Object(
+            fields
+                .iter()
+                .map(|(key, value)| (key.clone(), input(value)))
+                .collect(),
+        ),
     }
 }

@@ -12,7 +12,11 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("line {line}, column {column}: {message}")]
-    Syntax { line: usize, column: usize, message: String },
+    Syntax {
+        line: usize,
+        column: usize,
+        message: String,
+    },
     #[error("{0}")]
     Layout(String),
 }
@@ -49,21 +53,31 @@ pub fn parse(format: Format, text: &str) -> Result<Value, FormatError> {
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(Value::Object(Map::new())),
-        _ => Err(FormatError::Layout(format!("the file is not a {} map", format.word()))),
+        _ => Err(FormatError::Layout(format!(
+            "the file is not a {} map",
+            format.word()
+        ))),
     }
 }
 
 /// Returns the map of servers in a parsed file.
 #[must_use]
 pub fn servers<'a>(file: &'a Value, path: &[&str]) -> Option<&'a Map<String, Value>> {
-    path.iter().try_fold(file, |value, key| value.get(key))?.as_object()
+    path.iter()
+        .try_fold(file, |value, key| value.get(key))?
+        .as_object()
 }
 
 /// Edits the text of a file.
 ///
 /// # Errors
 /// It does not parse, or it is written in a form that cannot be edited without changing more than the entry.
-pub fn edit(format: Format, text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, FormatError> {
+pub fn edit(
+    format: Format,
+    text: &str,
+    path: &[&str],
+    edit: &Edit<'_>,
+) -> Result<String, FormatError> {
     let mut expected = parse(format, text)?;
     apply(&mut expected, path, edit)?;
     let (mark, text) = split_mark(text);
@@ -73,43 +87,69 @@ pub fn edit(format: Format, text: &str, path: &[&str], edit: &Edit<'_>) -> Resul
         Format::Yaml => yaml::edit(text, path, edit),
     }?;
     if parse(format, &edited).ok().as_ref() != Some(&expected) {
-        return Err(FormatError::Layout("this file's layout cannot be edited safely".to_owned()));
+        return Err(FormatError::Layout(
+            "this file's layout cannot be edited safely".to_owned(),
+        ));
     }
     Ok(format!("{mark}{edited}"))
 }
 
 /// Splits off the byte order mark, which some editors write. It stays in the file.
 fn split_mark(text: &str) -> (&str, &str) {
-    text.split_at(if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 })
+    text.split_at(if text.starts_with('\u{feff}') {
+        '\u{feff}'.len_utf8()
+    } else {
+        0
+    })
 }
 
 /// Applies an edit to a parsed file.
 fn apply(file: &mut Value, path: &[&str], edit: &Edit<'_>) -> Result<(), FormatError> {
     let no_map = |key: &str| FormatError::Layout(format!("{key} is not a map"));
-    let [parents @ .., last] = path else { return Err(no_map("the file")) };
+    let [parents @ .., last] = path else {
+        return Err(no_map("the file"));
+    };
     let mut at = file;
     for key in parents {
-        at = at.as_object_mut().ok_or_else(|| no_map(key))?.entry(*key).or_insert_with(|| Value::Object(Map::new()));
+        at = at
+            .as_object_mut()
+            .ok_or_else(|| no_map(key))?
+            .entry(*key)
+            .or_insert_with(|| Value::Object(Map::new()));
     }
     let above = at.as_object_mut().ok_or_else(|| no_map(last))?;
     if above.get(*last).is_some_and(Value::is_null) {
         above.shift_remove(*last);
     }
-    if let Edit::Remove { empty_map: true, name } = edit {
-        let servers = above.get_mut(*last).and_then(Value::as_object_mut).ok_or_else(|| no_map(last))?;
+    if let Edit::Remove {
+        empty_map: true,
+        name,
+    } = edit
+    {
+        let servers = above
+            .get_mut(*last)
+            .and_then(Value::as_object_mut)
+            .ok_or_else(|| no_map(last))?;
         servers.shift_remove(*name);
         if servers.is_empty() {
             above.shift_remove(*last);
         }
         return Ok(());
     }
-    let servers = above.entry(*last).or_insert_with(|| Value::Object(Map::new())).as_object_mut().ok_or_else(|| no_map(last))?;
+    let servers = above
+        .entry(*last)
+        .or_insert_with(|| Value::Object(Map::new()))
+        .as_object_mut()
+        .ok_or_else(|| no_map(last))?;
     match edit {
         Edit::Add { name, entry } => {
             servers.insert((*name).to_owned(), (*entry).clone());
         }
         Edit::Set { name, fields } => {
-            let entry = servers.get_mut(*name).and_then(Value::as_object_mut).ok_or_else(|| no_map(name))?;
+            let entry = servers
+                .get_mut(*name)
+                .and_then(Value::as_object_mut)
+                .ok_or_else(|| no_map(name))?;
             entry.extend((*fields).clone());
         }
         Edit::Remove { name, .. } => {

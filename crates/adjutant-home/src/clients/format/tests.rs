@@ -5,8 +5,7 @@ use serde_json::json;
 
 const JSON: &str = "// mine\n{\n  // servers\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" }, // keep\n    /* last */\n  },\n  \"theme\": \"dark\", // yes\n}\n";
 const STRICT: &str = "{\n\t\"a\": [1, 2],\n\t\"mcpServers\": {\n\t\t\"other\": {\n\t\t\t\"command\": \"x\"\n\t\t}\n\t},\n\t\"z\": 1.50\n}";
-const TOML: &str =
-    "# mine\nmodel = \"x\" # the model\n\n[mcp_servers.other] # keep\ncommand = \"x\"\n\n# about the rest\n[features]\nweb = true\n# end\n";
+const TOML: &str = "# mine\nmodel = \"x\" # the model\n\n[mcp_servers.other] # keep\ncommand = \"x\"\n\n# about the rest\n[features]\nweb = true\n# end\n";
 const YAML: &str = "# mine\nGOOSE_MODEL: x # the model\nextensions:\n  # built in\n  developer:\n    enabled: true # on\n    args:\n    - a\n\n    name: developer\n\n# about the rest\nGOOSE_MODE: auto\n";
 
 fn path(format: Format) -> &'static [&'static str] {
@@ -22,7 +21,16 @@ fn entry() -> Value {
 }
 
 fn added(format: Format, text: &str) -> String {
-    edit(format, text, path(format), &Edit::Add { name: "adjutant", entry: &entry() }).unwrap_or_else(|error| panic!("{text:?}: {error}"))
+    edit(
+        format,
+        text,
+        path(format),
+        &Edit::Add {
+            name: "adjutant",
+            entry: &entry(),
+        },
+    )
+    .unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
 fn all() -> Vec<(Format, String)> {
@@ -38,10 +46,16 @@ fn all() -> Vec<(Format, String)> {
         (Format::Yaml, YAML.to_owned()),
         (Format::Yaml, "extensions: {} # none\nA: b\n".to_owned()),
         (Format::Yaml, "A: b".to_owned()),
-        (Format::Yaml, "A: \"ä: {\" # ö\nextensions:\nB: |\n  text\n  more\n".to_owned()),
+        (
+            Format::Yaml,
+            "A: \"ä: {\" # ö\nextensions:\nB: |\n  text\n  more\n".to_owned(),
+        ),
         (Format::Yaml, "# only a comment\n".to_owned()),
     ];
-    let crlf: Vec<_> = all.iter().map(|(format, text)| (*format, text.replace('\n', "\r\n"))).collect();
+    let crlf: Vec<_> = all
+        .iter()
+        .map(|(format, text)| (*format, text.replace('\n', "\r\n")))
+        .collect();
     all.extend(crlf);
     all.extend([Format::Json, Format::Toml, Format::Yaml].map(|format| (format, String::new())));
     all
@@ -56,12 +70,21 @@ fn every_line_stays_when_an_entry_is_added() {
             // A comma can follow, and an empty map is opened.
             let is_kept = |found: &str| {
                 let stem = line.trim_end_matches("{}").trim_end_matches("{} # none");
-                found == line || found.strip_prefix(line).is_some_and(|rest| rest == ",") || (stem != line && found.starts_with(stem.trim_end()))
+                found == line
+                    || found.strip_prefix(line).is_some_and(|rest| rest == ",")
+                    || (stem != line && found.starts_with(stem.trim_end()))
             };
             assert!(lines.any(is_kept), "{line:?} of {text:?}: {after}");
         }
-        assert_eq!(after.matches("\r\n").count() > 0, text.contains("\r\n"), "{after:?}");
-        assert!(!text.contains("\r\n") || after.matches('\n').count() == after.matches("\r\n").count(), "{after:?}");
+        assert_eq!(
+            after.matches("\r\n").count() > 0,
+            text.contains("\r\n"),
+            "{after:?}"
+        );
+        assert!(
+            !text.contains("\r\n") || after.matches('\n').count() == after.matches("\r\n").count(),
+            "{after:?}"
+        );
     }
 }
 
@@ -69,13 +92,33 @@ fn every_line_stays_when_an_entry_is_added() {
 fn other_content_is_the_same_after_removal() {
     for (format, text) in all().into_iter().filter(|(_, text)| !text.is_empty()) {
         let had_map = parse(format, &text).is_ok_and(|file| servers(&file, path(format)).is_some());
-        let after = edit(format, &added(format, &text), path(format), &Edit::Remove { name: "adjutant", empty_map: !had_map });
+        let after = edit(
+            format,
+            &added(format, &text),
+            path(format),
+            &Edit::Remove {
+                name: "adjutant",
+                empty_map: !had_map,
+            },
+        );
         let after = after.unwrap_or_else(|error| panic!("{text:?}: {error}"));
-        let comments = |text: &str| text.lines().filter(|line| line.contains(['#', '/'])).map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(comments(&after).len(), comments(&text).len(), "{text:?}: {after:?}");
+        let comments = |text: &str| {
+            text.lines()
+                .filter(|line| line.contains(['#', '/']))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            comments(&after).len(),
+            comments(&text).len(),
+            "{text:?}: {after:?}"
+        );
         let mut expected = parse(format, &text).expect("it parses");
         if expected.get("extensions").is_some_and(Value::is_null) {
-            expected.as_object_mut().expect("a map").shift_remove("extensions");
+            expected
+                .as_object_mut()
+                .expect("a map")
+                .shift_remove("extensions");
         }
         assert_eq!(parse(format, &after).expect("it parses"), expected);
     }
@@ -87,18 +130,46 @@ fn fields_are_set_in_place() {
         let mut fields = Map::new();
         fields.insert("command".to_owned(), json!("adj"));
         fields.insert("cwd".to_owned(), json!("/x y"));
-        let after = edit(format, &added(format, &text), path(format), &Edit::Set { name: "adjutant", fields: &fields });
-        let file = parse(format, &after.unwrap_or_else(|error| panic!("{text:?}: {error}"))).expect("it parses");
+        let after = edit(
+            format,
+            &added(format, &text),
+            path(format),
+            &Edit::Set {
+                name: "adjutant",
+                fields: &fields,
+            },
+        );
+        let file = parse(
+            format,
+            &after.unwrap_or_else(|error| panic!("{text:?}: {error}")),
+        )
+        .expect("it parses");
         let entry = &servers(&file, path(format)).expect("servers")["adjutant"];
-        assert_eq!((&entry["command"], &entry["cwd"], &entry["timeout"]), (&json!("adj"), &json!("/x y"), &json!(60)), "{text}");
+        assert_eq!(
+            (&entry["command"], &entry["cwd"], &entry["timeout"]),
+            (&json!("adj"), &json!("/x y"), &json!(60)),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn removal_keeps_the_neighbours_comments() {
     let text = "extensions:\n  # first\n  a:\n    x: 1\n  adjutant:\n    x: 1\n    # inside\n\n  # about b\n  b:\n    x: 2\n";
-    let after = edit(Format::Yaml, text, &["extensions"], &Edit::Remove { name: "adjutant", empty_map: false }).expect("edited");
-    assert_eq!(after, "extensions:\n  # first\n  a:\n    x: 1\n\n  # about b\n  b:\n    x: 2\n");
+    let after = edit(
+        Format::Yaml,
+        text,
+        &["extensions"],
+        &Edit::Remove {
+            name: "adjutant",
+            empty_map: false,
+        },
+    )
+    .expect("edited");
+    assert_eq!(
+        after,
+        "extensions:\n  # first\n  a:\n    x: 1\n\n  # about b\n  b:\n    x: 2\n"
+    );
 }
 
 #[test]
@@ -110,7 +181,9 @@ fn syntax_errors_name_the_place() {
         (Format::Yaml, "a: 1\nb: 2\n  c: [\n", (3, 4)),
         (Format::Yaml, "a: 1\na: 2\n", (2, 1)),
     ] {
-        let Err(FormatError::Syntax { line, column, .. }) = parse(format, text) else { panic!("{text:?}") };
+        let Err(FormatError::Syntax { line, column, .. }) = parse(format, text) else {
+            panic!("{text:?}")
+        };
         assert_eq!((line, column), place, "{text:?}");
     }
 }
@@ -120,7 +193,10 @@ fn unsuitable_layouts_are_refused() {
     for (format, text) in [
         (Format::Json, "[]"),
         (Format::Json, "{\"mcpServers\": []}"),
-        (Format::Json, "{\"mcpServers\": {}, \"mcpServers\": {\"a\": {}}}"),
+        (
+            Format::Json,
+            "{\"mcpServers\": {}, \"mcpServers\": {\"a\": {}}}",
+        ),
         (Format::Toml, "mcp_servers = 3\n"),
         (Format::Yaml, "- a\n"),
         (Format::Yaml, "extensions: [a]\n"),
@@ -128,7 +204,15 @@ fn unsuitable_layouts_are_refused() {
         (Format::Yaml, "{a: 1}\n"),
         (Format::Yaml, "a: 1\n...\n"),
     ] {
-        let refused = edit(format, text, path(format), &Edit::Add { name: "adjutant", entry: &entry() });
+        let refused = edit(
+            format,
+            text,
+            path(format),
+            &Edit::Add {
+                name: "adjutant",
+                entry: &entry(),
+            },
+        );
         assert!(refused.is_err(), "{text:?}: {refused:?}");
     }
 }

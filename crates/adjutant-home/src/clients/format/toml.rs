@@ -12,7 +12,11 @@ pub fn parse(text: &str) -> Result<Value, FormatError> {
 fn document(text: &str) -> Result<DocumentMut, FormatError> {
     text.parse::<DocumentMut>().map_err(|error| {
         let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
-        FormatError::Syntax { line, column, message: error.message().to_owned() }
+        FormatError::Syntax {
+            line,
+            column,
+            message: error.message().to_owned(),
+        }
     })
 }
 
@@ -25,7 +29,10 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
             table.set_implicit(true);
             servers.insert(key, Item::Table(table));
         }
-        servers = servers.get_mut(key).and_then(Item::as_table_like_mut).ok_or_else(|| FormatError::Layout(format!("{key} is not a table")))?;
+        servers = servers
+            .get_mut(key)
+            .and_then(Item::as_table_like_mut)
+            .ok_or_else(|| FormatError::Layout(format!("{key} is not a table")))?;
     }
     match edit {
         Edit::Add { name, entry } => {
@@ -37,9 +44,13 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
         }
         Edit::Set { name, fields } => {
             let entry = servers.get_mut(name).and_then(Item::as_table_like_mut);
-            let entry = entry.ok_or_else(|| FormatError::Layout(format!("{name} is not a table")))?;
+            let entry =
+                entry.ok_or_else(|| FormatError::Layout(format!("{name} is not a table")))?;
             for (key, field) in *fields {
-                match (entry.get_mut(key).and_then(Item::as_value_mut), item(field)?.into_value()) {
+                match (
+                    entry.get_mut(key).and_then(Item::as_value_mut),
+                    item(field)?.into_value(),
+                ) {
                     // Keep the comment after the old value.
                     (Some(there), Ok(mut new)) => {
                         *new.decor_mut() = there.decor().clone();
@@ -59,27 +70,50 @@ pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, Format
     }
     let edited = document.to_string();
     // The library writes plain line feeds.
-    let is_crlf = text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count();
-    Ok(if is_crlf { edited.replace("\r\n", "\n").replace('\n', "\r\n") } else { edited })
+    let is_crlf =
+        text.contains("\r\n") && text.matches('\n').count() == text.matches("\r\n").count();
+    Ok(if is_crlf {
+        edited.replace("\r\n", "\n").replace('\n', "\r\n")
+    } else {
+        edited
+    })
 }
 
 fn item(from: &Value) -> Result<Item, FormatError> {
     Ok(match from {
         Value::String(text) => value(text),
         Value::Bool(flag) => value(*flag),
-        Value::Number(number) => value(number.as_i64().ok_or_else(|| FormatError::Layout(format!("{number} is not a TOML integer")))?),
+        Value::Number(number) => value(
+            number
+                .as_i64()
+                .ok_or_else(|| FormatError::Layout(format!("{number} is not a TOML integer")))?,
+        ),
         Value::Array(values) => {
             let texts: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
             value(
-                texts.ok_or_else(|| FormatError::Layout("only lists of texts can be written".to_owned()))?.into_iter().collect::<toml_edit::Array>(),
+                texts
+                    .ok_or_else(|| {
+                        FormatError::Layout("only lists of texts can be written".to_owned())
+                    })?
+                    .into_iter()
+                    .collect::<toml_edit::Array>(),
             )
         }
-        Value::Null | Value::Object(_) => return Err(FormatError::Layout("only plain fields can be written".to_owned())),
+        Value::Null | Value::Object(_) => {
+            return Err(FormatError::Layout(
+                "only plain fields can be written".to_owned(),
+            ));
+        }
     })
 }
 
 fn table_value(table: &dyn TableLike) -> Value {
-    Value::Object(table.iter().map(|(key, item)| (key.to_owned(), item_value(item))).collect())
+    Value::Object(
+        table
+            .iter()
+            .map(|(key, item)| (key.to_owned(), item_value(item)))
+            .collect(),
+    )
 }
 
 fn item_value(item: &Item) -> Value {

@@ -49,7 +49,9 @@ fn with_line_feeds(text: &str) -> Result<Cow<'_, str>, FormatError> {
     }
     let plain = text.replace("\r\n", "\n");
     if plain.contains('\r') || plain.matches('\n').count() != text.matches("\r\n").count() {
-        return Err(FormatError::Layout("its lines end in different ways".to_owned()));
+        return Err(FormatError::Layout(
+            "its lines end in different ways".to_owned(),
+        ));
     }
     Ok(Cow::Owned(plain))
 }
@@ -60,8 +62,16 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
     for event in Parser::new_from_str(text) {
         let (event, place) = event.map_err(|error| syntax(*error.marker(), error.info()))?;
         let node = match event {
-            Event::Scalar(text, style, ..) => Node { content: Content::Plain(scalar(&text, style)), start: place.start, end: place.end },
-            Event::Alias(id) => Node { content: Content::Plain(Value::String(format!("*{id}"))), start: place.start, end: place.end },
+            Event::Scalar(text, style, ..) => Node {
+                content: Content::Plain(scalar(&text, style)),
+                start: place.start,
+                end: place.end,
+            },
+            Event::Alias(id) => Node {
+                content: Content::Plain(Value::String(format!("*{id}"))),
+                start: place.start,
+                end: place.end,
+            },
             Event::SequenceStart(..) => {
                 open.push(Open::List(place.start, Vec::new()));
                 continue;
@@ -71,12 +81,28 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
                 continue;
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some(Open::List(start, nodes)) => Node { content: Content::List(nodes), start, end: place.end },
-                Some(Open::Map(start, fields, _)) => Node { content: Content::Map(fields), start, end: place.end },
+                Some(Open::List(start, nodes)) => Node {
+                    content: Content::List(nodes),
+                    start,
+                    end: place.end,
+                },
+                Some(Open::Map(start, fields, _)) => Node {
+                    content: Content::Map(fields),
+                    start,
+                    end: place.end,
+                },
                 None => continue,
             },
-            Event::DocumentStart(_) if root.is_some() => return Err(FormatError::Layout("it has more than one document".to_owned())),
-            Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::StreamEnd | Event::Nothing => continue,
+            Event::DocumentStart(_) if root.is_some() => {
+                return Err(FormatError::Layout(
+                    "it has more than one document".to_owned(),
+                ));
+            }
+            Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::Nothing => continue,
         };
         if open.len() > DEPTH_MAX {
             return Err(FormatError::Layout("it is nested too deeply".to_owned()));
@@ -85,7 +111,11 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
             None => root = Some(node),
             Some(Open::List(_, nodes)) => nodes.push(node),
             Some(Open::Map(_, fields, key)) => match key.take() {
-                Some((key, place)) => fields.push(Field { key, place, value: node }),
+                Some((key, place)) => fields.push(Field {
+                    key,
+                    place,
+                    value: node,
+                }),
                 None => *key = Some((key_of(&node, fields)?, Span::new(node.start, node.end))),
             },
         }
@@ -95,14 +125,20 @@ fn read(text: &str) -> Result<Option<Node>, FormatError> {
 
 /// The parser counts columns from 0.
 fn syntax(at: Marker, message: &str) -> FormatError {
-    FormatError::Syntax { line: at.line().max(1), column: at.col() + 1, message: message.to_owned() }
+    FormatError::Syntax {
+        line: at.line().max(1),
+        column: at.col() + 1,
+        message: message.to_owned(),
+    }
 }
 
 fn key_of(node: &Node, fields: &[Field]) -> Result<String, FormatError> {
     let key = match &node.content {
         Content::Plain(Value::String(key)) => key.clone(),
         Content::Plain(value) => value.to_string(),
-        Content::List(_) | Content::Map(_) => return Err(FormatError::Layout("a key is not a text".to_owned())),
+        Content::List(_) | Content::Map(_) => {
+            return Err(FormatError::Layout("a key is not a text".to_owned()));
+        }
     };
     if fields.iter().any(|field| field.key == key) {
         return Err(syntax(node.start, &format!("{key:?} is repeated")));
@@ -118,7 +154,9 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),
         "false" | "False" | "FALSE" => Value::Bool(false),
-        text => text.parse::<i64>().map_or_else(|_| Value::String(text.to_owned()), Value::from),
+        text => text
+            .parse::<i64>()
+            .map_or_else(|_| Value::String(text.to_owned()), Value::from),
     }
 }
 
@@ -127,7 +165,12 @@ impl Node {
         match self.content {
             Content::Plain(value) => value,
             Content::List(nodes) => nodes.into_iter().map(Self::into_value).collect(),
-            Content::Map(fields) => Value::Object(fields.into_iter().map(|field| (field.key, field.value.into_value())).collect()),
+            Content::Map(fields) => Value::Object(
+                fields
+                    .into_iter()
+                    .map(|field| (field.key, field.value.into_value()))
+                    .collect(),
+            ),
         }
     }
 
@@ -141,7 +184,9 @@ impl Node {
     /// Returns the fields of a map in block style.
     fn block_fields(&self, text: &Text) -> Option<&[Field]> {
         match &self.content {
-            Content::Map(fields) if !fields.is_empty() && text.at(self.start) != Some('{') => Some(fields),
+            Content::Map(fields) if !fields.is_empty() && text.at(self.start) != Some('{') => {
+                Some(fields)
+            }
             _ => None,
         }
     }
@@ -163,16 +208,27 @@ impl Text {
 
     /// Returns the start of the line after this position, or the end of the text.
     fn next_line(&self, from: usize) -> usize {
-        self.chars.iter().skip(from).position(|c| *c == '\n').map_or(self.chars.len(), |at| from + at + 1)
+        self.chars
+            .iter()
+            .skip(from)
+            .position(|c| *c == '\n')
+            .map_or(self.chars.len(), |at| from + at + 1)
     }
 
     fn line_start(&self, from: usize) -> usize {
-        self.chars[..from].iter().rposition(|c| *c == '\n').map_or(0, |at| at + 1)
+        self.chars[..from]
+            .iter()
+            .rposition(|c| *c == '\n')
+            .map_or(0, |at| at + 1)
     }
 
     /// Inserts whole lines at the start of a line, or at the end of the text.
     fn insert_lines(&mut self, at: usize, lines: &str) {
-        let gap = if at > 0 && self.chars[at - 1] != '\n' { "\n" } else { "" };
+        let gap = if at > 0 && self.chars[at - 1] != '\n' {
+            "\n"
+        } else {
+            ""
+        };
         self.replace(at, at, &format!("{gap}{lines}"));
     }
 
@@ -200,26 +256,45 @@ fn layout(what: &str) -> FormatError {
 }
 
 pub fn edit(text: &str, path: &[&str], edit: &Edit<'_>) -> Result<String, FormatError> {
-    let [key] = path else { return Err(layout("only servers on the top level are supported")) };
+    let [key] = path else {
+        return Err(layout("only servers on the top level are supported"));
+    };
     let plain = with_line_feeds(text)?;
     let root = read(&plain)?;
-    let mut edited = Text { chars: plain.chars().collect() };
+    let mut edited = Text {
+        chars: plain.chars().collect(),
+    };
     match edit {
         Edit::Add { name, entry } => add(&mut edited, root.as_ref(), key, name, entry)?,
         Edit::Set { name, fields } => set(&mut edited, root.as_ref(), key, name, fields)?,
-        Edit::Remove { name, empty_map } => remove(&mut edited, root.as_ref(), key, name, *empty_map)?,
+        Edit::Remove { name, empty_map } => {
+            remove(&mut edited, root.as_ref(), key, name, *empty_map)?
+        }
     }
     let edited: String = edited.chars.into_iter().collect();
-    Ok(if text.contains('\r') { edited.replace('\n', "\r\n") } else { edited })
+    Ok(if text.contains('\r') {
+        edited.replace('\n', "\r\n")
+    } else {
+        edited
+    })
 }
 
-fn add(text: &mut Text, root: Option<&Node>, key: &str, name: &str, entry: &Value) -> Result<(), FormatError> {
+fn add(
+    text: &mut Text,
+    root: Option<&Node>,
+    key: &str,
+    name: &str,
+    entry: &Value,
+) -> Result<(), FormatError> {
     let Some(servers) = root.and_then(|root| root.field(key)) else {
         let end = text.chars.len();
         text.insert_lines(end, &format!("{key}:\n{}", entry_lines(STEP, name, entry)));
         return Ok(());
     };
-    let (column, after_key) = (servers.place.start.col(), text.next_line(servers.place.start.index()));
+    let (column, after_key) = (
+        servers.place.start.col(),
+        text.next_line(servers.place.start.index()),
+    );
     match &servers.value.content {
         Content::Map(fields) if fields.is_empty() => {
             let from = servers.value.start.index();
@@ -235,39 +310,89 @@ fn add(text: &mut Text, root: Option<&Node>, key: &str, name: &str, entry: &Valu
             text.replace(inside, inside, &format!("{name}: {entry}, "));
         }
         Content::Map(fields) => {
-            let column = fields.first().map_or(column + STEP, |field| field.place.start.col());
+            let column = fields
+                .first()
+                .map_or(column + STEP, |field| field.place.start.col());
             text.insert_lines(after_key, &entry_lines(column, name, entry));
         }
-        Content::Plain(Value::Null) => text.insert_lines(after_key, &entry_lines(column + STEP, name, entry)),
+        Content::Plain(Value::Null) => {
+            text.insert_lines(after_key, &entry_lines(column + STEP, name, entry))
+        }
         Content::Plain(_) | Content::List(_) => return Err(layout(&format!("{key} is not a map"))),
     }
     Ok(())
 }
 
-fn set(text: &mut Text, root: Option<&Node>, key: &str, name: &str, fields: &Map<String, Value>) -> Result<(), FormatError> {
-    let entry = root.and_then(|root| root.field(key)).and_then(|servers| servers.value.field(name));
+fn set(
+    text: &mut Text,
+    root: Option<&Node>,
+    key: &str,
+    name: &str,
+    fields: &Map<String, Value>,
+) -> Result<(), FormatError> {
+    let entry = root
+        .and_then(|root| root.field(key))
+        .and_then(|servers| servers.value.field(name));
     let entry = entry.ok_or_else(|| layout("the entry is missing"))?;
-    let there = entry.value.block_fields(text).ok_or_else(|| layout("the entry is written in one line"))?;
-    let column = there.first().map_or(entry.place.start.col() + STEP, |field| field.place.start.col());
-    let new: Vec<_> = fields.iter().filter(|(key, _)| there.iter().all(|field| field.key != **key)).collect();
+    let there = entry
+        .value
+        .block_fields(text)
+        .ok_or_else(|| layout("the entry is written in one line"))?;
+    let column = there
+        .first()
+        .map_or(entry.place.start.col() + STEP, |field| {
+            field.place.start.col()
+        });
+    let new: Vec<_> = fields
+        .iter()
+        .filter(|(key, _)| there.iter().all(|field| field.key != **key))
+        .collect();
     // From the end, so that the positions before stay valid.
     for field in there.iter().rev() {
         if let Some(value) = fields.get(&field.key) {
-            text.replace(field.value.start.index(), field.value.end.index(), &inline(value));
+            text.replace(
+                field.value.start.index(),
+                field.value.end.index(),
+                &inline(value),
+            );
         }
     }
-    let lines: String = new.into_iter().map(|(key, value)| format!("{:column$}{key}: {}\n", "", inline(value))).collect();
+    let lines: String = new
+        .into_iter()
+        .map(|(key, value)| format!("{:column$}{key}: {}\n", "", inline(value)))
+        .collect();
     let after_key = text.next_line(entry.place.start.index());
     text.insert_lines(after_key, &lines);
     Ok(())
 }
 
-fn remove(text: &mut Text, root: Option<&Node>, key: &str, name: &str, empty_map: bool) -> Result<(), FormatError> {
-    let servers = root.and_then(|root| root.field(key)).ok_or_else(|| layout("it has no servers"))?;
-    let fields = servers.value.block_fields(text).ok_or_else(|| layout("its map of servers is written in one line"))?;
-    let field = servers.value.field(name).ok_or_else(|| layout("the entry is missing"))?;
-    let removed = if empty_map && fields.len() == 1 { servers } else { field };
-    let (from, to) = (text.line_start(removed.place.start.index()), text.end_of_field(removed.place.start));
+fn remove(
+    text: &mut Text,
+    root: Option<&Node>,
+    key: &str,
+    name: &str,
+    empty_map: bool,
+) -> Result<(), FormatError> {
+    let servers = root
+        .and_then(|root| root.field(key))
+        .ok_or_else(|| layout("it has no servers"))?;
+    let fields = servers
+        .value
+        .block_fields(text)
+        .ok_or_else(|| layout("its map of servers is written in one line"))?;
+    let field = servers
+        .value
+        .field(name)
+        .ok_or_else(|| layout("the entry is missing"))?;
+    let removed = if empty_map && fields.len() == 1 {
+        servers
+    } else {
+        field
+    };
+    let (from, to) = (
+        text.line_start(removed.place.start.index()),
+        text.end_of_field(removed.place.start),
+    );
     text.replace(from, to, "");
     if fields.len() == 1 && !empty_map {
         let colon = servers.place.end.index() + 1;
@@ -290,15 +415,23 @@ fn entry_lines(column: usize, name: &str, entry: &Value) -> String {
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) if is_simple(text) => text.clone(),
-        Value::Array(values) => format!("[{}]", values.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(values) => format!(
+            "[{}]",
+            values.iter().map(inline).collect::<Vec<_>>().join(", ")
+        ),
         value => value.to_string(),
     }
 }
 
 fn is_simple(text: &str) -> bool {
     let mut chars = text.chars();
-    chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '/')
+    chars
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '/')
         && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'))
         && matches!(scalar(text, ScalarStyle::Plain), Value::String(_))
-        && !matches!(text.to_ascii_lowercase().as_str(), "y" | "n" | "yes" | "no" | "on" | "off")
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "y" | "n" | "yes" | "no" | "on" | "off"
+        )
 }

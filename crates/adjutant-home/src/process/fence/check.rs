@@ -24,11 +24,22 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Ok(_) => return Err(format!("{} can be seen", path.display())),
-            Err(error) => return Err(format!("cannot verify that {} is hidden: {error}", path.display())),
+            Err(error) => {
+                return Err(format!(
+                    "cannot verify that {} is hidden: {error}",
+                    path.display()
+                ));
+            }
         }
     }
     for path in &plan.hidden_files {
-        if rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).is_ok() {
+        if rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .is_ok()
+        {
             return Err(format!("{} can be opened", path.display()));
         }
     }
@@ -42,7 +53,9 @@ pub fn run(plan: &FencePlan) -> Result<(), String> {
     cannot_be_undone(plan)?;
     match std::fs::read_link("/proc/self") {
         Ok(own) if own == Path::new("1") => Ok(()),
-        other => Err(format!("processes outside can be seen ({other:?} in /proc/self)")),
+        other => Err(format!(
+            "processes outside can be seen ({other:?} in /proc/self)"
+        )),
     }
 }
 
@@ -65,8 +78,10 @@ pub fn run_for_landlock(plan: &FencePlan) -> Result<Vec<String>, String> {
         }
     }
     // No version of Landlock has rules for them.
-    let mut gaps = vec!["modes, owners, times and extended attributes of files can be changed".to_owned()];
-    let lists = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    let mut gaps =
+        vec!["modes, owners, times and extended attributes of files can be changed".to_owned()];
+    let lists =
+        |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
     if plan.hidden.iter().any(lists) {
         gaps.push("the names of hidden files can be listed".to_owned());
     }
@@ -78,8 +93,19 @@ pub fn run_for_landlock(plan: &FencePlan) -> Result<Vec<String>, String> {
             gaps.push("your other processes can be sent signals".to_owned());
         }
     }
-    let is_reachable = |path: &PathBuf| !std::os::unix::net::UnixStream::connect(path).is_err_and(|error| error.raw_os_error() == Some(libc::EACCES));
-    if plan.absent.iter().filter(|path| path.extension().is_some_and(|extension| extension == "sock")).any(is_reachable) {
+    let is_reachable = |path: &PathBuf| {
+        !std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.raw_os_error() == Some(libc::EACCES))
+    };
+    if plan
+        .absent
+        .iter()
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "sock")
+        })
+        .any(is_reachable)
+    {
         gaps.push("services that listen on a Unix socket can be called, and may write files on behalf of the run".to_owned());
     }
     Ok(gaps)
@@ -89,22 +115,37 @@ fn refuses_reading(path: &Path) -> Result<(), String> {
     if path.is_dir() {
         return Ok(());
     }
-    match rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+    match rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
         Err(Errno::ACCESS | Errno::NOENT | Errno::NXIO) => Ok(()),
         Ok(_) => Err(format!("{} can be read", path.display())),
-        Err(error) => Err(format!("cannot verify that {} is hidden: {error}", path.display())),
+        Err(error) => Err(format!(
+            "cannot verify that {} is hidden: {error}",
+            path.display()
+        )),
     }
 }
 
 /// Tries to create a file without a name, which leaves nothing behind. On a file system without such files, the file has a
 /// name and is removed.
 fn create_file(dir: &Path) -> Result<(), Errno> {
-    match rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR) {
+    match rustix::fs::openat(
+        CWD,
+        dir,
+        OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::RUSR,
+    ) {
         // Kernels and file systems without this flag refuse to open a directory for writing.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         made => return made.map(drop),
     }
-    let path = dir.join(format!(".adj-fence-{}", rustix::process::getpid().as_raw_nonzero()));
+    let path = dir.join(format!(
+        ".adj-fence-{}",
+        rustix::process::getpid().as_raw_nonzero()
+    ));
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, &path, flags, Mode::RUSR) {
         // It exists already, so it could be created.
@@ -118,17 +159,32 @@ fn refuses_files(dir: &Path) -> Result<(), String> {
     match create_file(dir) {
         Err(Errno::ROFS | Errno::NOENT | Errno::ACCESS) => Ok(()),
         Ok(()) => Err(format!("files can be created in {}", dir.display())),
-        Err(error) => Err(format!("cannot verify that {} is protected: {error}", dir.display())),
+        Err(error) => Err(format!(
+            "cannot verify that {} is protected: {error}",
+            dir.display()
+        )),
     }
 }
 
 fn only_allowed_mounts_are_writable(plan: &FencePlan) -> Result<(), String> {
-    let text = std::fs::read("/proc/self/mountinfo").map_err(|error| format!("the mounts cannot be read: {error}"))?;
+    let text = std::fs::read("/proc/self/mountinfo")
+        .map_err(|error| format!("the mounts cannot be read: {error}"))?;
     let private = plan.private.iter().map(|private| &private.at);
-    let allowed: Vec<&Path> = plan.writable.iter().chain(private).map(PathBuf::as_path).chain(NO_FILES.map(Path::new)).collect();
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    let allowed: Vec<&Path> = plan
+        .writable
+        .iter()
+        .chain(private)
+        .map(PathBuf::as_path)
+        .chain(NO_FILES.map(Path::new))
+        .collect();
+    for line in text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         let mut fields = line.split(|byte| *byte == b' ');
-        let (Some(at), Some(options)) = (fields.nth(4), fields.next()) else { return Err("the mounts cannot be understood".to_owned()) };
+        let (Some(at), Some(options)) = (fields.nth(4), fields.next()) else {
+            return Err("the mounts cannot be understood".to_owned());
+        };
         let is_writable = options.split(|byte| *byte == b',').next() == Some(b"rw");
         let at = unescape(at);
         if is_writable && !allowed.iter().any(|path| at.starts_with(path)) {
@@ -143,7 +199,10 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        let octal = tail
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
         path.push(octal.unwrap_or(*first));
         rest = if octal.is_some() { &tail[3..] } else { tail };
     }
@@ -174,7 +233,10 @@ mod tests {
     fn file_system_without_unnamed_files_is_tested_too() {
         let dir = tempfile::tempdir().expect("a directory");
         assert_eq!(create_file(dir.path()), Ok(()));
-        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
+        assert_eq!(
+            std::fs::read_dir(dir.path()).expect("a directory").count(),
+            0
+        );
         assert!(refuses_files(dir.path()).is_err_and(|why| why.contains("files can be created")));
         // These support no unnamed files, and refuse others.
         for path in ["/proc", "/sys"] {
@@ -184,7 +246,13 @@ mod tests {
 
     #[test]
     fn escaped_paths_of_mounts_are_read() {
-        for (field, path) in [("/a", "/a"), (r"/a\040b\011c", "/a b\tc"), (r"/a\134", r"/a\"), (r"/a\x", r"/a\x"), (r"/a\04", r"/a\04")] {
+        for (field, path) in [
+            ("/a", "/a"),
+            (r"/a\040b\011c", "/a b\tc"),
+            (r"/a\134", r"/a\"),
+            (r"/a\x", r"/a\x"),
+            (r"/a\04", r"/a\04"),
+        ] {
             assert_eq!(unescape(field.as_bytes()), Path::new(path), "{field}");
         }
     }

@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Entries of `/dev` that stay usable.
-const DEVICES: [&str; 10] = ["null", "zero", "full", "random", "urandom", "tty", "fuse", "kvm", "dri", "net"];
+const DEVICES: [&str; 10] = [
+    "null", "zero", "full", "random", "urandom", "tty", "fuse", "kvm", "dri", "net",
+];
 /// Prefixes of further ones: graphics processors for computations.
 const PREFIXES: [&str; 2] = ["nvidia", "kfd"];
 
@@ -19,7 +21,9 @@ pub fn usable_devices() -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let name = entry.file_name();
         let is_usable = !entry.file_type()?.is_symlink()
-            && name.to_str().is_some_and(|name| DEVICES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
+            && name.to_str().is_some_and(|name| {
+                DEVICES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            });
         if is_usable {
             found.push(dev.join(name));
         }

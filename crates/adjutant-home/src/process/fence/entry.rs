@@ -28,7 +28,9 @@ const GO_FD: i32 = INHERITED + 3;
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
     let fds = [INHERITED, INHERITED + 1, PLAN_FD, GO_FD].map(inherited);
-    let [Some(lifeline), Some(status), Some(plan), Some(go)] = fds else { return ExitCode::FAILURE };
+    let [Some(lifeline), Some(status), Some(plan), Some(go)] = fds else {
+        return ExitCode::FAILURE;
+    };
     let mut status = File::from(status);
     let mut go = File::from(go);
     match start_init(args, &lifeline, &mut status, &plan, &mut go) {
@@ -46,17 +48,35 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
-fn start_init(args: &[OsString], lifeline: &OwnedFd, status: &mut File, plan: &OwnedFd, go: &mut File) -> io::Result<()> {
+fn start_init(
+    args: &[OsString],
+    lifeline: &OwnedFd,
+    status: &mut File,
+    plan: &OwnedFd,
+    go: &mut File,
+) -> io::Result<()> {
     make_namespaces()?;
     status.write_all(&Message::Unshared.encode())?;
     go.read_exact(&mut [0])?;
     // Without this, exec would drop the capabilities of a user who is not root in the namespace.
     let all = rustix::thread::capabilities(None)?;
-    rustix::thread::set_capabilities(None, CapabilitySets { inheritable: OF_INIT.into_iter().fold(all.inheritable, CapabilitySet::union), ..all })?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            inheritable: OF_INIT
+                .into_iter()
+                .fold(all.inheritable, CapabilitySet::union),
+            ..all
+        },
+    )?;
     for capability in OF_INIT {
         rustix::thread::configure_capability_in_ambient_set(capability, true)?;
     }
-    let mut argv = vec![OsString::from("adj"), OsString::from("__init"), OsString::from(FENCED)];
+    let mut argv = vec![
+        OsString::from("adj"),
+        OsString::from("__init"),
+        OsString::from(FENCED),
+    ];
     argv.extend(args.iter().cloned());
     Spawn {
         program: Path::new(SELF_EXE),
@@ -73,12 +93,21 @@ fn start_init(args: &[OsString], lifeline: &OwnedFd, status: &mut File, plan: &O
     .map(|_| ())
 }
 
-#[expect(unsafe_code, reason = "unshare is unsafe where it unshares descriptors, which is not done here")]
+#[expect(
+    unsafe_code,
+    reason = "unshare is unsafe where it unshares descriptors, which is not done here"
+)]
 fn make_namespaces() -> io::Result<()> {
-    let kinds = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWPID;
+    let kinds =
+        UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWPID;
     // SAFETY: no descriptors are unshared, and this process has one thread.
     let made = unsafe { rustix::thread::unshare_unsafe(kinds) };
-    made.map_err(|error| io::Error::other(format!("a user namespace cannot be made: {}", io::Error::from(error))))
+    made.map_err(|error| {
+        io::Error::other(format!(
+            "a user namespace cannot be made: {}",
+            io::Error::from(error)
+        ))
+    })
 }
 
 /// Writes the id maps of the user namespace of `child`.
@@ -88,13 +117,31 @@ fn make_namespaces() -> io::Result<()> {
 pub fn write_id_maps(child: Pid) -> io::Result<()> {
     let proc = Path::new("/proc").join(child.as_raw_nonzero().to_string());
     let write = |file: &str, text: &str| {
-        std::fs::write(proc.join(file), text).map_err(|error| io::Error::new(error.kind(), format!("the ids cannot be mapped ({file}): {error}")))
+        std::fs::write(proc.join(file), text).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the ids cannot be mapped ({file}): {error}"),
+            )
+        })
     };
-    if rustix::process::geteuid().is_root() && rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
-        write("uid_map", &identity(&std::fs::read_to_string("/proc/self/uid_map")?))?;
-        return write("gid_map", &identity(&std::fs::read_to_string("/proc/self/gid_map")?));
+    if rustix::process::geteuid().is_root()
+        && rustix::thread::capabilities(None)?
+            .effective
+            .contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
+    {
+        write(
+            "uid_map",
+            &identity(&std::fs::read_to_string("/proc/self/uid_map")?),
+        )?;
+        return write(
+            "gid_map",
+            &identity(&std::fs::read_to_string("/proc/self/gid_map")?),
+        );
     }
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
     write("uid_map", &format!("{uid} {uid} 1\n"))?;
     write("setgroups", "deny")?;
     write("gid_map", &format!("{gid} {gid} 1\n"))
@@ -120,7 +167,14 @@ pub fn drop_capabilities() -> io::Result<()> {
     rustix::thread::remove_capability_from_bounding_set(CapabilitySet::SYS_PTRACE)?;
     rustix::thread::clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
-    Ok(rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+    Ok(rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )?)
 }
 
 /// Drops capabilities permanently, for this process and its descendants, if it has any.
@@ -136,9 +190,20 @@ pub fn drop_bounding(capabilities: &[CapabilitySet]) -> io::Result<()> {
         rustix::thread::remove_capability_from_bounding_set(*capability)?;
     }
     rustix::thread::clear_ambient_capability_set()?;
-    let dropped = capabilities.iter().copied().fold(CapabilitySet::empty(), CapabilitySet::union);
-    let CapabilitySets { effective, permitted, inheritable } = own;
-    let left = CapabilitySets { effective: effective - dropped, permitted: permitted - dropped, inheritable: inheritable - dropped };
+    let dropped = capabilities
+        .iter()
+        .copied()
+        .fold(CapabilitySet::empty(), CapabilitySet::union);
+    let CapabilitySets {
+        effective,
+        permitted,
+        inheritable,
+    } = own;
+    let left = CapabilitySets {
+        effective: effective - dropped,
+        permitted: permitted - dropped,
+        inheritable: inheritable - dropped,
+    };
     Ok(rustix::thread::set_capabilities(None, left)?)
 }
 
@@ -148,7 +213,13 @@ mod tests {
 
     #[test]
     fn identity_map_keeps_every_range() {
-        assert_eq!(identity("         0          0 4294967295\n"), "0 0 4294967295\n");
-        assert_eq!(identity("0 100000 1000\n1000 1 1\n"), "0 0 1000\n1000 1000 1\n");
+        assert_eq!(
+            identity("         0          0 4294967295\n"),
+            "0 0 4294967295\n"
+        );
+        assert_eq!(
+            identity("0 100000 1000\n1000 1 1\n"),
+            "0 0 1000\n1000 1000 1\n"
+        );
     }
 }

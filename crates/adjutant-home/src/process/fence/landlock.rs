@@ -12,8 +12,8 @@ use super::super::status::Message;
 use super::entry::drop_bounding;
 use super::{FencePlan, check, device};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
-    Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::thread::CapabilitySet;
@@ -41,8 +41,13 @@ const TERMINAL_DEVICES: [&str; 3] = ["/dev/pts", "/dev/ptmx", "/dev/tty"];
 /// # Errors
 /// Describes what is missing.
 pub fn available() -> Result<(), String> {
-    let made = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(handled_rights()).and_then(Ruleset::create);
-    made.map(drop).map_err(|_| "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned())
+    let made = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(handled_rights())
+        .and_then(Ruleset::create);
+    made.map(drop).map_err(|_| {
+        "the kernel has no Landlock that keeps files from being truncated (Linux 6.2)".to_owned()
+    })
 }
 
 /// Keeps this process and its descendants from the abstract sockets of others, which no mount hides. The kernel needs Linux 6.12; before, they stay
@@ -51,9 +56,14 @@ pub fn available() -> Result<(), String> {
 /// # Errors
 /// The kernel refuses.
 pub fn scope_sockets() -> io::Result<()> {
-    let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort).scope(Scope::AbstractUnixSocket);
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::AbstractUnixSocket);
     let rules = rules.and_then(Ruleset::create).map_err(io::Error::other)?;
-    rules.no_new_privs(false).restrict_self().map_err(io::Error::other)?;
+    rules
+        .no_new_privs(false)
+        .restrict_self()
+        .map_err(io::Error::other)?;
     Ok(())
 }
 
@@ -66,8 +76,12 @@ fn handled_rights() -> BitFlags<AccessFs> {
 /// Runs between the supervisor and the worker. `args` follow `__landlock`.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
-    let (Some(plan), Some(status)) = (inherited(INHERITED), inherited(INHERITED + 1)) else { return ExitCode::FAILURE };
-    let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else { return ExitCode::FAILURE };
+    let (Some(plan), Some(status)) = (inherited(INHERITED), inherited(INHERITED + 1)) else {
+        return ExitCode::FAILURE;
+    };
+    let (Some(program), argv) = (args.first(), args.get(1..).unwrap_or_default()) else {
+        return ExitCode::FAILURE;
+    };
     let mut status = File::from(status);
     let restricted = serde_json::from_reader(io::BufReader::new(File::from(plan)))
         .map_err(|error| format!("the plan cannot be read: {error}"))
@@ -80,14 +94,19 @@ pub fn main(args: &[OsString]) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let error = become_worker(program, argv);
-    match status.write_all(&Message::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)).encode()) {
+    match status
+        .write_all(&Message::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)).encode())
+    {
         Ok(()) => ExitCode::FAILURE,
         Err(_) => ExitCode::from(2),
     }
 }
 
 /// Executes the program. Returns only if that fails. The descriptors of this process close on exec.
-#[expect(clippy::disallowed_methods, reason = "this module may start processes; this one becomes another")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this module may start processes; this one becomes another"
+)]
 fn become_worker(program: &OsString, argv: &[OsString]) -> io::Error {
     let mut command = std::process::Command::new(program);
     if let Some((name, args)) = argv.split_first() {
@@ -100,8 +119,14 @@ fn become_worker(program: &OsString, argv: &[OsString]) -> io::Error {
 fn restrict(plan: &FencePlan) -> Result<(), String> {
     let described = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
     // With these capabilities, root could bypass the rules through interfaces of the kernel.
-    drop_bounding(&[CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_PTRACE, CapabilitySet::SYS_MODULE, CapabilitySet::SYS_RAWIO, CapabilitySet::MKNOD])
-        .map_err(|error| described(&error))?;
+    drop_bounding(&[
+        CapabilitySet::SYS_ADMIN,
+        CapabilitySet::SYS_PTRACE,
+        CapabilitySet::SYS_MODULE,
+        CapabilitySet::SYS_RAWIO,
+        CapabilitySet::MKNOD,
+    ])
+    .map_err(|error| described(&error))?;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(handled_rights())
@@ -111,39 +136,79 @@ fn restrict(plan: &FencePlan) -> Result<(), String> {
         .and_then(Ruleset::create)
         .map_err(|error| described(&error))?;
     let reading = AccessFs::from_read(MIN_ABI) & handled_rights();
-    let devices = device::usable_devices().map_err(|error| described(&error))?.into_iter().chain(TERMINAL_DEVICES.map(PathBuf::from));
-    for path in plan.writable.iter().cloned().chain(devices.filter(|path| path.exists())) {
+    let devices = device::usable_devices()
+        .map_err(|error| described(&error))?
+        .into_iter()
+        .chain(TERMINAL_DEVICES.map(PathBuf::from));
+    for path in plan
+        .writable
+        .iter()
+        .cloned()
+        .chain(devices.filter(|path| path.exists()))
+    {
         rules = allow(rules, &path, handled_rights())?;
     }
-    let mut hidden: Vec<PathBuf> = plan.hidden.iter().chain(&plan.hidden_files).cloned().collect();
+    let mut hidden: Vec<PathBuf> = plan
+        .hidden
+        .iter()
+        .chain(&plan.hidden_files)
+        .cloned()
+        .collect();
     hidden.push(PathBuf::from(DEVICES_DIR));
     let mut readable = Vec::new();
     // A visible directory may contain hidden paths.
-    for from in plan.readable.iter().map(PathBuf::as_path).chain([Path::new("/")]) {
+    for from in plan
+        .readable
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([Path::new("/")])
+    {
         add_beside(from, &hidden, &mut readable).map_err(|error| described(&error))?;
     }
     for path in &readable {
         rules = allow(rules, path, reading)?;
     }
-    match rules.restrict_self().map_err(|error| described(&error))?.ruleset {
+    match rules
+        .restrict_self()
+        .map_err(|error| described(&error))?
+        .ruleset
+    {
         RulesetStatus::NotEnforced => Err("Landlock is not enforced".to_owned()),
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
 }
 
 /// Adds a rule for a path. A path that no longer exists needs none.
-fn allow(rules: RulesetCreated, path: &Path, rights: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, String> {
     let failed = |error: &dyn std::fmt::Display| format!("Landlock: {}: {error}", path.display());
-    let opened = openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    let opened = openat2(
+        CWD,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    );
     let file: OwnedFd = match opened {
         Ok(file) => file,
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS) => return Ok(rules),
         Err(error) => return Err(failed(&io::Error::from(error))),
     };
-    let mode = rustix::fs::fstat(&file).map_err(|error| failed(&io::Error::from(error)))?.st_mode;
+    let mode = rustix::fs::fstat(&file)
+        .map_err(|error| failed(&io::Error::from(error)))?
+        .st_mode;
     let is_dir = rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Directory;
-    let rights = if is_dir { rights } else { rights & AccessFs::from_file(MIN_ABI) };
-    rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| failed(&error))
+    let rights = if is_dir {
+        rights
+    } else {
+        rights & AccessFs::from_file(MIN_ABI)
+    };
+    rules
+        .add_rule(PathBeneath::new(file, rights))
+        .map_err(|error| failed(&error))
 }
 
 /// Adds the paths below `dir` that neither are hidden nor contain hidden ones. Links are skipped: their targets have their
@@ -154,7 +219,13 @@ fn add_beside(dir: &Path, hidden: &[PathBuf], out: &mut Vec<PathBuf>) -> io::Res
     }
     if !hidden.iter().any(|path| path.starts_with(dir)) {
         out.push(dir.to_owned());
-        return if out.len() > RULES_MAX { Err(io::Error::other("there are too many files beside hidden ones")) } else { Ok(()) };
+        return if out.len() > RULES_MAX {
+            Err(io::Error::other(
+                "there are too many files beside hidden ones",
+            ))
+        } else {
+            Ok(())
+        };
     }
     if !dir.is_dir() {
         return Ok(());

@@ -12,7 +12,10 @@ use crate::view::{DecisionWord, RequestView};
 use adjutant_core::policy::OperationPart;
 use adjutant_core::{Denied, RequestKind, RequestStateKind};
 use axum::body::Body;
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY, RETRY_AFTER};
+use axum::http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION,
+    REFERRER_POLICY, RETRY_AFTER,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -48,18 +51,34 @@ struct Count {
 
 impl Default for Links {
     fn default() -> Self {
-        let count = || Mutex::new(Count { requests: 0, since: Instant::now() });
-        Self { valid: count(), unknown: count(), reading: Semaphore::new(READING_MAX) }
+        let count = || {
+            Mutex::new(Count {
+                requests: 0,
+                since: Instant::now(),
+            })
+        };
+        Self {
+            valid: count(),
+            unknown: count(),
+            reading: Semaphore::new(READING_MAX),
+        }
     }
 }
 
 impl Links {
     /// Counts a request. Returns `false` if there were too many.
     fn count(&self, is_valid: bool, now: Instant) -> bool {
-        let (count, max) = if is_valid { (&self.valid, VALID_MAX) } else { (&self.unknown, UNKNOWN_MAX) };
+        let (count, max) = if is_valid {
+            (&self.valid, VALID_MAX)
+        } else {
+            (&self.unknown, UNKNOWN_MAX)
+        };
         let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
         if now.duration_since(count.since) >= PERIOD {
-            *count = Count { requests: 0, since: now };
+            *count = Count {
+                requests: 0,
+                since: now,
+            };
         }
         count.requests = count.requests.saturating_add(1);
         count.requests <= max
@@ -67,12 +86,25 @@ impl Links {
 }
 
 /// Checks the code in the path of a request.
-pub(super) fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
+pub(super) fn read_link(
+    hub: &Hub,
+    links: &Links,
+    head: &Parts,
+) -> Result<AnswerLink, Box<Response>> {
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
-    let link = hub.ops.read_link(code).map_err(|error| Box::new(failure_page(&error)))?;
+    let link = hub
+        .ops
+        .read_link(code)
+        .map_err(|error| Box::new(failure_page(&error)))?;
     if !links.count(link.is_some(), Instant::now()) {
-        let mut response = page(StatusCode::TOO_MANY_REQUESTS, "Too many requests", "<p>Try again in a moment.</p>");
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let mut response = page(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests",
+            "<p>Try again in a moment.</p>",
+        );
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
         return Err(Box::new(response));
     }
     link.ok_or_else(|| {
@@ -82,7 +114,13 @@ pub(super) fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<Answer
 }
 
 /// Answers a request with a valid code.
-pub(super) async fn serve_link(hub: &Hub, links: &Links, link: &AnswerLink, head: &Parts, body: Body) -> Response {
+pub(super) async fn serve_link(
+    hub: &Hub,
+    links: &Links,
+    link: &AnswerLink,
+    head: &Parts,
+    body: Body,
+) -> Response {
     match head.method {
         Method::GET | Method::HEAD => match hub.ops.resolve_link(link) {
             Ok(linked) => link_page(&linked, None),
@@ -92,7 +130,10 @@ pub(super) async fn serve_link(hub: &Hub, links: &Links, link: &AnswerLink, head
             Err(refusal) => *refusal,
             Ok(answer) => record_answer(hub, link, head, answer).await,
         },
-        _ => method_not_allowed("GET, POST", "a link is opened with GET and answered with POST"),
+        _ => method_not_allowed(
+            "GET, POST",
+            "a link is opened with GET and answered with POST",
+        ),
     }
 }
 
@@ -102,7 +143,8 @@ async fn record_answer(hub: &Hub, link: &AnswerLink, head: &Parts, answer: LinkA
         // The browser reads the page again, so that reloading it sends nothing.
         Ok(()) => {
             let mut response = StatusCode::SEE_OTHER.into_response();
-            let path = HeaderValue::from_str(head.uri.path()).unwrap_or(HeaderValue::from_static("/"));
+            let path =
+                HeaderValue::from_str(head.uri.path()).unwrap_or(HeaderValue::from_static("/"));
             response.headers_mut().insert(LOCATION, path);
             response
         }
@@ -115,21 +157,36 @@ fn typed_text(answer: &LinkAnswer) -> String {
     match answer {
         LinkAnswer::Option(_) => String::new(),
         LinkAnswer::Words(words) => words.clone(),
-        LinkAnswer::Decision { decision: _, reason } => reason.clone(),
+        LinkAnswer::Decision {
+            decision: _,
+            reason,
+        } => reason.clone(),
     }
 }
 
 /// Shows why an answer was refused, with the state of the request and the text that was not recorded.
 fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> Response {
     let status = match error.denied() {
-        Some(Denied::AnsweredBy(_) | Denied::Expired | Denied::Withdrawn | Denied::NotAsShown | Denied::NotFound { .. }) => StatusCode::CONFLICT,
+        Some(
+            Denied::AnsweredBy(_)
+            | Denied::Expired
+            | Denied::Withdrawn
+            | Denied::NotAsShown
+            | Denied::NotFound { .. },
+        ) => StatusCode::CONFLICT,
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => return failure_page(error),
     };
     match hub.ops.resolve_link(link) {
         Ok(linked) => {
             let problem = format!("Your answer was not recorded: {error}");
-            let mut response = link_page(&linked, Some(Refused { problem: &problem, typed }));
+            let mut response = link_page(
+                &linked,
+                Some(Refused {
+                    problem: &problem,
+                    typed,
+                }),
+            );
             *response.status_mut() = status;
             response
         }
@@ -139,35 +196,78 @@ fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> R
 
 fn failure_page(error: &OpError) -> Response {
     tracing::error!(%error, "a link cannot be served");
-    page(StatusCode::INTERNAL_SERVER_ERROR, "Try again", "<p>The hub cannot read its store now. Nothing was changed.</p>")
+    page(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "Try again",
+        "<p>The hub cannot read its store now. Nothing was changed.</p>",
+    )
 }
 
 /// Reads the form of an answer.
 async fn read_answer(links: &Links, head: &Parts, body: Body) -> Result<LinkAnswer, Box<Response>> {
-    let refusal = |status, title: &str, text: &str| Box::new(page(status, title, &format!("<p>{}</p>", escape_html(text))));
-    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM)) {
-        return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Not a form", "Answer with the buttons of the page."));
+    let refusal = |status, title: &str, text: &str| {
+        Box::new(page(
+            status,
+            title,
+            &format!("<p>{}</p>", escape_html(text)),
+        ))
+    };
+    let kind = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    if !kind
+        .split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case(FORM))
+    {
+        return Err(refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Not a form",
+            "Answer with the buttons of the page.",
+        ));
     }
     let too_long = || {
-        let text = format!("An answer with a link may have {FORM_BYTES_MAX} bytes, and {} seconds to arrive.", FORM_TIME_MAX.as_secs());
+        let text = format!(
+            "An answer with a link may have {FORM_BYTES_MAX} bytes, and {} seconds to arrive.",
+            FORM_TIME_MAX.as_secs()
+        );
         let mut response = refusal(StatusCode::PAYLOAD_TOO_LARGE, "Too long", &text);
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
         response
     };
-    let stated = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let stated = head
+        .headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if stated.is_some_and(|bytes| bytes > FORM_BYTES_MAX) {
         return Err(too_long());
     }
     let Ok(_turn) = links.reading.try_acquire() else {
-        return Err(refusal(StatusCode::TOO_MANY_REQUESTS, "Too many requests", "Try again in a moment."));
+        return Err(refusal(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests",
+            "Try again in a moment.",
+        ));
     };
-    let body = tokio::time::timeout(FORM_TIME_MAX, axum::body::to_bytes(body, FORM_BYTES_MAX)).await;
-    let Ok(Ok(body)) = body else { return Err(too_long()) };
+    let body =
+        tokio::time::timeout(FORM_TIME_MAX, axum::body::to_bytes(body, FORM_BYTES_MAX)).await;
+    let Ok(Ok(body)) = body else {
+        return Err(too_long());
+    };
     std::str::from_utf8(&body)
         .ok()
         .and_then(parse_form)
-        .ok_or_else(|| refusal(StatusCode::UNPROCESSABLE_ENTITY, "Not an answer", "Nothing was changed. Open the link again and use its buttons."))
+        .ok_or_else(|| {
+            refusal(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Not an answer",
+                "Nothing was changed. Open the link again and use its buttons.",
+            )
+        })
 }
 
 /// Parses a form: `option`, `answer`, or `decision` with `reason`, each at most once.
@@ -182,20 +282,30 @@ fn parse_form(body: &str) -> Option<LinkAnswer> {
             "reason" => &mut reason,
             _ => return None,
         };
-        if place.replace(decode_name(&value.replace('+', " "))?).is_some() {
+        if place
+            .replace(decode_name(&value.replace('+', " "))?)
+            .is_some()
+        {
             return None;
         }
     }
     match (option, answer, decision) {
-        (Some(number), None, None) if reason.is_none() => Some(LinkAnswer::Option(number.parse().ok()?)),
-        (None, Some(words), None) if reason.is_none() => Some(LinkAnswer::Words(words.replace("\r\n", "\n"))),
+        (Some(number), None, None) if reason.is_none() => {
+            Some(LinkAnswer::Option(number.parse().ok()?))
+        }
+        (None, Some(words), None) if reason.is_none() => {
+            Some(LinkAnswer::Words(words.replace("\r\n", "\n")))
+        }
         (None, None, Some(word)) => {
             let decision = match word.as_str() {
                 "approve" => DecisionWord::Approve,
                 "deny" => DecisionWord::Deny,
                 _ => return None,
             };
-            Some(LinkAnswer::Decision { decision, reason: reason.unwrap_or_default().replace("\r\n", "\n") })
+            Some(LinkAnswer::Decision {
+                decision,
+                reason: reason.unwrap_or_default().replace("\r\n", "\n"),
+            })
         }
         _ => None,
     }
@@ -209,11 +319,17 @@ struct Refused<'a> {
 
 impl Refused<'_> {
     fn html(&self) -> String {
-        let problem = format!("<p class=\"problem\" role=\"alert\">{}</p>", escape_html(self.problem));
+        let problem = format!(
+            "<p class=\"problem\" role=\"alert\">{}</p>",
+            escape_html(self.problem)
+        );
         if self.typed.trim().is_empty() {
             return problem;
         }
-        format!("{problem}<h2>your text, which was not sent</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>", escape_html(self.typed))
+        format!(
+            "{problem}<h2>your text, which was not sent</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>",
+            escape_html(self.typed)
+        )
     }
 }
 
@@ -221,16 +337,30 @@ impl Refused<'_> {
 fn link_page(linked: &LinkedRequest, refused: Option<Refused<'_>>) -> Response {
     let problem = refused.map(|refused| refused.html()).unwrap_or_default();
     match linked {
-        LinkedRequest::Open(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", open_html(request))),
-        LinkedRequest::Settled(request) => page(StatusCode::OK, &heading(request), &format!("{problem}{}", settled_html(request))),
+        LinkedRequest::Open(request) => page(
+            StatusCode::OK,
+            &heading(request),
+            &format!("{problem}{}", open_html(request)),
+        ),
+        LinkedRequest::Settled(request) => page(
+            StatusCode::OK,
+            &heading(request),
+            &format!("{problem}{}", settled_html(request)),
+        ),
         LinkedRequest::Changed => {
             let text = "<p class=\"state-line\">The text of this request has changed since the message was sent.</p><p>Nothing can be answered with this link. \
                         <code>adj inbox</code> lists open requests.</p>";
-            page(StatusCode::OK, "The request has changed", &format!("{problem}{text}"))
+            page(
+                StatusCode::OK,
+                "The request has changed",
+                &format!("{problem}{text}"),
+            )
         }
-        LinkedRequest::Gone => {
-            page(StatusCode::OK, "The request was removed", &format!("{problem}<p class=\"state-line\">This request was removed with its run.</p>"))
-        }
+        LinkedRequest::Gone => page(
+            StatusCode::OK,
+            "The request was removed",
+            &format!("{problem}<p class=\"state-line\">This request was removed with its run.</p>"),
+        ),
     }
 }
 
@@ -245,15 +375,28 @@ fn heading(request: &RequestView) -> String {
 
 fn settled_html(request: &RequestView) -> String {
     let state = match (request.status.known(), &request.answered_by) {
-        (Some(RequestStateKind::Withdrawn), _) => "This request was withdrawn. No answer is needed any more.".to_owned(),
+        (Some(RequestStateKind::Withdrawn), _) => {
+            "This request was withdrawn. No answer is needed any more.".to_owned()
+        }
         (Some(RequestStateKind::Answered | RequestStateKind::Retrieved), Some(by)) => {
-            let decision = request.decision.as_ref().map(|decision| format!(" ({})", decision.as_str())).unwrap_or_default();
-            let at = request.answered_at.as_deref().map(|at| format!(" at {}", shown_time(at))).unwrap_or_default();
+            let decision = request
+                .decision
+                .as_ref()
+                .map(|decision| format!(" ({})", decision.as_str()))
+                .unwrap_or_default();
+            let at = request
+                .answered_at
+                .as_deref()
+                .map(|at| format!(" at {}", shown_time(at)))
+                .unwrap_or_default();
             format!("Answered by {by}{decision}{at}.")
         }
         _ => "This request has expired.".to_owned(),
     };
-    format!("<p class=\"state-line\">{}</p><p class=\"dim\">This link cannot be used again.</p>", escape_html(&state))
+    format!(
+        "<p class=\"state-line\">{}</p><p class=\"dim\">This link cannot be used again.</p>",
+        escape_html(&state)
+    )
 }
 
 /// Shows an open request with everything that a decision covers, and the forms to answer it.
@@ -261,7 +404,10 @@ fn open_html(request: &RequestView) -> String {
     let asked = asked_for(request);
     let mut html = format!("<p class=\"question said\">{}</p>", escape_html(asked.text));
     if let Some(group) = &request.group {
-        html.push_str(&format!("<p class=\"dim\">Question {} of {} of a group. Each has its own link.</p>", group.place, group.size));
+        html.push_str(&format!(
+            "<p class=\"dim\">Question {} of {} of a group. Each has its own link.</p>",
+            group.place, group.size
+        ));
     }
     let mut facts: Vec<(&str, String)> = Vec::new();
     if let Some(risk) = &request.risk {
@@ -269,25 +415,53 @@ fn open_html(request: &RequestView) -> String {
     }
     match &request.delegation {
         Some(delegation) => {
-            facts.extend(delegation_parts(delegation).map(|part| (part.label, part.text.to_owned())));
+            facts.extend(
+                delegation_parts(delegation).map(|part| (part.label, part.text.to_owned())),
+            );
             facts.push(("priority", delegation.priority.as_str().to_owned()));
-            facts.push(("independence", delegation.independence.as_str().replace('_', " ")));
+            facts.push((
+                "independence",
+                delegation.independence.as_str().replace('_', " "),
+            ));
         }
-        None => facts.extend(asked.parts.into_iter().map(|OperationPart { name: _, label, text }| (label, text))),
+        None => facts.extend(asked.parts.into_iter().map(
+            |OperationPart {
+                 name: _,
+                 label,
+                 text,
+             }| (label, text),
+        )),
     }
     if let Some(context) = &request.context {
         facts.push(("context", context.clone()));
     }
-    facts.extend(request.clarification.iter().flat_map(clarification_parts).map(|part| (part.label, part.text.to_owned())));
+    facts.extend(
+        request
+            .clarification
+            .iter()
+            .flat_map(clarification_parts)
+            .map(|part| (part.label, part.text.to_owned())),
+    );
     for (label, value) in facts {
-        html.push_str(&format!("<h2>{}</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>", escape_html(label), escape_html(&value)));
+        html.push_str(&format!(
+            "<h2>{}</h2><pre class=\"preview\" tabindex=\"0\">{}</pre>",
+            escape_html(label),
+            escape_html(&value)
+        ));
     }
     html.push_str(&match request.kind.known() {
         Some(RequestKind::Approval | RequestKind::Delegation) => decision_form(request),
         Some(RequestKind::Question) | None => question_forms(request),
     });
-    let default = request.default.as_ref().map(|default| format!(" Without an answer, it gets: {}", escape_html(default))).unwrap_or_default();
-    html.push_str(&format!("<p class=\"dim\">Open until {}.{default}</p>", escape_html(&shown_time(&request.expires_at))));
+    let default = request
+        .default
+        .as_ref()
+        .map(|default| format!(" Without an answer, it gets: {}", escape_html(default)))
+        .unwrap_or_default();
+    html.push_str(&format!(
+        "<p class=\"dim\">Open until {}.{default}</p>",
+        escape_html(&shown_time(&request.expires_at))
+    ));
     html
 }
 
@@ -301,7 +475,10 @@ fn question_forms(request: &RequestView) -> String {
     if !request.options.is_empty() {
         html.push_str("<form method=\"post\" class=\"choices\" aria-label=\"Options\">");
         for (option, number) in request.options.iter().zip(1..) {
-            html.push_str(&format!("<button name=\"option\" value=\"{number}\" class=\"said\">{}</button>", escape_html(option)));
+            html.push_str(&format!(
+                "<button name=\"option\" value=\"{number}\" class=\"said\">{}</button>",
+                escape_html(option)
+            ));
         }
         html.push_str("</form>");
     }
@@ -315,7 +492,10 @@ fn question_forms(request: &RequestView) -> String {
 fn decision_form(request: &RequestView) -> String {
     let mut options = String::new();
     for (option, number) in request.options.iter().zip(1..) {
-        options.push_str(&format!("<p class=\"said\">{number}) {}</p>", escape_html(option)));
+        options.push_str(&format!(
+            "<p class=\"said\">{number}) {}</p>",
+            escape_html(option)
+        ));
     }
     // In a text area, Enter makes a line and decides nothing.
     format!(
@@ -353,12 +533,21 @@ fn page(status: StatusCode, heading: &str, content: &str) -> Response {
     );
     let mut response = (status, html).into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     // With `no-referrer`, browsers send no origin with a form.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
-    headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(
+        HeaderName::from_static("x-robots-tag"),
+        HeaderValue::from_static("noindex"),
+    );
     response
 }
 
@@ -369,8 +558,14 @@ mod tests {
     #[test]
     fn form_has_one_answer() {
         assert_eq!(parse_form("option=2"), Some(LinkAnswer::Option(2)));
-        assert_eq!(parse_form("answer=a+b%2Bc%0D%0Ad"), Some(LinkAnswer::Words("a b+c\nd".to_owned())));
-        let denied = LinkAnswer::Decision { decision: DecisionWord::Deny, reason: "not now".to_owned() };
+        assert_eq!(
+            parse_form("answer=a+b%2Bc%0D%0Ad"),
+            Some(LinkAnswer::Words("a b+c\nd".to_owned()))
+        );
+        let denied = LinkAnswer::Decision {
+            decision: DecisionWord::Deny,
+            reason: "not now".to_owned(),
+        };
         assert_eq!(parse_form("reason=not+now&decision=deny"), Some(denied));
         for bad in [
             "",
@@ -402,6 +597,9 @@ mod tests {
 
     #[test]
     fn texts_are_escaped() {
-        assert_eq!(escape_html("<b a='\"'>&\u{1b}[31mx\u{202e}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;x\u{fffd}");
+        assert_eq!(
+            escape_html("<b a='\"'>&\u{1b}[31mx\u{202e}"),
+            "&lt;b a=&#39;&quot;&#39;&gt;&amp;x\u{fffd}"
+        );
     }
 }

@@ -26,9 +26,23 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) fn new(line: Arc<Line>, number: u64, (own, peer): (SocketAddr, SocketAddr), is_shared: bool, tcp_peers: Arc<TcpPeers>) -> Self {
+    pub(super) fn new(
+        line: Arc<Line>,
+        number: u64,
+        (own, peer): (SocketAddr, SocketAddr),
+        is_shared: bool,
+        tcp_peers: Arc<TcpPeers>,
+    ) -> Self {
         let ends = (canonical(own), canonical(peer));
-        Self { line, number, is_shared, ends, peer: Mutex::new(None), tcp_peers, token: Mutex::new(None) }
+        Self {
+            line,
+            number,
+            is_shared,
+            ends,
+            peer: Mutex::new(None),
+            tcp_peers,
+            token: Mutex::new(None),
+        }
     }
 
     /// Returns the hub's end of the connection.
@@ -38,7 +52,11 @@ impl Caller {
 
     /// Returns the token of the newest call.
     pub(super) fn token(&self) -> Option<i64> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(TokenConnection::token)
+        self.token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .map(TokenConnection::token)
     }
 
     /// Records the token of a call. Returns `false` if the token has too many connections.
@@ -56,7 +74,9 @@ impl Caller {
     /// caller, whatever holds the connection later.
     pub(super) async fn peer(&self, ops: &Ops) -> io::Result<Arc<TcpPeer>> {
         let known = self.known_peer();
-        if let Some(known) = known.filter(|known| known.place != Place::Outside || known.is_unchanged()) {
+        if let Some(known) =
+            known.filter(|known| known.place != Place::Outside || known.is_unchanged())
+        {
             return Ok(known);
         }
         let ((own, peer), tcp_peers, ops) = (self.ends, Arc::clone(&self.tcp_peers), ops.clone());
@@ -67,14 +87,21 @@ impl Caller {
             };
             tcp_peers.find(own, peer, &ops.home().dir, live)
         };
-        let found = Arc::new(tokio::task::spawn_blocking(find).await.map_err(io::Error::other)??);
+        let found = Arc::new(
+            tokio::task::spawn_blocking(find)
+                .await
+                .map_err(io::Error::other)??,
+        );
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
         Ok(found)
     }
 
     /// Returns the caller as the last check has found it. `None`: no check was needed, or none has succeeded.
     pub(super) fn known_peer(&self) -> Option<Arc<TcpPeer>> {
-        self.peer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.peer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

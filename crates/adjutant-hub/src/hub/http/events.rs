@@ -58,11 +58,26 @@ impl Pages {
         // No more pages than streams are in use.
         pages.retain(|_, page| page.upgrade().is_some());
         let hub = http.hub.clone();
-        let (caller, run, after) = (Caller { who: position.who.clone(), key: None }, position.run.clone(), position.after);
+        let (caller, run, after) = (
+            Caller {
+                who: position.who.clone(),
+                key: None,
+            },
+            position.run.clone(),
+            position.after,
+        );
         let read = async move {
-            let read = ReadEvents { after, run, limit: Some(PAGE_EVENTS), wait_ms: KEEP_ALIVE_MS };
+            let read = ReadEvents {
+                after,
+                run,
+                limit: Some(PAGE_EVENTS),
+                wait_ms: KEEP_ALIVE_MS,
+            };
             match hub.ops.events(&caller, &read).await {
-                Ok(page) => Some(Page { text: format_events(&page), cursor: page.cursor }),
+                Ok(page) => Some(Page {
+                    text: format_events(&page),
+                    cursor: page.cursor,
+                }),
                 Err(error) => {
                     tracing::debug!(%error, "event streams end");
                     None
@@ -88,9 +103,18 @@ pub(super) async fn stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Re
     match open_stream(http, who, head).await {
         Err(error) => problem::of(&error),
         Ok(stream) => {
-            let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache"), (HeaderName::from_static("x-accel-buffering"), "no")];
+            let headers = [
+                (CONTENT_TYPE, "text/event-stream"),
+                (CACHE_CONTROL, "no-cache"),
+                (HeaderName::from_static("x-accel-buffering"), "no"),
+            ];
             let body = futures::stream::unfold(stream, |stream| Box::pin(next(stream)));
-            (StatusCode::OK, headers.map(|(name, value)| (name, HeaderValue::from_static(value))), Body::from_stream(body)).into_response()
+            (
+                StatusCode::OK,
+                headers.map(|(name, value)| (name, HeaderValue::from_static(value))),
+                Body::from_stream(body),
+            )
+                .into_response()
         }
     }
 }
@@ -99,7 +123,13 @@ pub(super) async fn stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Re
 async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<Stream, ErrorView> {
     let mut since = None;
     let mut run = None;
-    for pair in head.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+    for pair in head
+        .uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+    {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match name {
             "since" => since = Some(position_in("since", value)?),
@@ -108,29 +138,68 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
         }
     }
     if head.headers.contains_key(LAST_EVENT_ID) {
-        since = Some(position_in("Last-Event-ID", only(&head.headers, &LAST_EVENT_ID).unwrap_or_default())?);
+        since = Some(position_in(
+            "Last-Event-ID",
+            only(&head.headers, &LAST_EVENT_ID).unwrap_or_default(),
+        )?);
     }
     let caller = Caller { who, key: None };
     // Refuses an unknown run, and a run that the client may not see.
-    let look = ReadEvents { after: 0, run: run.clone(), limit: Some(1), wait_ms: 0 };
-    http.hub.ops.events(&caller, &look).await.map_err(|error| error.view())?;
+    let look = ReadEvents {
+        after: 0,
+        run: run.clone(),
+        limit: Some(1),
+        wait_ms: 0,
+    };
+    http.hub
+        .ops
+        .events(&caller, &look)
+        .await
+        .map_err(|error| error.view())?;
     let last = http.hub.ops.last_event().map_err(|error| error.view())?;
     // A position that the store does not have comes from another home, or from before its database was set back.
     let after = match since {
-        Some(since) if http.hub.ops.has_event_position(since).map_err(|error| error.view())? => since,
+        Some(since)
+            if http
+                .hub
+                .ops
+                .has_event_position(since)
+                .map_err(|error| error.view())? =>
+        {
+            since
+        }
         _ => last,
     };
     let is_resumed = since.is_some_and(|since| since == after);
-    let first = format!("event: start\nid: {after}\ndata: {}\n\n", json!({"cursor": after, "resumed": is_resumed}));
-    Ok(Stream { http: Arc::clone(http), position: Position { who: caller.who, run, after }, first: Some(Bytes::from(first)) })
+    let first = format!(
+        "event: start\nid: {after}\ndata: {}\n\n",
+        json!({"cursor": after, "resumed": is_resumed})
+    );
+    Ok(Stream {
+        http: Arc::clone(http),
+        position: Position {
+            who: caller.who,
+            run,
+            after,
+        },
+        first: Some(Bytes::from(first)),
+    })
 }
 
 fn position_in(name: &str, value: &str) -> Result<i64, ErrorView> {
-    value.parse().ok().filter(|position| *position >= 0).ok_or_else(|| invalid(&format!("{name}: use the id of an event, or 0")))
+    value
+        .parse()
+        .ok()
+        .filter(|position| *position >= 0)
+        .ok_or_else(|| invalid(&format!("{name}: use the id of an event, or 0")))
 }
 
 fn invalid(message: &str) -> ErrorView {
-    ErrorView { code: codes::INVALID.to_owned(), message: message.to_owned(), hint: None }
+    ErrorView {
+        code: codes::INVALID.to_owned(),
+        message: message.to_owned(),
+        hint: None,
+    }
 }
 
 /// Returns the next part of a stream. The stream ends when the hub stops, or when the run is not visible any more.
@@ -138,7 +207,11 @@ async fn next(mut stream: Stream) -> Option<(Result<Bytes, Infallible>, Stream)>
     if let Some(first) = stream.first.take() {
         return Some((Ok(first), stream));
     }
-    let page = stream.http.pages.next(&stream.http, &stream.position).await?;
+    let page = stream
+        .http
+        .pages
+        .next(&stream.http, &stream.position)
+        .await?;
     stream.position.after = page.cursor;
     Some((Ok(page.text), stream))
 }

@@ -55,7 +55,10 @@ pub(super) struct TokenConnection {
 
 impl TokenLimits {
     pub(super) fn new(connections_max: usize) -> Self {
-        Self { connections_max, uses: Mutex::default() }
+        Self {
+            connections_max,
+            uses: Mutex::default(),
+        }
     }
 
     pub(super) fn connections_max(&self) -> usize {
@@ -72,18 +75,25 @@ impl TokenLimits {
         if uses.len() >= TOKENS_MAX {
             uses.retain(|_, used| used.connections > 0);
         }
-        let used = uses.entry(token).or_insert_with(|| TokenUse::new(Instant::now()));
+        let used = uses
+            .entry(token)
+            .or_insert_with(|| TokenUse::new(Instant::now()));
         if used.connections >= self.connections_max {
             return None;
         }
         used.connections += 1;
-        Some(TokenConnection { token, limits: Arc::clone(self) })
+        Some(TokenConnection {
+            token,
+            limits: Arc::clone(self),
+        })
     }
 
     /// Counts a call of a token. Returns `false` if it has made too many.
     pub(super) fn count_call(&self, token: i64, now: Instant) -> bool {
         let mut uses = self.uses();
-        let Some(used) = uses.get_mut(&token) else { return true };
+        let Some(used) = uses.get_mut(&token) else {
+            return true;
+        };
         if now.duration_since(used.since) >= PERIOD {
             (used.since, used.calls) = (now, 0);
         }
@@ -94,11 +104,21 @@ impl TokenLimits {
 
 impl TokenUse {
     fn new(now: Instant) -> Self {
-        Self { connections: 0, calls: 0, since: now, bodies: Arc::default(), posting: 0, allowance: POSTS_AT_ONCE, allowance_at: now }
+        Self {
+            connections: 0,
+            calls: 0,
+            since: now,
+            bodies: Arc::default(),
+            posting: 0,
+            allowance: POSTS_AT_ONCE,
+            allowance_at: now,
+        }
     }
 
     fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.allowance_at).as_secs_f64();
+        let passed = now
+            .saturating_duration_since(self.allowance_at)
+            .as_secs_f64();
         self.allowance = (self.allowance + passed * POSTS_PER_S).min(POSTS_AT_ONCE);
         self.allowance_at = now;
     }
@@ -128,7 +148,11 @@ impl Drop for BodyBytes {
 impl TokenLimits {
     /// Begins to count a body of a runner until the returned value is dropped.
     pub(super) fn begin_body(&self, token: i64) -> BodyBytes {
-        let all = self.uses().get(&token).map(|used| Arc::clone(&used.bodies)).unwrap_or_default();
+        let all = self
+            .uses()
+            .get(&token)
+            .map(|used| Arc::clone(&used.bodies))
+            .unwrap_or_default();
         BodyBytes { bytes: 0, all }
     }
 }
@@ -151,7 +175,10 @@ impl TokenLimits {
         }
         used.posting += 1;
         used.allowance -= 1.0;
-        Some(Posting { token, limits: Arc::clone(self) })
+        Some(Posting {
+            token,
+            limits: Arc::clone(self),
+        })
     }
 }
 
@@ -159,7 +186,10 @@ impl Posting {
     /// Counts the length of the post.
     pub(super) fn count_bytes(&self, bytes: usize) {
         if let Some(used) = self.limits.uses().get_mut(&self.token) {
-            #[expect(clippy::cast_precision_loss, reason = "a body has at most some megabytes")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a body has at most some megabytes"
+            )]
             let units = bytes as f64 / POST_UNIT_BYTES;
             used.allowance -= units;
         }
@@ -218,19 +248,38 @@ mod tests {
         let now = Instant::now();
         let first = limits.begin_post(1, now).expect("admitted");
         let second = limits.begin_post(1, now);
-        assert!(second.is_some() && limits.begin_post(1, now).is_none() && limits.begin_post(2, now).is_some(), "two are read at a time");
+        assert!(
+            second.is_some()
+                && limits.begin_post(1, now).is_none()
+                && limits.begin_post(2, now).is_some(),
+            "two are read at a time"
+        );
         drop(second);
         first.count_bytes(64 * 1024 * 1024);
         drop(first);
-        assert!(limits.begin_post(1, now).is_none(), "it has posted too much");
-        assert!(limits.begin_post(1, now + Duration::from_secs(60)).is_none() && limits.begin_post(1, now + Duration::from_secs(600)).is_some());
+        assert!(
+            limits.begin_post(1, now).is_none(),
+            "it has posted too much"
+        );
+        assert!(
+            limits
+                .begin_post(1, now + Duration::from_secs(60))
+                .is_none()
+                && limits
+                    .begin_post(1, now + Duration::from_secs(600))
+                    .is_some()
+        );
     }
 
     #[test]
     fn bodies_of_a_runner_are_counted_together() {
         let limits = Arc::new(TokenLimits::new(2));
         let (_one, _other) = (limits.admit(1), limits.admit(2));
-        let (mut first, mut second, mut other) = (limits.begin_body(1), limits.begin_body(1), limits.begin_body(2));
+        let (mut first, mut second, mut other) = (
+            limits.begin_body(1),
+            limits.begin_body(1),
+            limits.begin_body(2),
+        );
         assert!(first.add(BODIES_BYTES_MAX) && other.add(1) && !second.add(1));
         drop((first, second));
         assert!(limits.begin_body(1).add(BODIES_BYTES_MAX));

@@ -39,7 +39,10 @@ pub(super) struct Servers(Mutex<HashMap<i64, Arc<dyn McpServer>>>);
 impl Servers {
     fn of(&self, http: &Http, token: i64, client: &ClientName) -> Arc<dyn McpServer> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.entry(token).or_insert_with(|| server(http, client)).clone()
+        servers
+            .entry(token)
+            .or_insert_with(|| server(http, client))
+            .clone()
     }
 
     /// Drops the servers of revoked tokens, which ends their sessions with their calls and subscriptions. The number of valid tokens is
@@ -56,7 +59,13 @@ impl Servers {
 
     /// Closes the sessions that have been unused for too long.
     pub(super) async fn close_idle_sessions(&self) {
-        let servers: Vec<Arc<dyn McpServer>> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let servers: Vec<Arc<dyn McpServer>> = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
         for server in servers {
             server.close_idle_sessions().await;
         }
@@ -64,38 +73,86 @@ impl Servers {
 }
 
 /// Answers a request to `/mcp`.
-pub(super) async fn handle(http: &Http, caller: &Caller, access: &TokenAccess, request: Request<Body>) -> Response {
-    let Some(client) = access.identity.client().filter(|_| access.identity.role() == TokenRole::Client) else {
+pub(super) async fn handle(
+    http: &Http,
+    caller: &Caller,
+    access: &TokenAccess,
+    request: Request<Body>,
+) -> Response {
+    let Some(client) = access
+        .identity
+        .client()
+        .filter(|_| access.identity.role() == TokenRole::Client)
+    else {
         let hint = "adj token new NAME --client PROJECT makes one";
-        return problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "MCP is for tokens of the role client", hint);
+        return problem::refusal(
+            StatusCode::FORBIDDEN,
+            codes::NOT_ALLOWED,
+            "MCP is for tokens of the role client",
+            hint,
+        );
     };
     let (head, body) = request.into_parts();
-    let Ok(body) = read_body(body).await else { return problem::too_large() };
-    http.servers.of(http, access.id, client).answer(caller.number, head, body).await
+    let Ok(body) = read_body(body).await else {
+        return problem::too_large();
+    };
+    http.servers
+        .of(http, access.id, client)
+        .answer(caller.number, head, body)
+        .await
 }
 
 fn server(http: &Http, client: &ClientName) -> Arc<dyn McpServer> {
-    let (hub, calls, who) = (http.hub.clone(), Arc::clone(&http.calls), Principal::Client(client.clone()));
+    let (hub, calls, who) = (
+        http.hub.clone(),
+        Arc::clone(&http.calls),
+        Principal::Client(client.clone()),
+    );
     let in_process = InProcess::new(move |path, body, key| {
-        let (hub, calls, auth) = (hub.clone(), Arc::clone(&calls), Auth { who: who.clone(), attempt: None });
+        let (hub, calls, auth) = (
+            hub.clone(),
+            Arc::clone(&calls),
+            Auth {
+                who: who.clone(),
+                attempt: None,
+            },
+        );
         let (path, key) = (path.to_owned(), key.map(str::to_owned));
         Box::pin(async move {
             let mut given = HeaderMap::new();
             if let Some(key) = key {
-                given.insert(headers::KEY, HeaderValue::from_str(&key).map_err(|_| internal("the key is not a header"))?);
+                given.insert(
+                    headers::KEY,
+                    HeaderValue::from_str(&key).map_err(|_| internal("the key is not a header"))?,
+                );
             }
-            let serve = calls.get(&path).ok_or_else(|| internal("there is no such call"))?;
+            let serve = calls
+                .get(&path)
+                .ok_or_else(|| internal("there is no such call"))?;
             let reply = serve(hub, auth, &given, &body).await;
             let is_success = reply.status().is_success();
-            let bytes: Bytes = to_bytes(reply.into_body(), usize::MAX).await.map_err(|error| internal(&error.to_string()))?;
-            if is_success { Ok(bytes) } else { Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| internal("the error is unreadable"))) }
+            let bytes: Bytes = to_bytes(reply.into_body(), usize::MAX)
+                .await
+                .map_err(|error| internal(&error.to_string()))?;
+            if is_success {
+                Ok(bytes)
+            } else {
+                Err(serde_json::from_slice(&bytes)
+                    .unwrap_or_else(|_| internal("the error is unreadable")))
+            }
         })
     });
     // A client that is a project works there.
-    let directory = Some(Path::new(client.as_str())).filter(|path| path.is_absolute() && path.is_dir()).map(Path::to_owned);
+    let directory = Some(Path::new(client.as_str()))
+        .filter(|path| path.is_absolute() && path.is_dir())
+        .map(Path::to_owned);
     (http.hub.new_mcp_server)(Client::in_process(in_process), directory)
 }
 
 fn internal(message: &str) -> ErrorView {
-    ErrorView { code: codes::INTERNAL.to_owned(), message: message.to_owned(), hint: None }
+    ErrorView {
+        code: codes::INTERNAL.to_owned(),
+        message: message.to_owned(),
+        hint: None,
+    }
 }

@@ -85,13 +85,19 @@ impl HttpListener {
     /// Reads the certificate and opens the listeners.
     pub(super) async fn bind(settings: &HttpSettings) -> io::Result<Self> {
         let tls = match settings.tls.clone() {
-            Some(TlsFiles { cert, key }) => Some(Arc::new(TlsServer::load(cert, key).await.map_err(io::Error::other)?)),
+            Some(TlsFiles { cert, key }) => Some(Arc::new(
+                TlsServer::load(cert, key).await.map_err(io::Error::other)?,
+            )),
             None => None,
         };
         let listener = TcpListener::bind(settings.listen).await?;
         let address = listener.local_addr()?;
         let (other, has_localhost) = other_listener(address).await;
-        let own: Vec<SocketAddr> = other.iter().filter_map(|other| other.local_addr().ok()).chain([address]).collect();
+        let own: Vec<SocketAddr> = other
+            .iter()
+            .filter_map(|other| other.local_addr().ok())
+            .chain([address])
+            .collect();
         let scheme = if tls.is_some() { "https" } else { "http" };
         let names = OwnNames::new(scheme, &own, has_localhost, settings.public_url.as_ref());
         let url = match &settings.public_url {
@@ -99,7 +105,14 @@ impl HttpListener {
             Some(url) if tls.is_some() => url.to_string().trim_end_matches('/').to_owned(),
             _ => format!("{scheme}://{}", reachable(address)),
         };
-        Ok(Self { listener, other, address, names, tls, url })
+        Ok(Self {
+            listener,
+            other,
+            address,
+            names,
+            tls,
+            url,
+        })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -113,7 +126,9 @@ impl HttpListener {
 
     /// Returns the name of this machine in the certificate.
     pub(super) fn name_of_machine(&self, machine: &str) -> Option<String> {
-        self.tls.as_ref().and_then(|tls| tls.name_of_machine(machine))
+        self.tls
+            .as_ref()
+            .and_then(|tls| tls.name_of_machine(machine))
     }
 
     /// Returns the base address for callers.
@@ -123,8 +138,12 @@ impl HttpListener {
 
     /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts calls in progress.
     pub(super) async fn serve(self, hub: Shared, calls: Arc<Calls>, closing: CancellationToken) {
-        let connections_max = (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
-        let connections = Arc::new(Connections::new(connections_max).with_write_limit(crate::failpoint::unread_max().unwrap_or(WRITE_TAKES_MAX)));
+        let connections_max =
+            (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
+        let connections = Arc::new(
+            Connections::new(connections_max)
+                .with_write_limit(crate::failpoint::unread_max().unwrap_or(WRITE_TAKES_MAX)),
+        );
         let limits = Arc::new(TokenLimits::new((connections_max / TOKEN_PART).max(1)));
         let http = Arc::new(Http {
             hub,
@@ -141,7 +160,8 @@ impl HttpListener {
         });
         // Subscribes before the first call, so that no revocation is missed.
         let revocations = http.hub.ops.token_revocations();
-        let mut session_check = tokio::time::interval(crate::failpoint::unused_max().unwrap_or(SESSION_CHECK_INTERVAL));
+        let mut session_check =
+            tokio::time::interval(crate::failpoint::unused_max().unwrap_or(SESSION_CHECK_INTERVAL));
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
@@ -189,7 +209,10 @@ async fn other_listener(address: SocketAddr) -> (Option<TcpListener>, bool) {
     match TcpListener::bind((other, address.port())).await {
         Ok(listener) => (Some(listener), true),
         Err(error) => {
-            let is_absent = matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported);
+            let is_absent = matches!(
+                error.kind(),
+                io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+            );
             let is_absent = is_absent || error.raw_os_error() == Some(libc::EAFNOSUPPORT);
             tracing::info!(%error, %other, "callers over HTTP have one address");
             (None, is_absent)

@@ -7,9 +7,10 @@ use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
 use crate::link::{
-    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork, JoinRunner, LogBytes, PostEnded, PostLeftFacts,
-    PostLog, PostLogFiles, PostRemoved, PostSupervisorFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork, WORK_BYTES_MAX,
-    headers,
+    ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork,
+    JoinRunner, LogBytes, PostEnded, PostLeftFacts, PostLog, PostLogFiles, PostRemoved,
+    PostSupervisorFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork,
+    WORK_BYTES_MAX, headers,
 };
 use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
@@ -43,9 +44,25 @@ const REMOVED: &str = "/runner/removed";
 /// Answers a call with a token of role runner.
 pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: Body) -> Response {
     let path = head.uri.path();
-    let relayed = path.strip_prefix(RUNNER_RELAY).filter(|rest| rest.starts_with('/'));
+    let relayed = path
+        .strip_prefix(RUNNER_RELAY)
+        .filter(|rest| rest.starts_with('/'));
     if relayed.is_none()
-        && ![JOIN, WORK, FACTS, SUPERVISOR_FACTS, ENDED, REPOSITORY, REFS, SNAPSHOTS, LOG, LOG_FILES, LOG_BYTES, REMOVED].contains(&path)
+        && ![
+            JOIN,
+            WORK,
+            FACTS,
+            SUPERVISOR_FACTS,
+            ENDED,
+            REPOSITORY,
+            REFS,
+            SNAPSHOTS,
+            LOG,
+            LOG_FILES,
+            LOG_BYTES,
+            REMOVED,
+        ]
+        .contains(&path)
     {
         return problem::not_found(path);
     }
@@ -57,19 +74,33 @@ pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: B
             Ok(body) => body,
             Err(not_read) => return not_read.refusal(),
         };
-        return parsed(&body.bytes, |call: JoinRunner| reply(http.hub.ops.join_runner(&access.name, call)));
+        return parsed(&body.bytes, |call: JoinRunner| {
+            reply(http.hub.ops.join_runner(&access.name, call))
+        });
     }
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let session = text(RUNNER_SESSION).zip(text(RUNNER_HOME)).and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
-    let Some(session) = session else { return must_join() };
+    let session = text(RUNNER_SESSION)
+        .zip(text(RUNNER_HOME))
+        .and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
+    let Some(session) = session else {
+        return must_join();
+    };
     if path == SNAPSHOTS {
-        return Box::pin(accept_work(http, &session, text(headers::ATTEMPT).unwrap_or_default(), body)).await;
+        return Box::pin(accept_work(
+            http,
+            &session,
+            text(headers::ATTEMPT).unwrap_or_default(),
+            body,
+        ))
+        .await;
     }
     let body = match Box::pin(read_body(http, access.id, body)).await {
         Ok(body) => body,
         Err(not_read) => return not_read.refusal(),
     };
-    let Some(path) = relayed else { return Box::pin(own_call(http, &session, path, &body.bytes)).await };
+    let Some(path) = relayed else {
+        return Box::pin(own_call(http, &session, path, &body.bytes)).await;
+    };
     match relay(http, &session, path, &head, &body.bytes) {
         Ok(served) => {
             // The call may wait for long and uses none of these.
@@ -101,7 +132,9 @@ async fn read_body(http: &Http, token: i64, mut body: Body) -> Result<ReadBody, 
         let mut read = Vec::new();
         let mut first = Bytes::new();
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| NotRead::Body)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| NotRead::Body)?.into_data() else {
+                continue;
+            };
             if !counted.add(data.len()) {
                 return Err(NotRead::TooMany);
             }
@@ -116,10 +149,17 @@ async fn read_body(http: &Http, token: i64, mut body: Body) -> Result<ReadBody, 
                 read.extend_from_slice(&data);
             }
         }
-        Ok(if read.is_empty() { first } else { Bytes::from(read) })
+        Ok(if read.is_empty() {
+            first
+        } else {
+            Bytes::from(read)
+        })
     };
     match tokio::time::timeout(BODY_TIME_MAX, reading).await {
-        Ok(read) => Ok(ReadBody { bytes: read?, _counted: counted }),
+        Ok(read) => Ok(ReadBody {
+            bytes: read?,
+            _counted: counted,
+        }),
         Err(_) => Err(NotRead::Body),
     }
 }
@@ -129,9 +169,12 @@ impl NotRead {
         match self {
             Self::Body => problem::too_large(),
             // The runner sends it again later.
-            Self::TooMany => {
-                problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "the hub receives too much of this runner at once", "send it again")
-            }
+            Self::TooMany => problem::refusal(
+                StatusCode::TOO_MANY_REQUESTS,
+                codes::LIMIT,
+                "the hub receives too much of this runner at once",
+                "send it again",
+            ),
         }
     }
 }
@@ -146,7 +189,10 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
                         tls.refresh();
                         tls.fingerprint()
                     });
-                    reply(Ok(RunnerWork { fingerprint, ..work }))
+                    reply(Ok(RunnerWork {
+                        fingerprint,
+                        ..work
+                    }))
                 }
                 None => must_join(),
             },
@@ -161,7 +207,9 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
                 failpoint!("hub.before_facts");
                 let applied = ops.apply_supervisor_facts(session, call).await;
                 reply(applied.map(|(answers, attempts)| {
-                    attempts.into_iter().for_each(|attempt| ops.note_facts(attempt));
+                    attempts
+                        .into_iter()
+                        .for_each(|attempt| ops.note_facts(attempt));
                     answers
                 }))
             }
@@ -191,9 +239,15 @@ async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes
             Err(refusal) => *refusal,
         },
         LOG_BYTES => {
-            let end = body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len());
+            let end = body
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .unwrap_or(body.len());
             match parse::<LogBytes>(&body[..end]) {
-                Ok(at) => reply(ops.store_log_bytes(session, at, body.slice((end + 1).min(body.len())..)).await),
+                Ok(at) => reply(
+                    ops.store_log_bytes(session, at, body.slice((end + 1).min(body.len())..))
+                        .await,
+                ),
                 Err(refusal) => *refusal,
             }
         }
@@ -213,7 +267,9 @@ async fn accept_work(http: &Http, session: &RunnerSession, attempt: &str, body: 
     };
     match spool::receive(body, &file, WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX).await {
         Ok(()) => reply(ops.accept_work(session, attempt, file).await),
-        Err(NotReceived::Disk(error)) => reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}")))),
+        Err(NotReceived::Disk(error)) => {
+            reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}"))))
+        }
         Err(error) => failed(&bad(&format!("the work of {attempt}: {error}"))),
     }
 }
@@ -222,7 +278,9 @@ async fn accept_work(http: &Http, session: &RunnerSession, attempt: &str, body: 
 fn bundle(file: File) -> Response {
     let bytes = file.metadata().map(|meta| meta.len());
     let mut response = Response::new(Body::new(spool::body_of(file)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(BUNDLE_TYPE));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(BUNDLE_TYPE));
     if let Ok(bytes) = bytes {
         response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     }
@@ -230,19 +288,46 @@ fn bundle(file: File) -> Response {
 }
 
 /// Begins a call of a supervisor or its worker.
-fn relay(http: &Http, session: &RunnerSession, path: &str, head: &Parts, body: &Bytes) -> Result<Served, Box<Response>> {
-    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+fn relay(
+    http: &Http,
+    session: &RunnerSession,
+    path: &str,
+    head: &Parts,
+    body: &Bytes,
+) -> Result<Served, Box<Response>> {
+    let text = |name: &str| {
+        head.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
     let refused = |error: OpError| Box::new(reply::<()>(Err(error)));
-    let attempt = http.hub.ops.check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN)).map_err(refused)?;
-    let serve = http.calls.get(path).ok_or_else(|| refused(adjutant_core::Denied::not_found("call", path).into()))?;
-    let auth = Auth { who: Principal::Run(attempt.run), attempt: Some(attempt) };
+    let attempt = http
+        .hub
+        .ops
+        .check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN))
+        .map_err(refused)?;
+    let serve = http
+        .calls
+        .get(path)
+        .ok_or_else(|| refused(adjutant_core::Denied::not_found("call", path).into()))?;
+    let auth = Auth {
+        who: Principal::Run(attempt.run),
+        attempt: Some(attempt),
+    };
     Ok(serve(Arc::clone(&http.hub), auth, &head.headers, body))
 }
 
 fn must_join() -> Response {
     let message = "this session of the runner has ended".to_owned();
-    let mut response = failed(&ErrorView { code: codes::CONFLICT.to_owned(), message, hint: None });
-    response.headers_mut().insert(RUNNER_MUST_JOIN, HeaderValue::from_static("1"));
+    let mut response = failed(&ErrorView {
+        code: codes::CONFLICT.to_owned(),
+        message,
+        hint: None,
+    });
+    response
+        .headers_mut()
+        .insert(RUNNER_MUST_JOIN, HeaderValue::from_static("1"));
     response
 }
 

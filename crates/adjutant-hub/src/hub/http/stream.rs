@@ -41,9 +41,15 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Serves a connection until it ends, its token is revoked, or it is idle for too long.
 pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: CancellationToken) {
-    let ends = match stream.get_ref().local_addr().and_then(|own| Ok((own, stream.get_ref().peer_addr()?))) {
+    let ends = match stream
+        .get_ref()
+        .local_addr()
+        .and_then(|own| Ok((own, stream.get_ref().peer_addr()?)))
+    {
         Ok(ends) => ends,
-        Err(error) => return tracing::debug!(%error, "a caller over HTTP has closed its connection"),
+        Err(error) => {
+            return tracing::debug!(%error, "a caller over HTTP has closed its connection");
+        }
     };
     if let Err(error) = stream.get_ref().set_nodelay(true) {
         tracing::debug!(%error, "replies over HTTP may be delayed");
@@ -65,7 +71,13 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
         }
     };
     let is_shared = matches!(&stream, Either::Right(stream) if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED));
-    let caller = Arc::new(Caller::new(line, number, ends, is_shared, Arc::clone(&http.tcp_peers)));
+    let caller = Arc::new(Caller::new(
+        line,
+        number,
+        ends,
+        is_shared,
+        Arc::clone(&http.tcp_peers),
+    ));
     // Subscribes before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
     let ending = closing.child_token();
@@ -97,13 +109,23 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
 }
 
 /// Serves one call at a time. After `ending`, the current call is the last.
-async fn single(http: Arc<Http>, caller: Arc<Caller>, stream: impl AsyncRead + AsyncWrite + Unpin, ending: CancellationToken) -> hyper::Result<()> {
+async fn single(
+    http: Arc<Http>,
+    caller: Arc<Caller>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    ending: CancellationToken,
+) -> hyper::Result<()> {
     let service = service_fn(move |request: Request<Incoming>| {
         let (http, caller) = (Arc::clone(&http), Arc::clone(&caller));
-        async move { Ok::<_, Infallible>(serve::answer_request(&http, &caller, request.map(Body::new)).await) }.boxed()
+        async move {
+            Ok::<_, Infallible>(serve::answer_request(&http, &caller, request.map(Body::new)).await)
+        }
+        .boxed()
     });
     let mut builder = http1::Builder::new();
-    builder.max_headers(HEADERS_MAX).max_buf_size(HEAD_BYTES_MAX.into());
+    builder
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX.into());
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         ended = served.as_mut() => return ended,
@@ -113,7 +135,12 @@ async fn single(http: Arc<Http>, caller: Arc<Caller>, stream: impl AsyncRead + A
 }
 
 /// Serves many calls at the same time, each in a task that ends with the connection. After `ending`, no calls are added.
-async fn shared(http: Arc<Http>, caller: Arc<Caller>, stream: impl AsyncRead + AsyncWrite + Unpin, ending: CancellationToken) -> hyper::Result<()> {
+async fn shared(
+    http: Arc<Http>,
+    caller: Arc<Caller>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    ending: CancellationToken,
+) -> hyper::Result<()> {
     let last_call = ending.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (http, caller, last_call) = (Arc::clone(&http), Arc::clone(&caller), last_call.clone());

@@ -7,8 +7,9 @@ use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
 use crate::store::{
-    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, announce_next, fruitless_attempts, last_host, live_in_dir, next_to_start,
-    run_input, turn_of_run, undelivered_of, workspace_around,
+    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, announce_next,
+    fruitless_attempts, last_host, live_in_dir, next_to_start, run_input, turn_of_run,
+    undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
@@ -75,61 +76,139 @@ fn first_port(home: &Home) -> u16 {
 }
 
 /// Claims the queued run that starts next, and adds it to `used`. `None`: no run can start now.
-pub(super) fn claim_run(tx: &mut Tx<'_>, pools: &Pools, used: &mut SlotsUsed, claim: &Claim<'_>) -> Result<Option<ClaimedRun>, StoreError> {
-    let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else { return Ok(None) };
-    tx.connection().announce(|connection| fruitless_attempts(connection, run.id));
-    tx.connection().announce(|connection| turn_of_run(connection, run.id));
+pub(super) fn claim_run(
+    tx: &mut Tx<'_>,
+    pools: &Pools,
+    used: &mut SlotsUsed,
+    claim: &Claim<'_>,
+) -> Result<Option<ClaimedRun>, StoreError> {
+    let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else {
+        return Ok(None);
+    };
+    tx.connection()
+        .announce(|connection| fruitless_attempts(connection, run.id));
+    tx.connection()
+        .announce(|connection| turn_of_run(connection, run.id));
     let is_here = claim.start_place.host().is_none();
     if is_here {
-        tx.connection().announce(|connection| live_in_dir(connection, run.id));
+        tx.connection()
+            .announce(|connection| live_in_dir(connection, run.id));
     }
     if let Some(next) = claim.next_place {
         announce_next(tx.connection(), pools, used, next);
     }
-    let run = tx.claim(&run, claim.token_hash, claim.start_place.host(), claim.retention)?;
+    let run = tx.claim(
+        &run,
+        claim.token_hash,
+        claim.start_place.host(),
+        claim.retention,
+    )?;
     used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;
     let preset = Preset::from_text(&input.agent.preset);
     // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
-    let session = run.session.clone().filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
+    let session = run
+        .session
+        .clone()
+        .filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
     let resumption = resume_prompt(tx, &run, &mut input)?;
     let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
-    let channel = if is_chat { ParentChannel::Chat } else { parent_channel(input.agent.harness, preset.as_ref()) };
+    let channel = if is_chat {
+        ParentChannel::Chat
+    } else {
+        parent_channel(input.agent.harness, preset.as_ref())
+    };
     // A runner has the directory on another machine.
-    let others = if is_here { live_in_dir(tx.connection(), run.id)?.others(run.id).0 } else { Vec::new() };
-    let (prompt, new_session_prompt) = compose_prompts(&run, &input, &others, channel, session.is_some(), resumption.as_ref());
+    let others = if is_here {
+        live_in_dir(tx.connection(), run.id)?.others(run.id).0
+    } else {
+        Vec::new()
+    };
+    let (prompt, new_session_prompt) = compose_prompts(
+        &run,
+        &input,
+        &others,
+        channel,
+        session.is_some(),
+        resumption.as_ref(),
+    );
     // More than a message may have, so that a cut is detected.
-    let answer_bytes_max = if is_chat { MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES } else { 0 };
-    let caches = workspace.as_ref().map(|workspace| cache_dirs(claim.home, workspace)).unwrap_or_default();
-    let mut workspace = workspace.map(|workspace| order_of(tx.connection(), claim.home, workspace)).transpose()?;
+    let answer_bytes_max = if is_chat {
+        MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES
+    } else {
+        0
+    };
+    let caches = workspace
+        .as_ref()
+        .map(|workspace| cache_dirs(claim.home, workspace))
+        .unwrap_or_default();
+    let mut workspace = workspace
+        .map(|workspace| order_of(tx.connection(), claim.home, workspace))
+        .transpose()?;
     if let Some(workspace) = &mut workspace {
         let here = claim.start_place.host().map(|host| host.host);
         let last = last_host(tx.connection(), run.id, Some(run.attempt))?;
         workspace.start = tree_start(here, last.as_ref().map(Option::as_deref));
     }
-    let slots = pools.by_name.get(&run.pool).map_or(1, |limits| limits.slots);
-    let place = Place { workspace, ports, caches, slots };
-    Ok(Some(ClaimedRun { run, input, preset, session, prompt, new_session_prompt, answer_bytes_max, place }))
+    let slots = pools
+        .by_name
+        .get(&run.pool)
+        .map_or(1, |limits| limits.slots);
+    let place = Place {
+        workspace,
+        ports,
+        caches,
+        slots,
+    };
+    Ok(Some(ClaimedRun {
+        run,
+        input,
+        preset,
+        session,
+        prompt,
+        new_session_prompt,
+        answer_bytes_max,
+        place,
+    }))
 }
 
 /// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not permit a start are stopped.
-fn choose_run(tx: &mut Tx<'_>, pools: &Pools, used: &SlotsUsed, claim: &Claim<'_>) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
+fn choose_run(
+    tx: &mut Tx<'_>,
+    pools: &Pools,
+    used: &SlotsUsed,
+    claim: &Claim<'_>,
+) -> Result<Option<(Run, Option<Workspace>, Ports)>, StoreError> {
     loop {
-        let Some(run) = next_to_start(tx.connection(), pools, used, claim.start_place)? else { return Ok(None) };
-        tx.connection().announce(|connection| run_input(connection, run.id));
-        tx.connection().announce(|connection| workspace_around(connection, &run.cwd));
+        let Some(run) = next_to_start(tx.connection(), pools, used, claim.start_place)? else {
+            return Ok(None);
+        };
+        tx.connection()
+            .announce(|connection| run_input(connection, run.id));
+        tx.connection()
+            .announce(|connection| workspace_around(connection, &run.cwd));
         if tx.stop_without_budget(&run, claim.retention)? {
             continue;
         }
-        let of_run = |tx: &Tx<'_>| Ok(unmetered(claim.config, &run_input(tx.connection(), run.id)?.agent));
+        let of_run = |tx: &Tx<'_>| {
+            Ok(unmetered(
+                claim.config,
+                &run_input(tx.connection(), run.id)?.agent,
+            ))
+        };
         if tx.stop_if_unmetered(&run, claim.retention, of_run)? {
             continue;
         }
         let workspace = workspace_around(tx.connection(), &run.cwd)?;
         // In the transaction that makes the run live, so that no other run gets them.
-        let ports = match workspace.as_ref().map_or(0, |workspace| workspace.spec.ports) {
+        let ports = match workspace
+            .as_ref()
+            .map_or(0, |workspace| workspace.spec.ports)
+        {
             0 => Ports::NotWanted,
-            count => tx.allocate_ports(run.id, count, first_port(claim.home))?.map_or(Ports::Missing(count), Ports::Allocated),
+            count => tx
+                .allocate_ports(run.id, count, first_port(claim.home))?
+                .map_or(Ports::Missing(count), Ports::Allocated),
         };
         match ports {
             Ports::Missing(count) if tx.wait_for_ports(&run, count)? => {}
@@ -149,7 +228,11 @@ fn tree_start(here: Option<&str>, last: Option<Option<&str>>) -> TreeStart {
 }
 
 /// If an earlier attempt of the run has started, adds what has happened since to its prompt, and returns it.
-fn resume_prompt(tx: &mut Tx<'_>, run: &Run, input: &mut RunInput) -> Result<Option<Resumption>, StoreError> {
+fn resume_prompt(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    input: &mut RunInput,
+) -> Result<Option<Resumption>, StoreError> {
     if run.attempt.0 <= 1 + fruitless_attempts(tx.connection(), run.id)? {
         return Ok(None);
     }
@@ -173,9 +256,16 @@ fn compose_prompts(
     has_session: bool,
     resumption: Option<&Resumption>,
 ) -> (String, Option<String>) {
-    let acceptance = Acceptance { criteria: input.criteria.as_deref(), accept: &input.accept };
+    let acceptance = Acceptance {
+        criteria: input.criteria.as_deref(),
+        accept: &input.accept,
+    };
     let stated = |task: &str| with_statement(run.id, &run.name, others, channel, &acceptance, task);
-    let whole = if input.agent.has_identity { stated(&input.prompt) } else { input.prompt.clone() };
+    let whole = if input.agent.has_identity {
+        stated(&input.prompt)
+    } else {
+        input.prompt.clone()
+    };
     match (has_session, resumption) {
         (false, _) => (whole, None),
         (true, Some(resumption)) => (compose_in_session(resumption), Some(whole)),
@@ -188,7 +278,9 @@ fn compose_prompts(
 fn parent_channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChannel {
     match harness {
         HarnessKind::Echo => ParentChannel::Tools,
-        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => ParentChannel::Tools,
+        HarnessKind::Vendor if preset.is_some_and(|preset| preset.can.tools) => {
+            ParentChannel::Tools
+        }
         HarnessKind::Vendor | HarnessKind::Plain => ParentChannel::Blocks,
     }
 }

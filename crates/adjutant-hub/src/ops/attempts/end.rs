@@ -10,7 +10,9 @@ use crate::store::{Run, StoreError, Tx, attempt_row, run_input, times_limited};
 use crate::view::RunView;
 use adjutant_core::checkpoint::{self, RunSnapshot};
 use adjutant_core::report::Claim;
-use adjutant_core::{AttemptEnd, Cause, Exit, Outcome, RunEvent, RunId, RunState, StopReason, Time, Verdict, run};
+use adjutant_core::{
+    AttemptEnd, Cause, Exit, Outcome, RunEvent, RunId, RunState, StopReason, Time, Verdict, run,
+};
 
 /// How an attempt's agent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +36,19 @@ pub(super) fn prepare_end(
     outcome: Option<VerdictText>,
     terms: &Terms,
 ) -> Result<Option<AttemptEnd>, StoreError> {
-    let AgentEnd { exit, by_itself, error_line, lacks_tools } = agent;
-    let resumable_at = outcome.as_ref().and_then(|outcome| outcome.again_at_ms).map(Time);
-    let mut detail = outcome.as_ref().map_or_else(String::new, |outcome| outcome.message.clone());
+    let AgentEnd {
+        exit,
+        by_itself,
+        error_line,
+        lacks_tools,
+    } = agent;
+    let resumable_at = outcome
+        .as_ref()
+        .and_then(|outcome| outcome.again_at_ms)
+        .map(Time);
+    let mut detail = outcome
+        .as_ref()
+        .map_or_else(String::new, |outcome| outcome.message.clone());
     let verdict = outcome.map(|outcome| match outcome.cause {
         Some(cause) => Verdict::Failed(Cause::from_word(&cause).unwrap_or(Cause::Agent)),
         None => Verdict::Succeeded,
@@ -44,21 +56,41 @@ pub(super) fn prepare_end(
     update_usage_limit(tx, id, run, verdict, resumable_at)?;
     if let Some(Verdict::Failed(cause)) = verdict.filter(|_| !run.is_waiting())
         && cause.is_of_agent()
-        && fall_back(tx, &tx.run(run.id)?, id, &cause.to_string(), terms.retention)?
+        && fall_back(
+            tx,
+            &tx.run(run.id)?,
+            id,
+            &cause.to_string(),
+            terms.retention,
+        )?
     {
         return Ok(None);
     }
     // An agent whose model could not be used has used nothing.
     if !matches!(verdict, Some(Verdict::Failed(cause)) if cause.is_of_agent() || cause.passes()) {
-        let is_done = verdict == Some(Verdict::Succeeded) || verdict.is_none() && exit == Exit::Code(0);
-        let is_stopped = !by_itself && matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Budget);
-        note_unstated(tx, run, if is_done && !is_stopped { UsageEnd::Attempt } else { UsageEnd::Stopped }, terms)?;
+        let is_done =
+            verdict == Some(Verdict::Succeeded) || verdict.is_none() && exit == Exit::Code(0);
+        let is_stopped = !by_itself
+            && matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Budget);
+        note_unstated(
+            tx,
+            run,
+            if is_done && !is_stopped {
+                UsageEnd::Attempt
+            } else {
+                UsageEnd::Stopped
+            },
+            terms,
+        )?;
     }
     let (mut again_at, mut waits_for_caller) = (None, false);
     if matches!(verdict, Some(Verdict::Failed(cause)) if cause.passes()) {
         waits_for_caller = !run_input(tx.connection(), run.id)?.agent.auto_resume;
         let times = times_limited(tx.connection(), run.id)?;
-        again_at = terms.rate_limits.resumes_at(resumable_at, times, tx.happened_at()).map(|at| tx.steady_at(at));
+        again_at = terms
+            .rate_limits
+            .resumes_at(resumable_at, times, tx.happened_at())
+            .map(|at| tx.steady_at(at));
         if waits_for_caller {
             detail.push_str("\nit does not resume by itself (auto_resume = false)");
         } else if again_at.is_none() && times > 0 {
@@ -85,8 +117,21 @@ pub(super) fn prepare_end(
         by_itself,
     };
     crate::ops::resources::note_peak(tx, run)?;
-    let next = run::apply(run.state, RunEvent::Ended(end), tx.steady(), terms.retention).ok();
-    if let (Some((_, problem)), Some(RunState::Stopped { reason: StopReason::UnreadableBlock, .. })) = (&unreadable, next) {
+    let next = run::apply(
+        run.state,
+        RunEvent::Ended(end),
+        tx.steady(),
+        terms.retention,
+    )
+    .ok();
+    if let (
+        Some((_, problem)),
+        Some(RunState::Stopped {
+            reason: StopReason::UnreadableBlock,
+            ..
+        }),
+    ) = (&unreadable, next)
+    {
         tx.set_detail(run.id, problem)?;
     }
     if lacks_tools && next == Some(RunState::Finished(Outcome::Succeeded)) {
@@ -99,12 +144,20 @@ pub(super) fn prepare_end(
 /// Notes that the agent of a run that succeeds had none of Adjutant's tools. A failed run states its own reason.
 fn note_missing_tools(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     let agent = &run.agent;
-    let missing = format!("its agent never connected to Adjutant's tools, so it could not ask or report with them; see adj agents test {agent}");
+    let missing = format!(
+        "its agent never connected to Adjutant's tools, so it could not ask or report with them; see adj agents test {agent}"
+    );
     tx.add_note(run, &missing)
 }
 
 /// Records the usage limit that an attempt met, or clears the one of an agent that has worked since.
-fn update_usage_limit(tx: &mut Tx<'_>, id: AttemptId, run: &Run, verdict: Option<Verdict>, until: Option<Time>) -> Result<(), StoreError> {
+fn update_usage_limit(
+    tx: &mut Tx<'_>,
+    id: AttemptId,
+    run: &Run,
+    verdict: Option<Verdict>,
+    until: Option<Time>,
+) -> Result<(), StoreError> {
     match verdict {
         Some(Verdict::Failed(Cause::RateLimited)) => {
             let Some(until) = until else { return Ok(()) };
@@ -112,7 +165,8 @@ fn update_usage_limit(tx: &mut Tx<'_>, id: AttemptId, run: &Run, verdict: Option
             move_from_limited(tx, &run.agent)
         }
         Some(Verdict::Succeeded) => {
-            let since = attempt_row(tx.connection(), run.id, id.n)?.map_or(Time(0), |row| row.claimed_at);
+            let since =
+                attempt_row(tx.connection(), run.id, id.n)?.map_or(Time(0), |row| row.claimed_at);
             tx.clear_usage_limit(&run.agent, since)
         }
         Some(Verdict::Failed(_)) | None => Ok(()),
@@ -121,14 +175,26 @@ fn update_usage_limit(tx: &mut Tx<'_>, id: AttemptId, run: &Run, verdict: Option
 
 /// Creates the checkpoint of a run that another attempt can follow, if its attempt left none, and replaces the reason of a stop that
 /// came too late by that of the end (`detail`). `next`: the state after the end.
-fn keep_state(tx: &mut Tx<'_>, id: AttemptId, run: &Run, next: Option<RunState>, detail: &str) -> Result<(), StoreError> {
+fn keep_state(
+    tx: &mut Tx<'_>,
+    id: AttemptId,
+    run: &Run,
+    next: Option<RunState>,
+    detail: &str,
+) -> Result<(), StoreError> {
     let finishes = next.is_some_and(RunState::is_finished);
     if next.is_some() && !finishes && run.checkpoint_attempt != Some(id.n) {
         // A run that continues at once is notified of its block.
-        let reason = if let Some(RunState::Stopped { reason, .. }) = next { reason } else { StopReason::UnreadableBlock };
+        let reason = if let Some(RunState::Stopped { reason, .. }) = next {
+            reason
+        } else {
+            StopReason::UnreadableBlock
+        };
         create_checkpoint(tx, run.id, reason, None)?;
     }
-    if finishes && matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled) {
+    if finishes
+        && matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled)
+    {
         // The run has finished its work, so the reason of the stop no longer applies.
         match detail {
             "" => tx.clear_detail(run.id)?,
@@ -140,13 +206,23 @@ fn keep_state(tx: &mut Tx<'_>, id: AttemptId, run: &Run, next: Option<RunState>,
 
 /// Creates a checkpoint for a run whose attempt was interrupted without saving one. `last_output`: the end of its output, if it has
 /// not reported it as its last message.
-pub(super) fn create_checkpoint(tx: &mut Tx<'_>, id: RunId, reason: StopReason, last_output: Option<&str>) -> Result<(), StoreError> {
+pub(super) fn create_checkpoint(
+    tx: &mut Tx<'_>,
+    id: RunId,
+    reason: StopReason,
+    last_output: Option<&str>,
+) -> Result<(), StoreError> {
     let run = tx.run(id)?;
     create_checkpoint_of(tx, &run, reason, last_output)
 }
 
 /// The same for a run as it is stored now.
-pub(super) fn create_checkpoint_of(tx: &mut Tx<'_>, run: &Run, reason: StopReason, last_output: Option<&str>) -> Result<(), StoreError> {
+pub(super) fn create_checkpoint_of(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    reason: StopReason,
+    last_output: Option<&str>,
+) -> Result<(), StoreError> {
     let known = RunSnapshot {
         name: &run.name,
         active_ms: run.active_ms,
@@ -155,7 +231,10 @@ pub(super) fn create_checkpoint_of(tx: &mut Tx<'_>, run: &Run, reason: StopReaso
         summary: run.summary.as_deref(),
         last_words: last_output.or(run.result.as_deref()),
         stopped_by: Some(reason),
-        measured: run.detail.as_deref().filter(|_| reason == StopReason::MemoryLimit),
+        measured: run
+            .detail
+            .as_deref()
+            .filter(|_| reason == StopReason::MemoryLimit),
         earlier: run.checkpoint.as_ref(),
     };
     tx.set_checkpoint(run, &checkpoint::reconstruct(&known), "hub")

@@ -13,7 +13,14 @@ use std::path::Path;
 /// Largest file of a key, in bytes.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 /// Variables by which programs find a proxy, and those that name hosts reached without one.
-const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 const LOOPBACK: &str = "127.0.0.1,localhost";
 
@@ -29,7 +36,11 @@ pub(super) fn prepare(
     stored: &BTreeMap<String, String>,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Option<GateOrder>, String> {
-    if let Some(name) = agent.gate.as_ref().and_then(|gate| gate.key_variable.as_ref()) {
+    if let Some(name) = agent
+        .gate
+        .as_ref()
+        .and_then(|gate| gate.key_variable.as_ref())
+    {
         env.remove(name);
     }
     let Some(settings) = settings else {
@@ -51,35 +62,64 @@ pub(super) fn prepare(
         KeySource::File(file) => key_of_file(file)?,
         KeySource::Env(name) => {
             env.remove(name);
-            let key = stored.get(name).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+            let key = stored
+                .get(name)
+                .map(|key| key.trim().to_owned())
+                .filter(|key| !key.is_empty());
             key.ok_or_else(|| format!("the key of its model's API is missing: the variable {name} was not set when the run was dispatched"))?
         }
     };
     env.retain(|name, value| !preset::passes(&form.unset, name) && !value.contains(&key));
-    if let Some(name) = form.needs.iter().find(|name| env.get(*name).is_none_or(|value| value.trim().is_empty())) {
-        return Err(format!("its agent has gate = true, and {name} is not set: {}", form.about.replace('`', "")));
+    if let Some(name) = form
+        .needs
+        .iter()
+        .find(|name| env.get(*name).is_none_or(|value| value.trim().is_empty()))
+    {
+        return Err(format!(
+            "its agent has gate = true, and {name} is not set: {}",
+            form.about.replace('`', "")
+        ));
     }
     if PROXIES.iter().any(|name| env.contains_key(*name)) {
         for name in NO_PROXY {
-            let hosts = env.get(name).filter(|hosts| !hosts.is_empty()).map_or_else(|| LOOPBACK.to_owned(), |hosts| format!("{hosts},{LOOPBACK}"));
+            let hosts = env.get(name).filter(|hosts| !hosts.is_empty()).map_or_else(
+                || LOOPBACK.to_owned(),
+                |hosts| format!("{hosts},{LOOPBACK}"),
+            );
             env.insert(name.to_owned(), hosts);
         }
     }
-    Ok(Some(GateOrder { base_url: settings.base_url.to_string(), key: Secret(key) }))
+    Ok(Some(GateOrder {
+        base_url: settings.base_url.to_string(),
+        key: Secret(key),
+    }))
 }
 
 fn key_of_file(file: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("the key of its model's API cannot be read: {error}");
+    let failed =
+        |error: std::io::Error| format!("the key of its model's API cannot be read: {error}");
     let opened = files::open_named(file).map_err(failed)?;
     let meta = opened.metadata().map_err(failed)?;
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(format!("{}, which contains the key of its model's API, is accessible to other users: chmod 600", file.display()));
+        return Err(format!(
+            "{}, which contains the key of its model's API, is accessible to other users: chmod 600",
+            file.display()
+        ));
     }
     let mut text = String::new();
-    opened.take(KEY_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    opened
+        .take(KEY_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
     let key = text.trim();
-    if key.is_empty() || text.len() as u64 > KEY_BYTES_MAX || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{} must contain the key of the model's API and nothing else", file.display()));
+    if key.is_empty()
+        || text.len() as u64 > KEY_BYTES_MAX
+        || !key.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(format!(
+            "{} must contain the key of the model's API and nothing else",
+            file.display()
+        ));
     }
     Ok(key.to_owned())
 }

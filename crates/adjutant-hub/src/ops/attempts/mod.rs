@@ -17,7 +17,9 @@ mod unreadable;
 
 use crate::link::{AttemptDir, Order};
 use crate::ops::{OpError, Ops};
-use crate::store::{AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id};
+use crate::store::{
+    AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
+};
 use adjutant_core::{AttemptNo, RunId, RunState};
 pub(in crate::ops) use recovery::Loss;
 use sha2::{Digest, Sha256};
@@ -37,7 +39,10 @@ impl AttemptId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (run, n) = text.split_once('/')?;
-        Some(Self { run: RunId::parse(run).ok()?, n: AttemptNo(n.parse().ok()?) })
+        Some(Self {
+            run: RunId::parse(run).ok()?,
+            n: AttemptNo(n.parse().ok()?),
+        })
     }
 }
 
@@ -76,7 +81,9 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
+        let row = self
+            .store
+            .read(|connection| attempt_row(connection, id.run, id.n))?;
         Ok(row.is_some_and(|row| is_token_of(&row, token)))
     }
 
@@ -85,16 +92,27 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
-        let (live, hosted) = self.store.read(|connection| Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?)))?;
+        let (live, hosted) = self.store.read(|connection| {
+            Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
+        })?;
         let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
-        Ok(live.into_iter().filter(is_here).map(|run| AttemptId { run: run.id, n: run.attempt }).collect())
+        Ok(live
+            .into_iter()
+            .filter(is_here)
+            .map(|run| AttemptId {
+                run: run.id,
+                n: run.attempt,
+            })
+            .collect())
     }
 
     /// Returns whether an attempt is still starting. True if unknown.
     #[must_use]
     pub fn is_starting(&self, id: AttemptId) -> bool {
         let run = self.store.read(|connection| run_by_id(connection, id.run));
-        run.map_or(true, |run| run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting))
+        run.map_or(true, |run| {
+            run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting)
+        })
     }
 
     /// Returns whether an attempt is settled.
@@ -102,17 +120,29 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn is_settled(&self, id: AttemptId) -> Result<bool, OpError> {
-        let run = self.store.read(|connection| run_by_id(connection, id.run))?;
+        let run = self
+            .store
+            .read(|connection| run_by_id(connection, id.run))?;
         Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
     }
 
     /// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
-    async fn current(&self, id: AttemptId, work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static) -> Result<(), OpError> {
+    async fn current(
+        &self,
+        id: AttemptId,
+        work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), OpError> {
         Ok(self
             .store
             .write(move |tx| {
-                let Some(run) = run_by_id(tx.connection(), id.run)? else { return Ok(()) };
-                if run.attempt == id.n && run.state.is_live() { work(tx, &run) } else { Ok(()) }
+                let Some(run) = run_by_id(tx.connection(), id.run)? else {
+                    return Ok(());
+                };
+                if run.attempt == id.n && run.state.is_live() {
+                    work(tx, &run)
+                } else {
+                    Ok(())
+                }
             })
             .await?)
     }

@@ -47,7 +47,10 @@ impl Ops {
             let latest = deadline.min(Instant::now() + CLOCK_DELAY_MAX);
             settled = loop {
                 let look_again = latest.min(Instant::now() + CLOCK_DELAY);
-                if tokio::time::timeout_at(look_again, pressing.wait()).await.is_ok() {
+                if tokio::time::timeout_at(look_again, pressing.wait())
+                    .await
+                    .is_ok()
+                {
                     break false;
                 }
                 if look_again == latest || anything.wait().now_or_never().is_none() {
@@ -61,17 +64,35 @@ impl Ops {
         let mut orders = self.store.read(|connection| {
             let run = run_by_id(connection, id.run)?;
             let Some(run) = run.filter(|run| run.attempt == id.n) else {
-                return Ok(Orders { stop: Some(StopReason::Cancelled.word().to_owned()), ..Orders::default() });
+                return Ok(Orders {
+                    stop: Some(StopReason::Cancelled.word().to_owned()),
+                    ..Orders::default()
+                });
             };
             let stop = match run.state {
-                RunState::Stopping(reason) | RunState::Stopped { reason, .. } => Some(reason.word().to_owned()),
+                RunState::Stopping(reason) | RunState::Stopped { reason, .. } => {
+                    Some(reason.word().to_owned())
+                }
                 RunState::Finished(_) => Some(StopReason::Cancelled.word().to_owned()),
                 RunState::Queued | RunState::Starting | RunState::Running => None,
             };
-            let messages = if run.prompt_via == PromptVia::Stream { queued_messages(connection, run.id)? } else { Vec::new() };
-            let messages = messages.iter().map(|message| render::message(message, &run.name)).collect();
+            let messages = if run.prompt_via == PromptVia::Stream {
+                queued_messages(connection, run.id)?
+            } else {
+                Vec::new()
+            };
+            let messages = messages
+                .iter()
+                .map(|message| render::message(message, &run.name))
+                .collect();
             let reported = run.standing_report().map(|report| report.seq.0);
-            Ok(Orders { version: 0, stop, waiting: run.is_waiting(), reported, messages })
+            Ok(Orders {
+                version: 0,
+                stop,
+                waiting: run.is_waiting(),
+                reported,
+                messages,
+            })
         })?;
         orders.version = version(&orders)?;
         Ok(orders)
@@ -80,7 +101,11 @@ impl Ops {
 
 /// Returns a hash of the orders.
 fn version(orders: &Orders) -> Result<i64, OpError> {
-    let json = serde_json::to_vec(&Orders { version: 0, ..orders.clone() }).map_err(|error| OpError::Io(error.to_string()))?;
+    let json = serde_json::to_vec(&Orders {
+        version: 0,
+        ..orders.clone()
+    })
+    .map_err(|error| OpError::Io(error.to_string()))?;
     let digest: [u8; 32] = Sha256::digest(&json).into();
     let [a, b, c, d, e, f, ..] = digest;
     Ok(1 + i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
@@ -88,7 +113,10 @@ fn version(orders: &Orders) -> Result<i64, OpError> {
 
 /// Returns whether orders differ from the known version only in whether the clock runs.
 fn differs_in_clock_only(orders: &Orders, known: i64) -> Result<bool, OpError> {
-    Ok(version(&Orders { waiting: !orders.waiting, ..orders.clone() })? == known)
+    Ok(version(&Orders {
+        waiting: !orders.waiting,
+        ..orders.clone()
+    })? == known)
 }
 
 #[cfg(test)]
@@ -97,13 +125,25 @@ mod tests {
 
     #[test]
     fn only_clock_orders_can_be_deferred() {
-        let known = Orders { waiting: false, ..Orders::default() };
+        let known = Orders {
+            waiting: false,
+            ..Orders::default()
+        };
         let known_version = version(&known).expect("a version");
-        let asked = Orders { waiting: true, ..known.clone() };
+        let asked = Orders {
+            waiting: true,
+            ..known.clone()
+        };
         assert!(differs_in_clock_only(&asked, known_version).expect("comparable"));
         assert!(!differs_in_clock_only(&known, known_version).expect("comparable"));
-        let stopped = Orders { stop: Some("cancelled".to_owned()), ..asked.clone() };
+        let stopped = Orders {
+            stop: Some("cancelled".to_owned()),
+            ..asked.clone()
+        };
         assert!(!differs_in_clock_only(&stopped, known_version).expect("comparable"));
-        assert!(!differs_in_clock_only(&asked, 0).expect("comparable"), "nothing is known yet");
+        assert!(
+            !differs_in_clock_only(&asked, 0).expect("comparable"),
+            "nothing is known yet"
+        );
     }
 }

@@ -10,8 +10,8 @@ use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
 use crate::store::{
-    Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of, failed_starts, has_budgets, is_usage_stated, report_of,
-    run_by_id,
+    Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of,
+    failed_starts, has_budgets, is_usage_stated, report_of, run_by_id,
 };
 use adjutant_core::{RunEvent, RunState, StopReason, Time};
 
@@ -39,13 +39,24 @@ impl Ops {
             return Ok(());
         }
         let mut changes = None;
-        if let Some(run) = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.state != RunState::Queued) {
+        if let Some(run) = self
+            .store
+            .read(|connection| run_by_id(connection, id.run))?
+            .filter(|run| run.state != RunState::Queued)
+        {
             changes = self.snapshot_after_loss(&run).await;
         }
         let dir = self.attempt_dir(id);
-        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()));
-        let remains = on_disk(move || leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)).await.map_err(failed)?;
-        self.end_lost_attempt(id, remains, changes, Loss::Supervisor).await
+        let failed = |error: std::io::Error| {
+            OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()))
+        };
+        let remains = on_disk(move || {
+            leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)
+        })
+        .await
+        .map_err(failed)?;
+        self.end_lost_attempt(id, remains, changes, Loss::Supervisor)
+            .await
     }
 
     /// Returns whether the store knows an attempt.
@@ -53,7 +64,10 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn knows_attempt(&self, id: AttemptId) -> Result<bool, OpError> {
-        Ok(self.store.read(|connection| attempt_row(connection, id.run, id.n))?.is_some())
+        Ok(self
+            .store
+            .read(|connection| attempt_row(connection, id.run, id.n))?
+            .is_some())
     }
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
@@ -61,10 +75,17 @@ impl Ops {
         let path = self.attempt_dir(id).facts();
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
         let dir = self.attempt_dir(id);
-        let mut left = on_disk(move || LeftFacts::open(&dir)).await.map_err(failed)?;
+        let mut left = on_disk(move || LeftFacts::open(&dir))
+            .await
+            .map_err(failed)?;
         loop {
-            let known = self.store.read(|connection| attempt_row(connection, id.run, id.n))?.map_or(0, |row| row.fact);
-            let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch))).await.map_err(failed)?;
+            let known = self
+                .store
+                .read(|connection| attempt_row(connection, id.run, id.n))?
+                .map_or(0, |row| row.fact);
+            let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch)))
+                .await
+                .map_err(failed)?;
             left = read;
             if batch.is_empty() && left.is_at_end() {
                 return Ok(left.problem);
@@ -83,7 +104,15 @@ impl Ops {
         changes: Option<AttemptEvidence>,
         loss: Loss,
     ) -> Result<(), OpError> {
-        let Remains { never_started, problem, last_output, active_until_ms, refusal, is_too_old, is_unwritable } = remains;
+        let Remains {
+            never_started,
+            problem,
+            last_output,
+            active_until_ms,
+            refusal,
+            is_too_old,
+            is_unwritable,
+        } = remains;
         if let Some(refusal) = refusal {
             if is_unwritable {
                 return self.not_placed(id, refusal).await;
@@ -94,11 +123,19 @@ impl Ops {
             return self.not_spawned(id, refusal).await;
         }
         let terms = self.terms();
-        let remains = KnownRemains { never_started, problem, last_output, active_until_ms, changes };
+        let remains = KnownRemains {
+            never_started,
+            problem,
+            last_output,
+            active_until_ms,
+            changes,
+        };
         let recorded = self.store.write(move |tx| {
             EndedAttempt::announce(tx, id);
             let has_budgets = has_budgets(tx.connection())?;
-            let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? else { return Ok(()) };
+            let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? else {
+                return Ok(());
+            };
             end_attempt(tx, &attempt, &remains, loss, &terms)?;
             terms.policies.observe(tx)
         });
@@ -109,7 +146,10 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store. Nothing has changed then.
-    pub(in crate::ops) async fn lose_with_runners(&self, ids: Vec<AttemptId>) -> Result<Vec<AttemptId>, OpError> {
+    pub(in crate::ops) async fn lose_with_runners(
+        &self,
+        ids: Vec<AttemptId>,
+    ) -> Result<Vec<AttemptId>, OpError> {
         let terms = self.terms();
         let lost = self.store.write(move |tx| {
             let mut lost = Vec::new();
@@ -125,14 +165,24 @@ impl Ops {
 
 /// Records that attempts are lost with their runners. Those whose loss affects no other run are read and written together, because a server
 /// then answers in few round trips. The others follow, one after the other.
-fn lose_together(tx: &mut Tx<'_>, ids: &[AttemptId], terms: &Terms) -> Result<Vec<AttemptId>, StoreError> {
+fn lose_together(
+    tx: &mut Tx<'_>,
+    ids: &[AttemptId],
+    terms: &Terms,
+) -> Result<Vec<AttemptId>, StoreError> {
     for id in ids {
         EndedAttempt::announce(tx, *id);
     }
     let has_budgets = has_budgets(tx.connection())?;
-    let (mut lost, mut together, mut others) = (Vec::with_capacity(ids.len()), Vec::with_capacity(ids.len()), Vec::new());
+    let (mut lost, mut together, mut others) = (
+        Vec::with_capacity(ids.len()),
+        Vec::with_capacity(ids.len()),
+        Vec::new(),
+    );
     for id in ids {
-        let Some(attempt) = EndedAttempt::live(tx, *id, has_budgets)? else { continue };
+        let Some(attempt) = EndedAttempt::live(tx, *id, has_budgets)? else {
+            continue;
+        };
         lost.push(*id);
         if attempt.affects_no_other_run() {
             together.push(attempt);
@@ -142,7 +192,10 @@ fn lose_together(tx: &mut Tx<'_>, ids: &[AttemptId], terms: &Terms) -> Result<Ve
     }
     let (mut ends, remains) = (Vec::with_capacity(together.len()), KnownRemains::default());
     for attempt in &together {
-        ends.extend(record_end(tx, attempt, &remains, Loss::Host, terms)?.map(|event| (attempt.run.id, event)));
+        ends.extend(
+            record_end(tx, attempt, &remains, Loss::Host, terms)?
+                .map(|event| (attempt.run.id, event)),
+        );
     }
     tx.advance_all(&ends, terms.retention, "hub")?;
     for id in others {
@@ -176,30 +229,52 @@ struct EndedAttempt {
 impl EndedAttempt {
     /// Reads an attempt that is still the newest one and live. `has_budgets`: whether any run has a budget.
     fn live(tx: &Tx<'_>, id: AttemptId, has_budgets: bool) -> Result<Option<Self>, StoreError> {
-        let Some(run) = run_by_id(tx.connection(), id.run)?.filter(|run| run.attempt == id.n && run.state.is_live()) else { return Ok(None) };
+        let Some(run) = run_by_id(tx.connection(), id.run)?
+            .filter(|run| run.attempt == id.n && run.state.is_live())
+        else {
+            return Ok(None);
+        };
         let row = attempt_row(tx.connection(), id.run, id.n)?;
         let agent_end = row.and_then(|row| Some((row.agent_end?, row.agent_end_at)));
         let is_usage_stated = is_usage_stated(tx.connection(), &run)?;
-        let draws_on_budget = has_budgets && !budgets_of(tx.connection(), id.run, tx.steady())?.is_empty();
-        Ok(Some(Self { id, run, agent_end, is_usage_stated, draws_on_budget }))
+        let draws_on_budget =
+            has_budgets && !budgets_of(tx.connection(), id.run, tx.steady())?.is_empty();
+        Ok(Some(Self {
+            id,
+            run,
+            agent_end,
+            is_usage_stated,
+            draws_on_budget,
+        }))
     }
 
     /// Returns whether the run stops without an effect on other runs: it does not finish, and draws on no budget.
     fn affects_no_other_run(&self) -> bool {
-        matches!(self.run.state, RunState::Starting | RunState::Running) && self.agent_end.is_none() && !self.draws_on_budget
+        matches!(self.run.state, RunState::Starting | RunState::Running)
+            && self.agent_end.is_none()
+            && !self.draws_on_budget
     }
 
     /// Announces the reads of [`Self::live`] and [`record_end`].
     fn announce(tx: &Tx<'_>, id: AttemptId) {
-        tx.connection().announce(|connection| run_by_id(connection, id.run));
-        tx.connection().announce(|connection| attempt_row(connection, id.run, id.n));
+        tx.connection()
+            .announce(|connection| run_by_id(connection, id.run));
+        tx.connection()
+            .announce(|connection| attempt_row(connection, id.run, id.n));
         announce_usage_stated(tx.connection(), id.run, id.n);
-        tx.connection().announce(|connection| report_of(connection, id.run));
+        tx.connection()
+            .announce(|connection| report_of(connection, id.run));
     }
 }
 
 /// Ends an attempt without a final fact.
-fn end_attempt(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, loss: Loss, terms: &Terms) -> Result<(), StoreError> {
+fn end_attempt(
+    tx: &mut Tx<'_>,
+    attempt: &EndedAttempt,
+    remains: &KnownRemains,
+    loss: Loss,
+    terms: &Terms,
+) -> Result<(), StoreError> {
     if let Some(event) = record_end(tx, attempt, remains, loss, terms)? {
         tx.advance(&attempt.run, event, terms.retention, "hub", "")?;
     }
@@ -207,22 +282,46 @@ fn end_attempt(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, 
 }
 
 /// Records what an attempt without a final fact leaves. Returns the event of its run, or `None` if the end of its agent was recorded.
-fn record_end(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, loss: Loss, terms: &Terms) -> Result<Option<RunEvent>, StoreError> {
-    let EndedAttempt { id, run, agent_end, is_usage_stated, draws_on_budget } = attempt;
-    let KnownRemains { never_started, problem, last_output, active_until_ms, changes } = remains;
+fn record_end(
+    tx: &mut Tx<'_>,
+    attempt: &EndedAttempt,
+    remains: &KnownRemains,
+    loss: Loss,
+    terms: &Terms,
+) -> Result<Option<RunEvent>, StoreError> {
+    let EndedAttempt {
+        id,
+        run,
+        agent_end,
+        is_usage_stated,
+        draws_on_budget,
+    } = attempt;
+    let KnownRemains {
+        never_started,
+        problem,
+        last_output,
+        active_until_ms,
+        changes,
+    } = remains;
     let id = *id;
     if loss == Loss::Host {
         tx.set_lost(id.run, id.n)?;
     }
     if let Some((end, at)) = agent_end {
-        let end = serde_json::from_slice(end.as_bytes()).map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
-        tx.dated(at.unwrap_or(tx.now()), |tx| end_with_agent_end(tx, id, end, terms))?;
+        let end = serde_json::from_slice(end.as_bytes())
+            .map_err(|error| StoreError::Corrupt(format!("attempt {id}: {error}")))?;
+        tx.dated(at.unwrap_or(tx.now()), |tx| {
+            end_with_agent_end(tx, id, end, terms)
+        })?;
         return Ok(None);
     }
     if *never_started {
         tx.mark_unstarted(id.run, id.n)?;
         if failed_starts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX {
-            tx.set_detail(run.id, "its supervisor exited before starting the agent, repeatedly")?;
+            tx.set_detail(
+                run.id,
+                "its supervisor exited before starting the agent, repeatedly",
+            )?;
             return Ok(Some(RunEvent::SpawnFailed));
         }
         return Ok(Some(RunEvent::NotStarted));
@@ -235,11 +334,20 @@ fn record_end(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, l
         store_evidence(tx, run, changes)?;
     }
     note_loss(tx, run, last_output)?;
-    if run.checkpoint_attempt != Some(id.n) && run.state != RunState::Stopping(StopReason::Cancelled) {
-        let reason = if loss == Loss::Host { StopReason::HostLost } else { StopReason::SupervisorLost };
+    if run.checkpoint_attempt != Some(id.n)
+        && run.state != RunState::Stopping(StopReason::Cancelled)
+    {
+        let reason = if loss == Loss::Host {
+            StopReason::HostLost
+        } else {
+            StopReason::SupervisorLost
+        };
         create_checkpoint_of(tx, run, reason, Some(last_output))?;
     }
-    tx.add_active_time(run.id, active_until_ms.map_or(tx.steady(), |at| tx.steady_at(Time(at))))?;
+    tx.add_active_time(
+        run.id,
+        active_until_ms.map_or(tx.steady(), |at| tx.steady_at(Time(at))),
+    )?;
     if *draws_on_budget {
         note_stopped(tx, run, *is_usage_stated, terms)?;
     }
@@ -251,18 +359,37 @@ fn record_end(tx: &mut Tx<'_>, attempt: &EndedAttempt, remains: &KnownRemains, l
 
 /// Records the end of an attempt whose supervisor died while collecting evidence after the agent's end: the agent's end counts,
 /// and missing evidence is unknown.
-fn end_with_agent_end(tx: &mut Tx<'_>, id: AttemptId, end: FactKind, terms: &Terms) -> Result<(), StoreError> {
+fn end_with_agent_end(
+    tx: &mut Tx<'_>,
+    id: AttemptId,
+    end: FactKind,
+    terms: &Terms,
+) -> Result<(), StoreError> {
     let (_, evidence) = report_of(tx.connection(), id.run)?;
     let (_, accept) = acceptance_of(tx.connection(), id.run)?;
     if evidence.is_none() && !accept.is_empty() {
-        let not_known = CommandEvidence { not_known: Some("its supervisor died while it ran".to_owned()), ..CommandEvidence::default() };
+        let not_known = CommandEvidence {
+            not_known: Some("its supervisor died while it ran".to_owned()),
+            ..CommandEvidence::default()
+        };
         let run = tx.run(id.run)?;
-        store_evidence(tx, &run, &AttemptEvidence { acceptance: Some(not_known), ..AttemptEvidence::default() })?;
+        store_evidence(
+            tx,
+            &run,
+            &AttemptEvidence {
+                acceptance: Some(not_known),
+                ..AttemptEvidence::default()
+            },
+        )?;
     }
     apply_fact(tx, id, end, terms)
 }
 
 /// Runs file operations on a blocking thread.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

@@ -39,7 +39,10 @@ pub(in crate::ops) struct Reservations {
 
 impl Default for Reservations {
     fn default() -> Self {
-        Self { open: Mutex::default(), ends: watch::Sender::new(()) }
+        Self {
+            open: Mutex::default(),
+            ends: watch::Sender::new(()),
+        }
     }
 }
 
@@ -59,8 +62,13 @@ impl Reservations {
         let before = own.len();
         own.retain(|no, _| *no >= next_no || requests.iter().any(|request| request.no == *no));
         let has_ended = own.len() < before;
-        for request in requests.iter().filter(|request| request.has_begun).take(REQUESTS_MAX) {
-            own.entry(request.no).or_insert_with(|| reserved(budgets, request.tokens, &amount));
+        for request in requests
+            .iter()
+            .filter(|request| request.has_begun)
+            .take(REQUESTS_MAX)
+        {
+            own.entry(request.no)
+                .or_insert_with(|| reserved(budgets, request.tokens, &amount));
         }
         if own.is_empty() {
             open.remove(&id);
@@ -82,14 +90,23 @@ impl Reservations {
     ) -> bool {
         let mut open = self.open();
         open.retain(|other, _| *other == id || is_live(*other));
-        if open.get(&id).is_some_and(|own| own.contains_key(&request.no)) {
+        if open
+            .get(&id)
+            .is_some_and(|own| own.contains_key(&request.no))
+        {
             return true;
         }
         let of = |budget: &HardBudget| {
-            let all = open.values().flat_map(HashMap::values).flat_map(|reserved| &reserved.amounts);
-            all.filter(|(run, kind, _)| (*run, *kind) == (budget.run, budget.kind)).fold(0_u64, |sum, (.., amount)| sum.saturating_add(*amount))
+            let all = open
+                .values()
+                .flat_map(HashMap::values)
+                .flat_map(|reserved| &reserved.amounts);
+            all.filter(|(run, kind, _)| (*run, *kind) == (budget.run, budget.kind))
+                .fold(0_u64, |sum, (.., amount)| sum.saturating_add(*amount))
         };
-        let fits = budgets.iter().all(|budget| fits_beside(budget.left, of(budget), amount(budget.kind, request.tokens)));
+        let fits = budgets.iter().all(|budget| {
+            fits_beside(budget.left, of(budget), amount(budget.kind, request.tokens))
+        });
         let own = open.entry(id).or_default();
         let has_room = own.len() < REQUESTS_MAX;
         if fits && has_room {
@@ -108,6 +125,15 @@ impl Reservations {
     }
 }
 
-fn reserved(budgets: &[HardBudget], tokens: u64, amount: &impl Fn(BudgetKind, u64) -> u64) -> Reserved {
-    Reserved { amounts: budgets.iter().map(|budget| (budget.run, budget.kind, amount(budget.kind, tokens))).collect() }
+fn reserved(
+    budgets: &[HardBudget],
+    tokens: u64,
+    amount: &impl Fn(BudgetKind, u64) -> u64,
+) -> Reserved {
+    Reserved {
+        amounts: budgets
+            .iter()
+            .map(|budget| (budget.run, budget.kind, amount(budget.kind, tokens)))
+            .collect(),
+    }
 }

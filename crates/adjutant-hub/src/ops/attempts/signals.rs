@@ -13,36 +13,70 @@ use adjutant_core::{RequestId, RequestState, Subject, limits};
 const REPEATS_LOOKED_AT: u32 = 200;
 
 /// Applies a signal from a block. A block can ask; it can never decide anything.
-pub(super) fn apply_signal(tx: &mut Tx<'_>, run: &Run, found: &FoundText, terms: &Terms) -> Result<(), StoreError> {
-    let Some(found) = found_of(found) else { return tx.malformed_signal(run, "unknown signal") };
+pub(super) fn apply_signal(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    found: &FoundText,
+    terms: &Terms,
+) -> Result<(), StoreError> {
+    let Some(found) = found_of(found) else {
+        return tx.malformed_signal(run, "unknown signal");
+    };
     let kind = kind_of(&found);
     let tag = kind.map_or("JSON signal", SignalKind::tag);
-    let reading = interpret(&found, Own { id: run.id, name: &run.name });
+    let reading = interpret(
+        &found,
+        Own {
+            id: run.id,
+            name: &run.name,
+        },
+    );
     tx.as_signal(kind, Source::Block, |tx| match reading {
         Reading::Ignored(why) => tx.malformed_signal(run, &format!("{tag}: {why}")),
-        Reading::Unreadable { why, is_own } => note_unreadable(tx, run, kind, &found, &why.to_string(), is_own),
+        Reading::Unreadable { why, is_own } => {
+            note_unreadable(tx, run, kind, &found, &why.to_string(), is_own)
+        }
         Reading::Exact(_) | Reading::Flat { .. } if run.state.is_finished() => Ok(()),
         Reading::Exact(signal) => effect(tx, run, tag, signal, terms),
         Reading::Flat { signal, dropped } => {
             if let Some(dropped) = dropped {
-                tx.malformed_signal(run, &format!("{tag}: {dropped}; it has no effect, the rest of the block has"))?;
+                tx.malformed_signal(
+                    run,
+                    &format!("{tag}: {dropped}; it has no effect, the rest of the block has"),
+                )?;
             }
             effect(tx, run, tag, signal, terms)
         }
     })
 }
 
-fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, signal: Signal, terms: &Terms) -> Result<(), StoreError> {
+fn effect(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    tag: &str,
+    signal: Signal,
+    terms: &Terms,
+) -> Result<(), StoreError> {
     let done = match signal {
-        Signal::Progress { percent, note, eta } => tx.progress(run, percent, note.as_deref(), eta.as_deref()).map(|_| ()),
+        Signal::Progress { percent, note, eta } => tx
+            .progress(run, percent, note.as_deref(), eta.as_deref())
+            .map(|_| ()),
         Signal::Completion { claim, report } => tx.report(run, claim, &report).map(|_| ()),
-        Signal::Clarification { clarification, questions } => {
-            let mut clarification = Some(clarification).filter(|clarification| !clarification.is_empty());
+        Signal::Clarification {
+            clarification,
+            questions,
+        } => {
+            let mut clarification =
+                Some(clarification).filter(|clarification| !clarification.is_empty());
             let requests = questions.into_iter().map(|question| NewRequest {
                 own_id: question.id,
                 context: question.context,
                 clarification: clarification.take(),
-                options: question.options.into_iter().take(limits::OPTIONS_MAX).collect(),
+                options: question
+                    .options
+                    .into_iter()
+                    .take(limits::OPTIONS_MAX)
+                    .collect(),
                 default: question.assumption,
                 blocking: question.blocking,
                 ..new_request(tx, run, terms, Subject::Question, question.text)
@@ -52,17 +86,49 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, signal: Signal, terms: &Terms) 
             let requests: Vec<_> = requests.into_iter().filter(|new| !repeated(new)).collect();
             tx.ask_together(run, &requests).map(|_| ())
         }
-        Signal::Stop { cause, checkpoint } => crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ()),
-        Signal::Approval { action, reason, preview, risk, options, default } => {
+        Signal::Stop { cause, checkpoint } => {
+            crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ())
+        }
+        Signal::Approval {
+            action,
+            reason,
+            preview,
+            risk,
+            options,
+            default,
+        } => {
             // The request is still opened; otherwise it would never be decided.
-            if let Some(default) = default.filter(|word| !matches!(word.trim().to_lowercase().as_str(), "deny" | "denied" | "no")) {
-                tx.malformed_signal(run, &format!("{tag}: default {default} ignored: an undecided approval is denied"))?;
+            if let Some(default) = default.filter(|word| {
+                !matches!(
+                    word.trim().to_lowercase().as_str(),
+                    "deny" | "denied" | "no"
+                )
+            }) {
+                tx.malformed_signal(
+                    run,
+                    &format!("{tag}: default {default} ignored: an undecided approval is denied"),
+                )?;
             }
-            let operation = Some(Box::new(stated_operation(&run.cwd, &action, preview.as_deref(), None)));
+            let operation = Some(Box::new(stated_operation(
+                &run.cwd,
+                &action,
+                preview.as_deref(),
+                None,
+            )));
             let new = NewRequest {
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                ..new_request(tx, run, terms, Subject::Approval { preview, risk, operation }, action)
+                ..new_request(
+                    tx,
+                    run,
+                    terms,
+                    Subject::Approval {
+                        preview,
+                        risk,
+                        operation,
+                    },
+                    action,
+                )
             };
             if repeats(tx, run)?(&new) {
                 return Ok(());
@@ -71,8 +137,14 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, signal: Signal, terms: &Terms) 
             tx.deliver_outcome(&request, terms.retention)
         }
         Signal::Delegation(delegation) => {
-            let (blocking, task) = (delegation.independence == Independence::Blocks, delegation.task.clone());
-            let new = NewRequest { blocking, ..new_request(tx, run, terms, Subject::Delegation(delegation), task) };
+            let (blocking, task) = (
+                delegation.independence == Independence::Blocks,
+                delegation.task.clone(),
+            );
+            let new = NewRequest {
+                blocking,
+                ..new_request(tx, run, terms, Subject::Delegation(delegation), task)
+            };
             if repeats(tx, run)?(&new) {
                 return Ok(());
             }
@@ -88,10 +160,12 @@ fn effect(tx: &mut Tx<'_>, run: &Run, tag: &str, signal: Signal, terms: &Terms) 
 /// Returns how to recognize a request that the same attempt has printed before, as a CLI does that prints its last message again. A
 /// question or an approval whose outcome the run has received can be asked again; a delegation starts one run only.
 fn repeats(tx: &Tx<'_>, run: &Run) -> Result<impl Fn(&NewRequest) -> bool + use<>, StoreError> {
-    let began = attempt_row(tx.connection(), run.id, run.attempt)?.map_or(tx.now(), |row| row.claimed_at);
+    let began =
+        attempt_row(tx.connection(), run.id, run.attempt)?.map_or(tx.now(), |row| row.claimed_at);
     let mut asked = newest_of(tx.connection(), run.id, true, REPEATS_LOOKED_AT)?;
     asked.retain(|request| {
-        let is_received = matches!(request.state, RequestState::Retrieved { .. }) && !matches!(request.subject, Subject::Delegation(_));
+        let is_received = matches!(request.state, RequestState::Retrieved { .. })
+            && !matches!(request.subject, Subject::Delegation(_));
         request.by_block && request.asked_at >= began && !is_received
     });
     Ok(move |new: &NewRequest| {
@@ -107,7 +181,13 @@ fn repeats(tx: &Tx<'_>, run: &Run) -> Result<impl Fn(&NewRequest) -> bool + use<
 }
 
 /// Returns a blocking request without options that a block of a run makes.
-fn new_request(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question: String) -> NewRequest {
+fn new_request(
+    tx: &Tx<'_>,
+    run: &Run,
+    terms: &Terms,
+    subject: Subject,
+    question: String,
+) -> NewRequest {
     NewRequest {
         id: RequestId::new(tx.now(), crate::ops::random()),
         subject,
@@ -127,9 +207,23 @@ fn new_request(tx: &Tx<'_>, run: &Run, terms: &Terms, subject: Subject, question
 /// Returns the candidate that a supervisor has found. `None`: this version does not know its type.
 fn found_of(found: &FoundText) -> Option<Found> {
     Some(match found {
-        FoundText::Block { tag, text, unclosed } => Found::Block { kind: SignalKind::from_tag(tag)?, text: text.clone(), is_closed: !unclosed },
+        FoundText::Block {
+            tag,
+            text,
+            unclosed,
+        } => Found::Block {
+            kind: SignalKind::from_tag(tag)?,
+            text: text.clone(),
+            is_closed: !unclosed,
+        },
         FoundText::Json { text } => Found::Json { text: text.clone() },
-        FoundText::Oversized { tag, text } => Found::Oversized { kind: SignalKind::from_tag(tag)?, text: text.clone() },
-        FoundText::Mention { tag, line } => Found::Mention { kind: SignalKind::from_tag(tag)?, line: line.clone() },
+        FoundText::Oversized { tag, text } => Found::Oversized {
+            kind: SignalKind::from_tag(tag)?,
+            text: text.clone(),
+        },
+        FoundText::Mention { tag, line } => Found::Mention {
+            kind: SignalKind::from_tag(tag)?,
+            line: line.clone(),
+        },
     })
 }

@@ -3,7 +3,8 @@
 use crate::signal::Found;
 use crate::store::{Run, StoreError, Tx, run_input, signals_since, turn_of_run, unreadable_blocks};
 use adjutant_core::signal::{
-    RECORDED_MAX, SignalKind, UnreadableBlock, UnreadableEnd, end_of, first_open, is_notified, is_repeated, notice_text, problem,
+    RECORDED_MAX, SignalKind, UnreadableBlock, UnreadableEnd, end_of, first_open, is_notified,
+    is_repeated, notice_text, problem,
 };
 use adjutant_core::{EventSeq, RequestId};
 use sha2::{Digest, Sha256};
@@ -26,7 +27,11 @@ pub(super) fn note_unreadable(
     // A program without the statement does not know what a block is, and neither asks nor reports in a chat.
     let knows_blocks = input.agent.has_identity && turn_of_run(tx.connection(), run.id)?.is_none();
     tx.malformed_signal(run, &format!("{tag}: {why}"))?;
-    if run.state.is_finished() || kind == Some(SignalKind::Progress) || !is_own && !knows_blocks || is_quoted_from(text, &input.prompt) {
+    if run.state.is_finished()
+        || kind == Some(SignalKind::Progress)
+        || !is_own && !knows_blocks
+        || is_quoted_from(text, &input.prompt)
+    {
         return Ok(());
     }
     let digest = digest_of(tag, text);
@@ -37,19 +42,32 @@ pub(super) fn note_unreadable(
     let mut message = None;
     if knows_blocks && is_notified(&known, &digest) {
         let id = RequestId::new(tx.now(), crate::ops::random());
-        message = Some(tx.send_text(run, SENDER, id, &notice_text(kind, why, &block_lines(tag, found), run.id))?.id);
+        message = Some(
+            tx.send_text(
+                run,
+                SENDER,
+                id,
+                &notice_text(kind, why, &block_lines(tag, found), run.id),
+            )?
+            .id,
+        );
     }
     tx.add_unreadable_block(run, kind, why, &digest, message.as_deref())
 }
 
 /// Returns what the run's unreadable blocks lead to at the end of an attempt, and a description of the first of them.
-pub(super) fn unreadable_end(tx: &Tx<'_>, run: &Run) -> Result<Option<(UnreadableEnd, String)>, StoreError> {
+pub(super) fn unreadable_end(
+    tx: &Tx<'_>,
+    run: &Run,
+) -> Result<Option<(UnreadableEnd, String)>, StoreError> {
     // A run with such a block has an ignored signal.
     if run.ignored == 0 {
         return Ok(None);
     }
     let blocks: Vec<UnreadableBlock> = unreadable_blocks(tx.connection(), run.id)?;
-    let Some(first) = blocks.first() else { return Ok(None) };
+    let Some(first) = blocks.first() else {
+        return Ok(None);
+    };
     let signals = signals_since(tx.connection(), run.id, first.seq.max(EventSeq(0)))?;
     let end = end_of(&blocks, &signals);
     Ok(end.zip(first_open(&blocks, &signals).map(problem)))
@@ -57,14 +75,21 @@ pub(super) fn unreadable_end(tx: &Tx<'_>, run: &Run) -> Result<Option<(Unreadabl
 
 fn text_of(found: &Found) -> &str {
     match found {
-        Found::Block { text, .. } | Found::Json { text } | Found::Oversized { text, .. } | Found::Mention { line: text, .. } => text,
+        Found::Block { text, .. }
+        | Found::Json { text }
+        | Found::Oversized { text, .. }
+        | Found::Mention { line: text, .. } => text,
     }
 }
 
 /// Returns the block as it was printed, with its markers.
 fn block_lines(tag: &str, found: &Found) -> String {
     match found {
-        Found::Block { text, is_closed: true, .. } => format!("[{tag}]\n{text}[/{tag}]"),
+        Found::Block {
+            text,
+            is_closed: true,
+            ..
+        } => format!("[{tag}]\n{text}[/{tag}]"),
         Found::Block { text, .. } | Found::Oversized { text, .. } => format!("[{tag}]\n{text}"),
         Found::Json { text } | Found::Mention { line: text, .. } => text.clone(),
     }
@@ -72,7 +97,13 @@ fn block_lines(tag: &str, found: &Found) -> String {
 
 /// Returns whether a text is a part of a prompt: some programs print theirs.
 fn is_quoted_from(text: &str, prompt: &str) -> bool {
-    let plain = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    let plain = |text: &str| {
+        text.lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
     let text = plain(text);
     !text.is_empty() && plain(prompt).contains(&text)
 }
@@ -86,5 +117,8 @@ pub(super) fn digest_of(tag: &str, text: &str) -> String {
         hash.update(line.trim());
     }
     let digest: [u8; 32] = hash.finalize().into();
-    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -6,8 +6,8 @@ use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    Chat, Connection, NoteReceipt, StoreError, Topic, TurnState, Tx, entry_by_seq, member, newest_mention_elsewhere, receipts_of, reply_of,
-    run_by_id, turn_by_id, turns_to_answer,
+    Chat, Connection, NoteReceipt, StoreError, Topic, TurnState, Tx, entry_by_seq, member,
+    newest_mention_elsewhere, receipts_of, reply_of, run_by_id, turn_by_id, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers};
 use adjutant_core::chat::check_edit;
@@ -20,13 +20,22 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn read_answers(&self, who: &Principal, call: &ReadAnswers) -> Result<Answers, OpError> {
+    pub async fn read_answers(
+        &self,
+        who: &Principal,
+        call: &ReadAnswers,
+    ) -> Result<Answers, OpError> {
         Self::check(who, Action::ReadChat)?;
-        let chat = self.store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
+        let chat = self
+            .store
+            .read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let mut topics = vec![Topic::Chat(chat.id)];
         let unread = |connection: &Connection| {
-            Ok::<_, StoreError>((has_messages(connection, who)?, newest_mention_elsewhere(connection, &who.to_string(), chat.id)?))
+            Ok::<_, StoreError>((
+                has_messages(connection, who)?,
+                newest_mention_elsewhere(connection, &who.to_string(), chat.id)?,
+            ))
         };
         let mut before = None;
         if call.replies {
@@ -51,7 +60,10 @@ impl Ops {
                 self.note_read(who, &chat, &answers).await?;
                 return Ok(answers);
             }
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_err()
+            {
                 continue;
             }
         }
@@ -65,7 +77,9 @@ impl Ops {
             for receipt in addressed {
                 match reply_of(connection, chat.id, seq, receipt.run)? {
                     Some(reply) => answers.answers.push(render::entry(&reply)),
-                    None if receipt.receipt.is_open(receipt.has_ended) => answers.waiting.push(receipt.name),
+                    None if receipt.receipt.is_open(receipt.has_ended) => {
+                        answers.waiting.push(receipt.name)
+                    }
                     None => {}
                 }
             }
@@ -79,14 +93,21 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or another author's message.
-    pub async fn cancel_answers(&self, caller: Caller, call: CancelAnswers) -> Result<Answers, OpError> {
+    pub async fn cancel_answers(
+        &self,
+        caller: Caller,
+        call: CancelAnswers,
+    ) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
         let retention = self.retention();
         self.write(caller, move |tx, who| {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
             if *who != Principal::Person {
-                let foreign = Denied::NotAllowed { who: "you", action: "end the answers to another author's message" };
+                let foreign = Denied::NotAllowed {
+                    who: "you",
+                    action: "end the answers to another author's message",
+                };
                 check_edit(who, &entry.author).map_err(|_| foreign)?;
             }
             crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())?;
@@ -96,9 +117,22 @@ impl Ops {
     }
 
     /// Marks answers as read when nothing unread precedes them.
-    async fn note_read(&self, who: &Principal, chat: &Chat, answers: &Answers) -> Result<(), OpError> {
-        let read_seq = self.store.read(|connection| member(connection, chat.id, &who.to_string()))?.map_or(0, |member| member.read_seq);
-        let seqs: Vec<i64> = answers.answers.iter().map(|answer| answer.seq).filter(|seq| *seq > read_seq).collect();
+    async fn note_read(
+        &self,
+        who: &Principal,
+        chat: &Chat,
+        answers: &Answers,
+    ) -> Result<(), OpError> {
+        let read_seq = self
+            .store
+            .read(|connection| member(connection, chat.id, &who.to_string()))?
+            .map_or(0, |member| member.read_seq);
+        let seqs: Vec<i64> = answers
+            .answers
+            .iter()
+            .map(|answer| answer.seq)
+            .filter(|seq| *seq > read_seq)
+            .collect();
         if seqs.is_empty() {
             return Ok(());
         }
@@ -106,27 +140,46 @@ impl Ops {
         self.store
             .write(move |tx| {
                 let caller = ChatCaller::of(tx.connection(), &who)?;
-                seqs.iter().try_for_each(|seq| tx.read_chat(id, &caller.participant(), &caller.name, *seq, *seq))
+                seqs.iter().try_for_each(|seq| {
+                    tx.read_chat(id, &caller.participant(), &caller.name, *seq, *seq)
+                })
             })
             .await?;
         Ok(())
     }
 
     fn answers(&self, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
-        Ok(self.store.read(|connection| answers_to(connection, chat, seq, only))?)
+        Ok(self
+            .store
+            .read(|connection| answers_to(connection, chat, seq, only))?)
     }
 }
 
 /// Reads the answers to a message, or the result of one turn.
-fn answers_to(connection: &Connection, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, StoreError> {
-    let mut answers = Answers { turn: only, ..Answers::default() };
+fn answers_to(
+    connection: &Connection,
+    chat: &Chat,
+    seq: i64,
+    only: Option<i64>,
+) -> Result<Answers, StoreError> {
+    let mut answers = Answers {
+        turn: only,
+        ..Answers::default()
+    };
     let turns = match only {
-        Some(turn) => turn_by_id(connection, turn)?.into_iter().filter(|turn| turn.chat == chat.id).collect(),
+        Some(turn) => turn_by_id(connection, turn)?
+            .into_iter()
+            .filter(|turn| turn.chat == chat.id)
+            .collect(),
         None => turns_to_answer(connection, chat.id, seq)?,
     };
     for turn in turns {
         match turn.entry {
-            Some(entry) => answers.answers.extend(entry_by_seq(connection, chat.id, entry)?.as_ref().map(render::entry)),
+            Some(entry) => answers.answers.extend(
+                entry_by_seq(connection, chat.id, entry)?
+                    .as_ref()
+                    .map(render::entry),
+            ),
             None if turn.state.is_open() => answers.waiting.push(turn.agent.to_string()),
             None => {}
         }
@@ -136,7 +189,11 @@ fn answers_to(connection: &Connection, chat: &Chat, seq: i64, only: Option<i64>)
 }
 
 /// Returns the runs to which a message was sent.
-fn addressed_runs(connection: &Connection, chat: &Chat, seq: i64) -> Result<Vec<NoteReceipt>, StoreError> {
+fn addressed_runs(
+    connection: &Connection,
+    chat: &Chat,
+    seq: i64,
+) -> Result<Vec<NoteReceipt>, StoreError> {
     match entry_by_seq(connection, chat.id, seq)? {
         Some(entry) => receipts_of(connection, entry.id),
         None => Err(Denied::not_found("message", &format!("{}.{seq}", chat.id)).into()),
@@ -144,15 +201,32 @@ fn addressed_runs(connection: &Connection, chat: &Chat, seq: i64) -> Result<Vec<
 }
 
 /// Cancels the open turns of a message: their runs, or the turns themselves if they have not started.
-pub(super) fn cancel(tx: &mut Tx<'_>, chat: &Chat, seq: i64, retention: Retention, by: &str) -> Result<(), StoreError> {
-    for turn in turns_to_answer(tx.connection(), chat.id, seq)?.into_iter().filter(|turn| turn.state.is_open()) {
+pub(super) fn cancel(
+    tx: &mut Tx<'_>,
+    chat: &Chat,
+    seq: i64,
+    retention: Retention,
+    by: &str,
+) -> Result<(), StoreError> {
+    for turn in turns_to_answer(tx.connection(), chat.id, seq)?
+        .into_iter()
+        .filter(|turn| turn.state.is_open())
+    {
         match turn.run {
             None => {
                 tx.end_turn(&turn, TurnState::Cancelled, None)?;
             }
             Some(run) => {
-                if let Some(run) = run_by_id(tx.connection(), run)?.filter(|run| !run.state.is_finished()) {
-                    tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, by, "nobody waits for its answer")?;
+                if let Some(run) =
+                    run_by_id(tx.connection(), run)?.filter(|run| !run.state.is_finished())
+                {
+                    tx.advance(
+                        &run,
+                        RunEvent::StopAsked(StopReason::Cancelled),
+                        retention,
+                        by,
+                        "nobody waits for its answer",
+                    )?;
                 }
             }
         }

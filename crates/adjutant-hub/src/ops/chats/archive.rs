@@ -13,15 +13,29 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign, or the caller is a run.
-    pub async fn archive_chat(&self, caller: Caller, call: ArchiveChat) -> Result<ChatView, OpError> {
+    pub async fn archive_chat(
+        &self,
+        caller: Caller,
+        call: ArchiveChat,
+    ) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
-            return Err(Denied::NotAllowed { who: "a run", action: "archive chats" }.into());
+            return Err(Denied::NotAllowed {
+                who: "a run",
+                action: "archive chats",
+            }
+            .into());
         }
         let presence = self.presence.clone();
         let chats = &self.config_or_builtin().chats;
-        let summariser = chats.summariser.clone().filter(|_| chats.summarise_on_archive && call.archived);
-        let summariser = match summariser.map(|agent| Ok((agent, self.work_context(&caller.who, &call.cwd, &call.env)?))).transpose() {
+        let summariser = chats
+            .summariser
+            .clone()
+            .filter(|_| chats.summarise_on_archive && call.archived);
+        let summariser = match summariser
+            .map(|agent| Ok((agent, self.work_context(&caller.who, &call.cwd, &call.env)?)))
+            .transpose()
+        {
             Ok(summariser) => summariser,
             Err(error) => {
                 let error: OpError = error;
@@ -29,14 +43,23 @@ impl Ops {
                 None
             }
         };
-        let (summariser, kept) = summariser.map_or((None, None), |(agent, (work_context, kept))| (Some((agent, work_context)), Some(kept)));
+        let (summariser, kept) = summariser
+            .map_or((None, None), |(agent, (work_context, kept))| {
+                (Some((agent, work_context)), Some(kept))
+            });
         let archive = move |tx: &mut Tx<'_>, who: &Principal| {
             let caller = ChatCaller::of(tx.connection(), who)?;
             let chat = caller.chat(tx.connection(), call.chat_id)?;
             if *who != Principal::Person && chat.scope.owner != *who {
-                return Err(Denied::NotAllowed { who: "a client", action: "archive chats of another owner" }.into());
+                return Err(Denied::NotAllowed {
+                    who: "a client",
+                    action: "archive chats of another owner",
+                }
+                .into());
             }
-            if let Some((agent, work_context)) = summariser.filter(|_| !chat.archived && chat.said > 0 && !chat.is_followed()) {
+            if let Some((agent, work_context)) =
+                summariser.filter(|_| !chat.archived && chat.said > 0 && !chat.is_followed())
+            {
                 tx.queue_turn(&summary::summary(chat.id, agent, work_context))?;
             }
             let chat = tx.archive_chat(chat.id, call.archived)?;

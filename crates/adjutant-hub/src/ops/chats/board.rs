@@ -37,7 +37,13 @@ impl Ops {
             all.sort_by_key(|(board, entry)| (written_at(entry), board.id, entry.seq));
             let more = all.len() > limit as usize;
             let newest = all.split_off(all.len().saturating_sub(limit as usize));
-            Ok::<_, StoreError>(Board { entries: newest.iter().map(|(board, entry)| entry_view(board, entry)).collect(), more })
+            Ok::<_, StoreError>(Board {
+                entries: newest
+                    .iter()
+                    .map(|(board, entry)| entry_view(board, entry))
+                    .collect(),
+                more,
+            })
         })?)
     }
 }
@@ -52,6 +58,7 @@ fn entry_view(board: &Chat, entry: &ChatEntry) -> BoardEntryView {
         from: entry.author.to_string(),
         name: shown_name(&entry.author, &entry.name, entry.label.as_deref()),
         at: rfc3339(entry.edited_at.unwrap_or(entry.at)),
-        value: serde_json::from_slice(entry.text.as_bytes()).unwrap_or_else(|_| entry.text.clone().into()),
+        value: serde_json::from_slice(entry.text.as_bytes())
+            .unwrap_or_else(|_| entry.text.clone().into()),
     }
 }

@@ -5,11 +5,19 @@ use adjutant_core::Denied;
 use adjutant_core::chat::{EntryKind, Participant};
 
 /// Parses `17` or `3.17` as an entry of a chat.
-pub(super) fn entry_no(field: &'static str, chat: Option<i64>, given: &str) -> Result<(i64, i64), Denied> {
+pub(super) fn entry_no(
+    field: &'static str,
+    chat: Option<i64>,
+    given: &str,
+) -> Result<(i64, i64), Denied> {
     let wrong = || {
         Denied::invalid(
             field,
-            if chat.is_some() { "use a message's number, such as 17 or 3.17" } else { "use a message's number with its chat's, such as 3.17" },
+            if chat.is_some() {
+                "use a message's number, such as 17 or 3.17"
+            } else {
+                "use a message's number with its chat's, such as 3.17"
+            },
         )
     };
     let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number > 0);
@@ -17,7 +25,10 @@ pub(super) fn entry_no(field: &'static str, chat: Option<i64>, given: &str) -> R
         Some((of, seq)) => {
             let (of, seq) = number(of).zip(number(seq)).ok_or_else(wrong)?;
             if chat.is_some_and(|chat| chat != of) {
-                return Err(Denied::invalid(field, format!("{of}.{seq} is in another chat")));
+                return Err(Denied::invalid(
+                    field,
+                    format!("{of}.{seq} is in another chat"),
+                ));
             }
             Ok((of, seq))
         }
@@ -41,5 +52,6 @@ pub(super) fn note(text: String) -> NewEntry {
 }
 
 pub(super) fn found(tx: &Tx<'_>, chat: &Chat, seq: i64) -> Result<ChatEntry, StoreError> {
-    entry_by_seq(tx.connection(), chat.id, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)).into())
+    entry_by_seq(tx.connection(), chat.id, seq)?
+        .ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)).into())
 }

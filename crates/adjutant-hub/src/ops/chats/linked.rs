@@ -5,7 +5,8 @@ use super::entry::entry_no;
 use crate::clock::rfc3339;
 use crate::ops::random;
 use crate::store::{
-    Chat, Connection, Followed, OutgoingPost, StoreError, Tx, entry_by_seq, followed_chat, posts_of, shares_of, unfinished_posts, waiting_posts,
+    Chat, Connection, Followed, OutgoingPost, StoreError, Tx, entry_by_seq, followed_chat,
+    posts_of, shares_of, unfinished_posts, waiting_posts,
 };
 use crate::view::{ChatEntryView, OutgoingView, PeerFollowedView, PostedMessage, ShareView};
 use adjutant_core::Denied;
@@ -32,29 +33,63 @@ pub(in crate::ops) fn storable(text: &str) -> String {
 }
 
 /// Adds a message to a followed chat to the posts that wait.
-pub(super) fn queue_post(tx: &mut Tx<'_>, caller: &ChatCaller, chat: &Chat, post: NewPost) -> Result<PostedMessage, StoreError> {
-    let NewPost { text, reply_to, edits, is_addressed } = post;
+pub(super) fn queue_post(
+    tx: &mut Tx<'_>,
+    caller: &ChatCaller,
+    chat: &Chat,
+    post: NewPost,
+) -> Result<PostedMessage, StoreError> {
+    let NewPost {
+        text,
+        reply_to,
+        edits,
+        is_addressed,
+    } = post;
     let refused = |problem: String| StoreError::from(Denied::conflict("chat_id", problem));
-    let followed = followed_chat(tx.connection(), chat.id)?.ok_or_else(|| StoreError::Corrupt(format!("followed chat {}", chat.id)))?;
+    let followed = followed_chat(tx.connection(), chat.id)?
+        .ok_or_else(|| StoreError::Corrupt(format!("followed chat {}", chat.id)))?;
     if let Some(ended) = &followed.ended {
-        return Err(refused(format!("this copy of a chat on {} is no longer updated: {ended}", followed.peer_name)));
+        return Err(refused(format!(
+            "this copy of a chat on {} is no longer updated: {ended}",
+            followed.peer_name
+        )));
     }
     if edits {
-        return Err(refused(format!("messages of a followed chat are edited and pinned only on its hub, {}", followed.peer_name)));
+        return Err(refused(format!(
+            "messages of a followed chat are edited and pinned only on its hub, {}",
+            followed.peer_name
+        )));
     }
     if is_addressed {
-        return Err(Denied::invalid("to", "a followed chat has no recipients on this hub and no keys: post without them").into());
+        return Err(Denied::invalid(
+            "to",
+            "a followed chat has no recipients on this hub and no keys: post without them",
+        )
+        .into());
     }
-    let Some(text) = text else { return Err(Denied::invalid("message", "is missing").into()) };
-    let reply_to = reply_to.map(|given| entry_no("reply_to", Some(chat.id.0), &given)).transpose()?.map(|(_, seq)| seq);
+    let Some(text) = text else {
+        return Err(Denied::invalid("message", "is missing").into());
+    };
+    let reply_to = reply_to
+        .map(|given| entry_no("reply_to", Some(chat.id.0), &given))
+        .transpose()?
+        .map(|(_, seq)| seq);
     if let Some(seq) = reply_to {
-        entry_by_seq(tx.connection(), chat.id, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)))?;
+        entry_by_seq(tx.connection(), chat.id, seq)?
+            .ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)))?;
     }
     let text = storable(&text);
     if unfinished_posts(tx.connection(), chat.id)? >= WAITING_POSTS_MAX {
-        return Err(Denied::Limit { what: "posts that wait for another hub", limit: WAITING_POSTS_MAX }.into());
+        return Err(Denied::Limit {
+            what: "posts that wait for another hub",
+            limit: WAITING_POSTS_MAX,
+        }
+        .into());
     }
-    let post_key: String = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let post_key: String = random::<16>()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let author = caller.participant();
     let no = tx.add_outgoing(chat.id, &post_key, (&author, &caller.name), &text, reply_to)?;
     let message = ChatEntryView {
@@ -69,34 +104,72 @@ pub(super) fn queue_post(tx: &mut Tx<'_>, caller: &ChatCaller, chat: &Chat, post
         ..ChatEntryView::default()
     };
     let notes = vec![format!("waiting to be delivered to {}", followed.peer_name)];
-    Ok(PostedMessage { chat_id: chat.id.0, title: chat.title.clone(), message, notes, ..PostedMessage::default() })
+    Ok(PostedMessage {
+        chat_id: chat.id.0,
+        title: chat.title.clone(),
+        message,
+        notes,
+        ..PostedMessage::default()
+    })
 }
 
 /// Shows the posts of a chat that are not entries yet, and those that were refused.
-pub(super) fn outgoing_of(connection: &Connection, chat: ChatId) -> Result<Vec<OutgoingView>, StoreError> {
-    let shown = posts_of(connection, chat, SHOWN_MAX)?.into_iter().map(|post| {
-        let OutgoingPost { no, key: _, chat, author, name, text, reply_to: _, at, state, problem } = post;
-        OutgoingView {
-            id: format!("{chat}.waiting-{no}"),
-            from: author.to_string(),
-            name: shown_name(&author, &name, None),
-            text,
-            at: rfc3339(at),
-            state: state.word().to_owned(),
-            problem,
-        }
-    });
+pub(super) fn outgoing_of(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Vec<OutgoingView>, StoreError> {
+    let shown = posts_of(connection, chat, SHOWN_MAX)?
+        .into_iter()
+        .map(|post| {
+            let OutgoingPost {
+                no,
+                key: _,
+                chat,
+                author,
+                name,
+                text,
+                reply_to: _,
+                at,
+                state,
+                problem,
+            } = post;
+            OutgoingView {
+                id: format!("{chat}.waiting-{no}"),
+                from: author.to_string(),
+                name: shown_name(&author, &name, None),
+                text,
+                at: rfc3339(at),
+                state: state.word().to_owned(),
+                problem,
+            }
+        });
     Ok(shown.collect())
 }
 
 /// Shows the copy that a chat is, if it is one.
-pub(super) fn followed_of(connection: &Connection, chat: ChatId) -> Result<Option<PeerFollowedView>, StoreError> {
-    followed_chat(connection, chat)?.map(|followed| followed_view(connection, &followed)).transpose()
+pub(super) fn followed_of(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Option<PeerFollowedView>, StoreError> {
+    followed_chat(connection, chat)?
+        .map(|followed| followed_view(connection, &followed))
+        .transpose()
 }
 
 /// Shows the copy of a chat.
-pub(in crate::ops) fn followed_view(connection: &Connection, followed: &Followed) -> Result<PeerFollowedView, StoreError> {
-    let Followed { chat, peer: _, peer_name, remote, mark: _, changes: _, ended } = followed;
+pub(in crate::ops) fn followed_view(
+    connection: &Connection,
+    followed: &Followed,
+) -> Result<PeerFollowedView, StoreError> {
+    let Followed {
+        chat,
+        peer: _,
+        peer_name,
+        remote,
+        mark: _,
+        changes: _,
+        ended,
+    } = followed;
     Ok(PeerFollowedView {
         chat_id: chat.0,
         peer: peer_name.to_string(),
@@ -108,7 +181,15 @@ pub(in crate::ops) fn followed_view(connection: &Connection, followed: &Followed
 }
 
 /// Shows the peers that may follow a chat.
-pub(in crate::ops) fn share_views(connection: &Connection, chat: ChatId) -> Result<Vec<ShareView>, StoreError> {
+pub(in crate::ops) fn share_views(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Vec<ShareView>, StoreError> {
     let shares = shares_of(connection, chat)?.into_iter();
-    Ok(shares.map(|share| ShareView { peer: share.name.to_string(), read_only: share.read_only }).collect())
+    Ok(shares
+        .map(|share| ShareView {
+            peer: share.name.to_string(),
+            read_only: share.read_only,
+        })
+        .collect())
 }

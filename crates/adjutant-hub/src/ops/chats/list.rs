@@ -27,11 +27,14 @@ impl Ops {
             None | Some(Some(ChatFilter::Active)) => Some(false),
             Some(Some(ChatFilter::Archived)) => Some(true),
             Some(Some(ChatFilter::All)) => None,
-            Some(None) => return Err(Denied::invalid("status", "use active, archived or all").into()),
+            Some(None) => {
+                return Err(Denied::invalid("status", "use active, archived or all").into());
+            }
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         if call.wait_ms > 0 {
-            self.until_named(who, crate::ops::end_of_wait(call.wait_ms)).await?;
+            self.until_named(who, crate::ops::end_of_wait(call.wait_ms))
+                .await?;
         }
         Ok(self.store.read(|connection| {
             let caller = ChatCaller::of(connection, who)?;
@@ -39,8 +42,16 @@ impl Ops {
             let mut found = chats_newest(connection, &caller.viewer, archived, limit + 1)?;
             let more = found.len() > limit as usize;
             found.truncate(limit as usize);
-            let chats = found.iter().map(|chat| render::brief(connection, &caller, chat)).collect::<Result<_, _>>()?;
-            Ok(ChatList { chats, more, team, team_more })
+            let chats = found
+                .iter()
+                .map(|chat| render::brief(connection, &caller, chat))
+                .collect::<Result<_, _>>()?;
+            Ok(ChatList {
+                chats,
+                more,
+                team,
+                team_more,
+            })
         })?)
     }
 
@@ -57,7 +68,11 @@ impl Ops {
             Ok::<_, StoreError>((is_named, newest_mention(connection, &name)?))
         };
         let (mut is_named, before) = self.store.read(look)?;
-        while !is_named && tokio::time::timeout_at(deadline, subscription.wait()).await.is_ok() {
+        while !is_named
+            && tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_ok()
+        {
             let (unread, newest) = self.store.read(look)?;
             // A mention that was delivered to the process meanwhile is read, but still counts as new.
             is_named = unread || newest > before;

@@ -17,13 +17,22 @@ impl Ops {
     /// A failure of the store.
     pub fn list_mentions(&self, who: &Principal, call: &ListMentions) -> Result<Mentions, OpError> {
         Self::check(who, Action::ListChats)?;
-        let limit = call.limit.unwrap_or(MENTIONS_DEFAULT).clamp(1, MENTIONS_MAX);
-        Ok(self.store.read(|connection| mentions_for(connection, who, limit))?)
+        let limit = call
+            .limit
+            .unwrap_or(MENTIONS_DEFAULT)
+            .clamp(1, MENTIONS_MAX);
+        Ok(self
+            .store
+            .read(|connection| mentions_for(connection, who, limit))?)
     }
 }
 
 /// Returns the chats with unread mentions of a principal.
-pub(in crate::ops) fn mentions_for(connection: &Connection, who: &Principal, limit: u32) -> Result<Mentions, StoreError> {
+pub(in crate::ops) fn mentions_for(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Mentions, StoreError> {
     let caller = ChatCaller::of(connection, who)?;
     let name = who.to_string();
     let mut found = mentions_of(connection, &name, limit + 1)?;

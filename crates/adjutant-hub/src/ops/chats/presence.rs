@@ -12,12 +12,23 @@ impl Presence {
     /// Counts a reader until the returned guard is dropped.
     pub(super) fn enter(&self, chat: ChatId, who: &str) -> Present {
         let key = (chat, who.to_owned());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default() += 1;
-        Present { all: self.clone(), key }
+        *self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(key.clone())
+            .or_default() += 1;
+        Present {
+            all: self.clone(),
+            key,
+        }
     }
 
     pub(super) fn is_reading(&self, chat: ChatId, who: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(chat, who.to_owned()))
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&(chat, who.to_owned()))
     }
 }
 

@@ -5,10 +5,13 @@ use crate::ops::chats::caller::{ChatCaller, can_see};
 use crate::ops::chats::entry::note;
 use crate::ops::chats::work_context::WorkContext;
 use crate::store::{
-    Chat, ChatEntry, Member, NewEntry, NewTurn, NoteReceipt, QUEUED_MAX, Run, StoreError, Tx, agents_in, has_capacity_for_message, members,
-    open_turns, open_turns_below, receipts_of, run_by_id, run_by_ref,
+    Chat, ChatEntry, Member, NewEntry, NewTurn, NoteReceipt, QUEUED_MAX, Run, StoreError, Tx,
+    agents_in, has_capacity_for_message, members, open_turns, open_turns_below, receipts_of,
+    run_by_id, run_by_ref,
 };
-use adjutant_core::chat::{Addressee, ChatKind, EntryKind, Participant, Receipt, addressed, mentions, shown_name};
+use adjutant_core::chat::{
+    Addressee, ChatKind, EntryKind, Participant, Receipt, addressed, mentions, shown_name,
+};
 use adjutant_core::quote::quote_field;
 use adjutant_core::{AgentName, Principal, RequestId, RunName};
 
@@ -49,8 +52,21 @@ pub(super) struct Published {
     pub has_no_agent: bool,
 }
 
-pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<Published, StoreError> {
-    let Publication { config, caller, by, chat, entry, to, said_by_agent, responder, work_context } = publication;
+pub(super) fn publish(
+    tx: &mut Tx<'_>,
+    publication: Publication<'_>,
+) -> Result<Published, StoreError> {
+    let Publication {
+        config,
+        caller,
+        by,
+        chat,
+        entry,
+        to,
+        said_by_agent,
+        responder,
+        work_context,
+    } = publication;
     let hops = entry.hops;
     let author = entry.author.clone();
     let mut notes = Vec::new();
@@ -60,10 +76,16 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     for (who, name) in &to {
         tx.join_chat(chat.id, who, name)?;
     }
-    let takes_part = |member: &Member| member.joined_at.is_some() && !matches!(member.who, Participant::FromFile(_));
+    let takes_part = |member: &Member| {
+        member.joined_at.is_some() && !matches!(member.who, Participant::FromFile(_))
+    };
     let names_in_text = mentions(&entry.text);
     let is_for_all = names_in_text.is_empty() && chat.kind != ChatKind::Direct;
-    let candidates = if is_for_all { agents_in(tx.connection(), chat.id)? } else { members(tx.connection(), chat.id)? };
+    let candidates = if is_for_all {
+        agents_in(tx.connection(), chat.id)?
+    } else {
+        members(tx.connection(), chat.id)?
+    };
     let all: Vec<Member> = candidates.into_iter().filter(takes_part).collect();
     let mut named = to;
     let mut is_unknown_named = false;
@@ -74,23 +96,36 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
             None if chat.kind == ChatKind::Direct => {}
             None => {
                 is_unknown_named = true;
-                notes.push(if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
-                    format!("{name} is not in this chat: send with to={name} to get its answer")
-                } else {
-                    format!("no participant is called {name}")
-                });
+                notes.push(
+                    if AgentName::parse(name).is_ok_and(|name| config.agents.contains_key(&name)) {
+                        format!("{name} is not in this chat: send with to={name} to get its answer")
+                    } else {
+                        format!("no participant is called {name}")
+                    },
+                );
             }
         }
     }
     named.retain(|(who, _)| *who != author);
     named = with_access(tx, chat, named, &mut notes)?;
-    let agents: Vec<AgentName> = all.iter().filter_map(|member| agent_of(&member.who)).cloned().collect();
-    let mut addressees: Vec<Addressee> =
-        named.iter().map(|(who, _)| agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))).collect();
+    let agents: Vec<AgentName> = all
+        .iter()
+        .filter_map(|member| agent_of(&member.who))
+        .cloned()
+        .collect();
+    let mut addressees: Vec<Addressee> = named
+        .iter()
+        .map(|(who, _)| {
+            agent_of(who).map_or(Addressee::Other, |name| Addressee::Agent(name.clone()))
+        })
+        .collect();
     // A message that names a participant is for them even if the name is unknown.
     addressees.extend(is_unknown_named.then_some(Addressee::Other));
     let mut answering = addressed(&addressees, &agents, said_by_agent.as_ref());
-    let is_open = chat.kind == ChatKind::Chat && answering.is_empty() && addressees.is_empty() && agents.is_empty();
+    let is_open = chat.kind == ChatKind::Chat
+        && answering.is_empty()
+        && addressees.is_empty()
+        && agents.is_empty();
     if is_open && said_by_agent.is_none() {
         answering.extend(responder);
     }
@@ -100,12 +135,19 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     let entry = tx.add_entry(chat.id, &entry)?;
     if chat.kind == ChatKind::Direct {
-        let other = all.into_iter().filter(|member| member.who != author).map(|member| (member.who, member.name));
+        let other = all
+            .into_iter()
+            .filter(|member| member.who != author)
+            .map(|member| (member.who, member.name));
         let added: Vec<_> = other.filter(|one| !named.contains(one)).collect();
         named.extend(with_access(tx, chat, added, &mut notes)?);
     }
     // An imported file cannot raise limits.
-    let turns_max = if chat.imported { chat.turns_max.min(config.chats.turns_max) } else { chat.turns_max };
+    let turns_max = if chat.imported {
+        chat.turns_max.min(config.chats.turns_max)
+    } else {
+        chat.turns_max
+    };
     let mut unnotified = Vec::new();
     let mut withheld = Vec::new();
     for (who, name) in &named {
@@ -122,24 +164,45 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     if !unnotified.is_empty() {
         let unnotified = unnotified.join(", ");
-        let text = format!("runs have answered one another {hops} times in a row: {unnotified} is not notified until a person or a client writes");
+        let text = format!(
+            "runs have answered one another {hops} times in a row: {unnotified} is not notified until a person or a client writes"
+        );
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
     }
     if !answering.is_empty() && hops >= turns_max {
-        let text =
-            format!("agents have answered one another {hops} times in a row: {} answers again after a person or a client writes", names(&answering));
+        let text = format!(
+            "agents have answered one another {hops} times in a row: {} answers again after a person or a client writes",
+            names(&answering)
+        );
         tx.add_entry(chat.id, &note(text.clone()))?;
         notes.push(text);
         answering.clear();
     }
-    let mut free = if answering.is_empty() { 0 } else { free_turns(tx, by, chat)? };
+    let mut free = if answering.is_empty() {
+        0
+    } else {
+        free_turns(tx, by, chat)?
+    };
     for agent in &answering {
         if free == 0 {
-            let text = format!("{agent} could not answer: too many answers are pending here; wait for them or cancel some");
-            let failure =
-                NewEntry { kind: EntryKind::Failure, author: Participant::Agent(agent.clone()), name: agent.to_string(), ..note(text.clone()) };
-            tx.add_entry(chat.id, &NewEntry { reply_to: Some(entry.seq), hops, ..failure })?;
+            let text = format!(
+                "{agent} could not answer: too many answers are pending here; wait for them or cancel some"
+            );
+            let failure = NewEntry {
+                kind: EntryKind::Failure,
+                author: Participant::Agent(agent.clone()),
+                name: agent.to_string(),
+                ..note(text.clone())
+            };
+            tx.add_entry(
+                chat.id,
+                &NewEntry {
+                    reply_to: Some(entry.seq),
+                    hops,
+                    ..failure
+                },
+            )?;
             notes.push(text);
             continue;
         }
@@ -157,32 +220,62 @@ pub(super) fn publish(tx: &mut Tx<'_>, publication: Publication<'_>) -> Result<P
     }
     let mut receipts = receipts_of(tx.connection(), entry.id)?;
     receipts.append(&mut withheld);
-    Ok(Published { entry, answering, notes, receipts, has_no_agent })
+    Ok(Published {
+        entry,
+        answering,
+        notes,
+        receipts,
+        has_no_agent,
+    })
 }
 
 /// Returns the receipt of a run that is not sent an entry.
-fn receipt_for(tx: &Tx<'_>, to: &Principal, receipt: impl FnOnce(&Run) -> Receipt) -> Result<Option<NoteReceipt>, StoreError> {
-    let Principal::Run(id) = to else { return Ok(None) };
-    let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
+fn receipt_for(
+    tx: &Tx<'_>,
+    to: &Principal,
+    receipt: impl FnOnce(&Run) -> Receipt,
+) -> Result<Option<NoteReceipt>, StoreError> {
+    let Principal::Run(id) = to else {
+        return Ok(None);
+    };
+    let Some(run) = run_by_id(tx.connection(), *id)? else {
+        return Ok(None);
+    };
     let receipt = receipt(&run);
-    Ok(Some(NoteReceipt { run: run.id, name: run.name, receipt, at: tx.now(), has_ended: run.state.is_finished() }))
+    Ok(Some(NoteReceipt {
+        run: run.id,
+        name: run.name,
+        receipt,
+        at: tx.now(),
+        has_ended: run.state.is_finished(),
+    }))
 }
 
 /// Returns how many more answers can be requested.
 fn free_turns(tx: &Tx<'_>, by: &Principal, chat: &Chat) -> Result<u64, StoreError> {
     let in_chat = CHAT_TURNS_MAX.saturating_sub(open_turns(tx.connection(), chat.id)?);
-    let Principal::Run(run) = by else { return Ok(in_chat) };
-    Ok(in_chat.min(TREE_TURNS_MAX.saturating_sub(open_turns_below(tx.connection(), tx.run(*run)?.root)?)))
+    let Principal::Run(run) = by else {
+        return Ok(in_chat);
+    };
+    Ok(in_chat
+        .min(TREE_TURNS_MAX.saturating_sub(open_turns_below(tx.connection(), tx.run(*run)?.root)?)))
 }
 
 fn names(agents: &[AgentName]) -> String {
-    agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ")
+    agents
+        .iter()
+        .map(AgentName::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn agent_of(who: &Participant) -> Option<&AgentName> {
     match who {
         Participant::Agent(name) => Some(name),
-        Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => None,
+        Participant::Principal(_)
+        | Participant::Hub
+        | Participant::Peer(_)
+        | Participant::FromFile(_) => None,
     }
 }
 
@@ -205,10 +298,18 @@ fn resolve(
     if matches!(name, "person" | "user" | "parent") {
         let found = StoreError::none_if_denied(caller.addressee(tx.connection(), config, name))?;
         let is_person = |who: &Participant| *who == Participant::Principal(Principal::Person);
-        return Ok(found.filter(|(who, _)| is_person(who) || !chat.private || all.iter().any(|member| member.who == *who)));
+        return Ok(found.filter(|(who, _)| {
+            is_person(who) || !chat.private || all.iter().any(|member| member.who == *who)
+        }));
     }
-    if let Some(agent) = AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)) {
-        return Ok(all.iter().find(|member| member.who == Participant::Agent(agent.clone())).map(of_member));
+    if let Some(agent) = AgentName::parse(name)
+        .ok()
+        .filter(|name| config.agents.contains_key(name))
+    {
+        return Ok(all
+            .iter()
+            .find(|member| member.who == Participant::Agent(agent.clone()))
+            .map(of_member));
     }
     if let Some(member) = all.iter().find(|member| member.name == name) {
         return Ok(Some(of_member(member)));
@@ -216,8 +317,13 @@ fn resolve(
     if chat.private || RunName::parse(name).is_err() {
         return Ok(None);
     }
-    let owner = if caller.viewer.who == Principal::Person { None } else { Some(&caller.viewer.scope.owner) };
-    let found = StoreError::none_if_denied(run_by_ref(tx.connection(), name, owner))?.filter(|run| run.name == name);
+    let owner = if caller.viewer.who == Principal::Person {
+        None
+    } else {
+        Some(&caller.viewer.scope.owner)
+    };
+    let found = StoreError::none_if_denied(run_by_ref(tx.connection(), name, owner))?
+        .filter(|run| run.name == name);
     let Some(run) = found else { return Ok(None) };
     let who = Participant::Principal(Principal::Run(run.id));
     Ok(can_see(tx.connection(), &who, chat)?.then_some((who, run.name)))
@@ -235,7 +341,9 @@ fn with_access(
         match can_see(tx.connection(), &who, chat) {
             Ok(true) => kept.push((who, name)),
             // Its run may have been removed.
-            Ok(false) | Err(StoreError::Denied(_)) => notes.push(format!("{name} no longer has access to this chat")),
+            Ok(false) | Err(StoreError::Denied(_)) => {
+                notes.push(format!("{name} no longer has access to this chat"))
+            }
             Err(error) => return Err(error),
         }
     }
@@ -243,24 +351,59 @@ fn with_access(
 }
 
 /// Sends a run the message that mentions it. Returns why the run cannot be notified.
-fn notify_run(tx: &mut Tx<'_>, by: &Principal, chat: &Chat, entry: &ChatEntry, to: &Principal) -> Result<Option<(String, NoteReceipt)>, StoreError> {
-    let Principal::Run(id) = to else { return Ok(None) };
-    let Some(run) = run_by_id(tx.connection(), *id)? else { return Ok(None) };
-    let unsent = |receipt| NoteReceipt { run: run.id, name: run.name.clone(), receipt, at: tx.now(), has_ended: run.state.is_finished() };
+fn notify_run(
+    tx: &mut Tx<'_>,
+    by: &Principal,
+    chat: &Chat,
+    entry: &ChatEntry,
+    to: &Principal,
+) -> Result<Option<(String, NoteReceipt)>, StoreError> {
+    let Principal::Run(id) = to else {
+        return Ok(None);
+    };
+    let Some(run) = run_by_id(tx.connection(), *id)? else {
+        return Ok(None);
+    };
+    let unsent = |receipt| NoteReceipt {
+        run: run.id,
+        name: run.name.clone(),
+        receipt,
+        at: tx.now(),
+        has_ended: run.state.is_finished(),
+    };
     if run.state.is_finished() {
-        return Ok(Some((format!("{} has finished and was not notified", run.name), unsent(Receipt::RunEnded))));
+        return Ok(Some((
+            format!("{} has finished and was not notified", run.name),
+            unsent(Receipt::RunEnded),
+        )));
     }
     if !has_capacity_for_message(tx.connection(), run.id)? {
-        let note = format!("{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat", run.name);
+        let note = format!(
+            "{} has {QUEUED_MAX} undelivered messages and was not notified; the message is in the chat",
+            run.name
+        );
         return Ok(Some((note, unsent(Receipt::NotSent))));
     }
     let mut text: String = entry.text.chars().take(NOTIFIED_CHARS_MAX).collect();
-    let left = entry.text.chars().count().saturating_sub(NOTIFIED_CHARS_MAX);
+    let left = entry
+        .text
+        .chars()
+        .count()
+        .saturating_sub(NOTIFIED_CHARS_MAX);
     if left > 0 {
-        text.push_str(&format!("… ({left} more characters: show_chat chat_id={})", chat.id));
+        text.push_str(&format!(
+            "… ({left} more characters: show_chat chat_id={})",
+            chat.id
+        ));
     }
     let from = shown_name(&entry.author, &entry.name, entry.label.as_deref());
-    let text = quote_field(&format!("chat {} {:?}, message {}.{} from {from}", chat.id, chat.title, chat.id, entry.seq), &text);
+    let text = quote_field(
+        &format!(
+            "chat {} {:?}, message {}.{} from {from}",
+            chat.id, chat.title, chat.id, entry.seq
+        ),
+        &text,
+    );
     let message = RequestId::new(tx.now(), crate::ops::random());
     // A run that received a whole entry has read it, and vice versa.
     tx.send_entry(&run, by, message, &text, entry.id, left == 0)?;

@@ -5,14 +5,32 @@ use super::linked::{followed_of, outgoing_of, share_views};
 use super::presence::Presence;
 use crate::clock::rfc3339;
 use crate::store::{
-    Chat, ChatEntry, ChatLink, Connection, NoteReceipt, StoreError, TurnState, branches_of, member, members, participant_count, receipts_of,
-    turns_to_answer, unread,
+    Chat, ChatEntry, ChatLink, Connection, NoteReceipt, StoreError, TurnState, branches_of, member,
+    members, participant_count, receipts_of, turns_to_answer, unread,
 };
-use crate::view::{Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, ReceiptView, Word};
+use crate::view::{
+    Activity, ChatEntryView, ChatStatus, ChatView, ParticipantView, ReceiptView, Word,
+};
 use adjutant_core::chat::{Participant, shown_name};
 
 pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
-    let ChatEntry { id: _, chat, seq, kind, author, name, label, text, at, reply_to, hops: _, pinned, revision, edited_at, key } = entry;
+    let ChatEntry {
+        id: _,
+        chat,
+        seq,
+        kind,
+        author,
+        name,
+        label,
+        text,
+        at,
+        reply_to,
+        hops: _,
+        pinned,
+        revision,
+        edited_at,
+        key,
+    } = entry;
     ChatEntryView {
         message_id: format!("{chat}.{seq}"),
         chat_id: chat.0,
@@ -33,20 +51,45 @@ pub(in crate::ops) fn entry(entry: &ChatEntry) -> ChatEntryView {
 }
 
 /// Returns an entry with its receipts, which a run sees of its own entries only.
-pub(super) fn with_receipts(connection: &Connection, caller: &ChatCaller, of: &ChatEntry) -> Result<ChatEntryView, StoreError> {
+pub(super) fn with_receipts(
+    connection: &Connection,
+    caller: &ChatCaller,
+    of: &ChatEntry,
+) -> Result<ChatEntryView, StoreError> {
     if caller.run.is_some() && of.author != caller.participant() {
         return Ok(entry(of));
     }
-    Ok(ChatEntryView { receipts: receipts_of(connection, of.id)?.iter().map(receipt).collect(), ..entry(of) })
+    Ok(ChatEntryView {
+        receipts: receipts_of(connection, of.id)?
+            .iter()
+            .map(receipt)
+            .collect(),
+        ..entry(of)
+    })
 }
 
 pub(super) fn receipt(receipt: &NoteReceipt) -> ReceiptView {
-    let NoteReceipt { run, name, receipt, at, has_ended: _ } = receipt;
-    ReceiptView { run_id: run.to_string(), run_name: name.clone(), receipt: (*receipt).into(), at: rfc3339(*at) }
+    let NoteReceipt {
+        run,
+        name,
+        receipt,
+        at,
+        has_ended: _,
+    } = receipt;
+    ReceiptView {
+        run_id: run.to_string(),
+        run_name: name.clone(),
+        receipt: (*receipt).into(),
+        at: rfc3339(*at),
+    }
 }
 
 /// Returns a chat for a list.
-pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -> Result<ChatView, StoreError> {
+pub(super) fn brief(
+    connection: &Connection,
+    caller: &ChatCaller,
+    chat: &Chat,
+) -> Result<ChatView, StoreError> {
     let who = caller.viewer.who.to_string();
     let own = member(connection, chat.id, &who)?;
     let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
@@ -54,7 +97,12 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
         chat_id: chat.id.0,
         kind: chat.kind.into(),
         title: chat.title.clone(),
-        status: if chat.archived { ChatStatus::Archived } else { ChatStatus::Active }.into(),
+        status: if chat.archived {
+            ChatStatus::Archived
+        } else {
+            ChatStatus::Active
+        }
+        .into(),
         private: chat.private,
         owner: chat.scope.owner.to_string(),
         root: chat.scope.root.map(|root| root.to_string()),
@@ -63,7 +111,11 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
         last_at: rfc3339(chat.last_at),
         last_seq: chat.last_seq,
         participant_count: participant_count(connection, chat.id)?,
-        unread: if read_seq >= chat.last_seq { 0 } else { unread(connection, chat.id, &who, read_seq)? },
+        unread: if read_seq >= chat.last_seq {
+            0
+        } else {
+            unread(connection, chat.id, &who, read_seq)?
+        },
         mentioned: own.is_some_and(|own| own.mention_seq > own.read_seq),
         template: chat.template.clone(),
         instructions: chat.instructions.clone(),
@@ -78,7 +130,12 @@ pub(super) fn brief(connection: &Connection, caller: &ChatCaller, chat: &Chat) -
 }
 
 /// Returns a chat with its participants and branches.
-pub(in crate::ops) fn full(connection: &Connection, caller: &ChatCaller, presence: &Presence, chat: &Chat) -> Result<ChatView, StoreError> {
+pub(in crate::ops) fn full(
+    connection: &Connection,
+    caller: &ChatCaller,
+    presence: &Presence,
+    chat: &Chat,
+) -> Result<ChatView, StoreError> {
     let mut view = brief(connection, caller, chat)?;
     match chat.link {
         Some(ChatLink::Shared) => view.shared_with = share_views(connection, chat.id)?,
@@ -94,11 +151,17 @@ pub(in crate::ops) fn full(connection: &Connection, caller: &ChatCaller, presenc
             view.branches.push(branch.id.0);
         }
     }
-    for member in members(connection, chat.id)?.into_iter().filter(|member| member.joined_at.is_some()) {
+    for member in members(connection, chat.id)?
+        .into_iter()
+        .filter(|member| member.joined_at.is_some())
+    {
         let who = member.who.to_string();
         let turn = match &member.who {
             Participant::Agent(agent) => open.iter().find(|turn| turn.agent == *agent),
-            Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => None,
+            Participant::Principal(_)
+            | Participant::Hub
+            | Participant::Peer(_)
+            | Participant::FromFile(_) => None,
         };
         let presence = match turn.map(|turn| turn.state) {
             Some(TurnState::Running) => Activity::Answering.into(),

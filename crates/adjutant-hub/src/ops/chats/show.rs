@@ -5,8 +5,8 @@ use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::{OpError, Ops};
 use crate::store::{
-    ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond, entries_changed, entries_last, member, position_in_chat,
-    unread_before,
+    ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond,
+    entries_changed, entries_last, member, position_in_chat, unread_before,
 };
 use crate::view::{ChatPage, ShowChat};
 use adjutant_core::{Action, Principal};
@@ -37,15 +37,26 @@ impl Ops {
         })?;
         let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
         let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
-        let position = after.map(|after| self.store.read(|connection| position_in_chat(connection, self.store.eras(), &chat, after))).transpose()?;
-        let (after, reset) = (position.map(|position| position.after), position.is_some_and(|position| position.is_reset));
+        let position = after
+            .map(|after| {
+                self.store.read(|connection| {
+                    position_in_chat(connection, self.store.eras(), &chat, after)
+                })
+            })
+            .transpose()?;
+        let (after, reset) = (
+            position.map(|position| position.after),
+            position.is_some_and(|position| position.is_reset),
+        );
         let mut topics = topics_of(who);
         topics.push(Topic::Chat(chat.id));
         let subscription = self.store.wake_ups().subscribe(topics);
         let mut waiting = None;
         let mut changes = match call.changes {
             Some(changes) => changes,
-            None => self.store.read(|connection| changes_of(connection, chat.id))?,
+            None => self
+                .store
+                .read(|connection| changes_of(connection, chat.id))?,
         };
         let (entries, changed) = loop {
             let (entries, changed) = self.store.read(|connection| {
@@ -57,34 +68,55 @@ impl Ops {
                 Ok::<_, StoreError>((entries, changed))
             })?;
             // An entry that the reader has not seen is new, not changed.
-            let shown_to = after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
+            let shown_to =
+                after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
             let (mut changed, last) = changed;
             changed.retain(|entry| entry.seq <= shown_to);
             changes = last;
             // End the wait when messages for the run arrive.
-            let is_over = Instant::now() >= deadline || self.store.read(|connection| has_messages(connection, who))?;
+            let is_over = Instant::now() >= deadline
+                || self
+                    .store
+                    .read(|connection| has_messages(connection, who))?;
             if !entries.is_empty() || !changed.is_empty() || reset || is_over {
-                break (within_bytes(entries, after.is_none()), within_bytes(changed, false));
+                break (
+                    within_bytes(entries, after.is_none()),
+                    within_bytes(changed, false),
+                );
             }
             waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_err()
+            {
                 continue;
             }
         };
-        let cursor = entries.last().map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
+        let cursor = entries
+            .last()
+            .map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
         let first = entries.first().map_or(cursor, |entry| entry.seq);
         let waited = waiting.take().is_some();
         let page = |connection: &Connection, unread_before| {
             let chat = caller.chat(connection, call.chat_id)?;
             let mut view = render::full(connection, &caller, &self.presence, &chat)?;
             if let Some(followed) = &mut view.followed {
-                followed.problem = followed.problem.take().or_else(|| self.links.problem(chat.id));
+                followed.problem = followed
+                    .problem
+                    .take()
+                    .or_else(|| self.links.problem(chat.id));
             }
             let more = entries_beyond(connection, self.store.eras(), &chat, cursor)?;
             Ok::<_, StoreError>(ChatPage {
                 chat: view,
-                messages: entries.iter().map(|entry| render::with_receipts(connection, &caller, entry)).collect::<Result<_, _>>()?,
-                changed: changed.iter().map(|entry| render::with_receipts(connection, &caller, entry)).collect::<Result<_, _>>()?,
+                messages: entries
+                    .iter()
+                    .map(|entry| render::with_receipts(connection, &caller, entry))
+                    .collect::<Result<_, _>>()?,
+                changed: changed
+                    .iter()
+                    .map(|entry| render::with_receipts(connection, &caller, entry))
+                    .collect::<Result<_, _>>()?,
                 cursor,
                 changes,
                 more,
@@ -93,15 +125,20 @@ impl Ops {
                 read_to: read_seq,
             })
         };
-        let before = |connection: &Connection| unread_before(connection, chat.id, &who.to_string(), first);
+        let before =
+            |connection: &Connection| unread_before(connection, chat.id, &who.to_string(), first);
         if call.peek || entries.is_empty() || cursor <= read_seq {
-            return Ok(self.store.read(|connection| page(connection, before(connection)?))?);
+            return Ok(self
+                .store
+                .read(|connection| page(connection, before(connection)?))?);
         }
         let (id, name, reader) = (chat.id, caller.name.clone(), caller.participant());
         let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
         if waited {
             // A waiting reader gets the page before the read position is durable.
-            let mut page = self.store.read(|connection| page(connection, before(connection)?))?;
+            let mut page = self
+                .store
+                .read(|connection| page(connection, before(connection)?))?;
             self.store.write_later(mark);
             if page.more == 0 {
                 page.chat.unread = 0;

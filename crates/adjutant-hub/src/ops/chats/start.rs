@@ -19,9 +19,17 @@ impl Ops {
         Self::check(&caller.who, Action::StartChat)?;
         let title = chat::checked_title(&call.title)?;
         if call.participants.len() > chat::PARTICIPANTS_MAX {
-            return Err(Denied::invalid("participants", format!("at most {}", chat::PARTICIPANTS_MAX)).into());
+            return Err(Denied::invalid(
+                "participants",
+                format!("at most {}", chat::PARTICIPANTS_MAX),
+            )
+            .into());
         }
-        crate::ops::checks::check_size("instructions", call.instructions.as_deref().unwrap_or(""), chat::INSTRUCTIONS_BYTES_MAX)?;
+        crate::ops::checks::check_size(
+            "instructions",
+            call.instructions.as_deref().unwrap_or(""),
+            chat::INSTRUCTIONS_BYTES_MAX,
+        )?;
         let config = self.config()?;
         let presence = self.presence.clone();
         self.write(caller, move |tx, who| {
@@ -33,8 +41,21 @@ impl Ops {
     }
 }
 
-fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat, title: String) -> Result<Chat, StoreError> {
-    let StartChat { title: _, participants, private, template, instructions, branch_from } = call;
+fn start(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    caller: &ChatCaller,
+    call: StartChat,
+    title: String,
+) -> Result<Chat, StoreError> {
+    let StartChat {
+        title: _,
+        participants,
+        private,
+        template,
+        instructions,
+        branch_from,
+    } = call;
     let from = match branch_from {
         None => None,
         Some(given) => {
@@ -51,9 +72,15 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
             Some((parent, seq))
         }
     };
-    let given = template.as_deref().map(|name| config.chats.template(name)).transpose()?;
+    let given = template
+        .as_deref()
+        .map(|name| config.chats.template(name))
+        .transpose()?;
     let mut others = Vec::new();
-    for name in participants.iter().chain(given.iter().flat_map(|template| &template.participants)) {
+    for name in participants
+        .iter()
+        .chain(given.iter().flat_map(|template| &template.participants))
+    {
         let one = caller.addressee(tx.connection(), config, name)?;
         if one.0 != caller.participant() && !others.contains(&one) {
             others.push(one);
@@ -67,10 +94,16 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
             private = true;
             let theirs = members(tx.connection(), parent.id)?;
             others.extend(
-                theirs.into_iter().filter(|member| member.joined_at.is_some()).filter(is_real_participant).map(|member| (member.who, member.name)),
+                theirs
+                    .into_iter()
+                    .filter(|member| member.joined_at.is_some())
+                    .filter(is_real_participant)
+                    .map(|member| (member.who, member.name)),
             );
         } else {
-            let agents = members(tx.connection(), parent.id)?.into_iter().filter(|member| matches!(member.who, Participant::Agent(_)));
+            let agents = members(tx.connection(), parent.id)?
+                .into_iter()
+                .filter(|member| matches!(member.who, Participant::Agent(_)));
             others.extend(agents.map(|member| (member.who, member.name)));
         }
     }
@@ -80,9 +113,14 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
         scope,
         private,
         pair: None,
-        instructions: instructions.or_else(|| given.and_then(|template| template.instructions.clone())),
-        window: given.and_then(|template| template.window).map_or(config.chats.window, Into::into),
-        turns_max: given.and_then(|template| template.turns_max).unwrap_or(config.chats.turns_max),
+        instructions: instructions
+            .or_else(|| given.and_then(|template| template.instructions.clone())),
+        window: given
+            .and_then(|template| template.window)
+            .map_or(config.chats.window, Into::into),
+        turns_max: given
+            .and_then(|template| template.turns_max)
+            .unwrap_or(config.chats.turns_max),
         template,
         branch_of: from.as_ref().map(|(parent, seq)| (parent.id, *seq)),
         started_by: caller.participant(),
@@ -97,15 +135,29 @@ fn start(tx: &mut Tx<'_>, config: &Config, caller: &ChatCaller, call: StartChat,
     if let Some((parent, seq)) = from.filter(|(parent, _)| !parent.is_followed()) {
         let by = chat::shown_name(&caller.participant(), &caller.name, None);
         // Other hubs see the parent, but not the branch.
-        let title = if parent.link.is_some() { String::new() } else { format!(" \"{}\"", chat.title) };
-        tx.add_entry(parent.id, &note(format!("chat {}{title} branches off at {}.{seq}, by {by}", chat.id, parent.id)))?;
+        let title = if parent.link.is_some() {
+            String::new()
+        } else {
+            format!(" \"{}\"", chat.title)
+        };
+        tx.add_entry(
+            parent.id,
+            &note(format!(
+                "chat {}{title} branches off at {}.{seq}, by {by}",
+                chat.id, parent.id
+            )),
+        )?;
     }
     Ok(chat)
 }
 
 /// Returns the scope of a new chat. A person's chat with a client or with runs belongs to their owner, so that they
 /// can find it.
-fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participant, String)]) -> Result<Scope, StoreError> {
+fn scope_with(
+    connection: &Connection,
+    caller: &ChatCaller,
+    others: &[(Participant, String)],
+) -> Result<Scope, StoreError> {
     let mut scope = caller.viewer.scope.clone();
     if caller.viewer.who != Principal::Person {
         return Ok(scope);
@@ -113,7 +165,9 @@ fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participa
     let mut owner = None;
     for (who, _) in others {
         let theirs = match who {
-            Participant::Principal(run @ Principal::Run(_)) => ChatCaller::of(connection, run)?.viewer.scope.owner,
+            Participant::Principal(run @ Principal::Run(_)) => {
+                ChatCaller::of(connection, run)?.viewer.scope.owner
+            }
             Participant::Principal(client @ Principal::Client(_)) => client.clone(),
             Participant::Principal(Principal::Person)
             | Participant::Agent(_)
@@ -122,7 +176,11 @@ fn scope_with(connection: &Connection, caller: &ChatCaller, others: &[(Participa
             | Participant::FromFile(_) => continue,
         };
         if owner.as_ref().is_some_and(|owner| *owner != theirs) {
-            return Err(Denied::invalid("participants", "belong to different clients, which cannot share a chat").into());
+            return Err(Denied::invalid(
+                "participants",
+                "belong to different clients, which cannot share a chat",
+            )
+            .into());
         }
         owner = Some(theirs);
     }

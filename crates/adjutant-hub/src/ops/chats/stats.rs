@@ -45,7 +45,11 @@ impl Tally {
     ///
     /// # Errors
     /// Those of the call.
-    pub async fn measure<T>(&self, waits: bool, call: impl Future<Output = Result<T, OpError>>) -> Result<T, OpError> {
+    pub async fn measure<T>(
+        &self,
+        waits: bool,
+        call: impl Future<Output = Result<T, OpError>>,
+    ) -> Result<T, OpError> {
         let began = Instant::now();
         let result = call.await;
         if !waits {
@@ -69,7 +73,10 @@ impl Tally {
     }
 
     fn times(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.0.times_us.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .times_us
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,11 +98,19 @@ impl Ops {
         })?;
         let mut times: Vec<u64> = self.tally.times().iter().copied().collect();
         times.sort_unstable();
-        let call_us = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100).copied();
+        let call_us = |percent: usize| {
+            times
+                .get(times.len().saturating_sub(1) * percent / 100)
+                .copied()
+        };
         let turns = &stats.turns;
         let tally = &self.tally.0;
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
-        let messages_per_chat = if stats.chats == 0 { 0.0 } else { stats.said as f64 / stats.chats as f64 };
+        let messages_per_chat = if stats.chats == 0 {
+            0.0
+        } else {
+            stats.said as f64 / stats.chats as f64
+        };
         Ok(ChatStats {
             chats: stats.chats,
             entries: stats.entries,
@@ -124,10 +139,32 @@ impl Ops {
 }
 
 fn participant(row: &ParticipantRow) -> ParticipantStats {
-    let ParticipantRow { who, name, said, turns } = row;
+    let ParticipantRow {
+        who,
+        name,
+        said,
+        turns,
+    } = row;
     let of = |turns: &Turns| {
-        let Turns { answered, failed, cancelled, open, answer_ms: _ } = turns;
-        TurnStats { answered: *answered, failed: *failed, cancelled: *cancelled, open: *open, answer_ms_p50: turns.answer_ms_at(50) }
+        let Turns {
+            answered,
+            failed,
+            cancelled,
+            open,
+            answer_ms: _,
+        } = turns;
+        TurnStats {
+            answered: *answered,
+            failed: *failed,
+            cancelled: *cancelled,
+            open: *open,
+            answer_ms_p50: turns.answer_ms_at(50),
+        }
     };
-    ParticipantStats { who: who.clone(), name: name.clone(), messages: *said, turns: turns.as_ref().map(of) }
+    ParticipantStats {
+        who: who.clone(),
+        name: name.clone(),
+        messages: *said,
+        turns: turns.as_ref().map(of),
+    }
 }

@@ -13,14 +13,24 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign chat, or no agent for it.
-    pub async fn summarise_chat(&self, caller: Caller, call: SummariseChat) -> Result<Answers, OpError> {
+    pub async fn summarise_chat(
+        &self,
+        caller: Caller,
+        call: SummariseChat,
+    ) -> Result<Answers, OpError> {
         Self::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
-            return Err(Denied::NotAllowed { who: "a run", action: "have chats summarised" }.into());
+            return Err(Denied::NotAllowed {
+                who: "a run",
+                action: "have chats summarised",
+            }
+            .into());
         }
         let config = self.config()?;
         let agent = match &call.agent {
-            Some(name) => AgentName::parse(name).ok().filter(|name| config.agents.contains_key(name)),
+            Some(name) => AgentName::parse(name)
+                .ok()
+                .filter(|name| config.agents.contains_key(name)),
             None => config.chats.summariser.clone(),
         };
         let Some(agent) = agent else {
@@ -30,11 +40,20 @@ impl Ops {
         let summarise = move |tx: &mut Tx<'_>, who: &Principal| {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             if chat.is_followed() {
-                return Err(Denied::conflict("chat_id", "it is a copy of another hub's chat, which has it summarised there").into());
+                return Err(Denied::conflict(
+                    "chat_id",
+                    "it is a copy of another hub's chat, which has it summarised there",
+                )
+                .into());
             }
             let waiting = vec![agent.to_string()];
             let turn = tx.queue_turn(&summary(chat.id, agent, work_context))?;
-            Ok(Answers { answers: Vec::new(), waiting, turn: Some(turn), ..Answers::default() })
+            Ok(Answers {
+                answers: Vec::new(),
+                waiting,
+                turn: Some(turn),
+                ..Answers::default()
+            })
         };
         let answers = self.write(caller, summarise).await;
         self.resolve_credentials(kept).await;
@@ -45,5 +64,13 @@ impl Ops {
 /// Creates the turn in which an agent summarises a chat.
 pub(super) fn summary(chat: ChatId, agent: AgentName, work_context: WorkContext) -> NewTurn {
     let WorkContext { cwd, env } = work_context;
-    NewTurn { chat, agent, is_summary: true, message: 0, hops: 0, cwd, env }
+    NewTurn {
+        chat,
+        agent,
+        is_summary: true,
+        message: 0,
+        hops: 0,
+        cwd,
+        env,
+    }
 }

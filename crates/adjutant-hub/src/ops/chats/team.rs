@@ -14,8 +14,13 @@ const TASK_CHARS_MAX: usize = 80;
 
 /// Returns the unfinished siblings of a caller's run, running ones first, and whether there are more. Runs that
 /// answer in chats are left out: they are shown in their chat.
-pub(super) fn of(connection: &Connection, caller: &ChatCaller) -> Result<(Vec<TeammateView>, bool), StoreError> {
-    let Some(own) = &caller.run else { return Ok((Vec::new(), false)) };
+pub(super) fn of(
+    connection: &Connection,
+    caller: &ChatCaller,
+) -> Result<(Vec<TeammateView>, bool), StoreError> {
+    let Some(own) = &caller.run else {
+        return Ok((Vec::new(), false));
+    };
     let page = runs_newest(connection, Some(&own.owner), false, SEARCHED_RUNS_MAX)?;
     let mut siblings = Vec::new();
     for run in page.runs {

@@ -3,9 +3,16 @@
 use super::caller::ChatCaller;
 use super::render;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{ChatEntry, Imported, Member, NewChat, Revision, entries_beyond, entry_by_key, export_of};
-use crate::view::{CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat, ImportChat};
-use adjutant_core::chat::{self, Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
+use crate::store::{
+    ChatEntry, Imported, Member, NewChat, Revision, entries_beyond, entry_by_key, export_of,
+};
+use crate::view::{
+    CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat,
+    ImportChat,
+};
+use adjutant_core::chat::{
+    self, Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT,
+};
 use adjutant_core::{Action, Denied, Principal, Time};
 
 /// Entries in one part.
@@ -15,7 +22,23 @@ const PART_BYTES_MAX: usize = 8 * 1024 * 1024;
 const FORMAT: u32 = 1;
 
 fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
-    let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision: _, edited_at, key } = entry;
+    let ChatEntry {
+        id: _,
+        chat: _,
+        seq,
+        kind,
+        author,
+        name,
+        label,
+        text,
+        at,
+        reply_to,
+        hops,
+        pinned,
+        revision: _,
+        edited_at,
+        key,
+    } = entry;
     CarriedEntry {
         seq: *seq,
         kind: kind.word().to_owned(),
@@ -31,7 +54,12 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
         edited_at: edited_at.map(|at| at.0),
         revisions: revisions
             .iter()
-            .map(|old| CarriedRevision { author: export_author(&old.author), name: old.name.clone(), text: old.text.clone(), at: old.at.0 })
+            .map(|old| CarriedRevision {
+                author: export_author(&old.author),
+                name: old.name.clone(),
+                text: old.text.clone(),
+                at: old.at.0,
+            })
             .collect(),
     }
 }
@@ -43,9 +71,24 @@ fn export_author(author: &str) -> String {
 
 /// Converts a checked entry. Its authors become participants from a file.
 fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
-    let CarriedEntry { seq, kind, author, name, label, text, at, reply_to, hops, pinned, key, edited_at, revisions } = entry;
+    let CarriedEntry {
+        seq,
+        kind,
+        author,
+        name,
+        label,
+        text,
+        at,
+        reply_to,
+        hops,
+        pinned,
+        key,
+        edited_at,
+        revisions,
+    } = entry;
     let wrong = |what: &str| Denied::invalid("entries", format!("entry {seq}: {what}"));
-    let from_file = |who: &str| Participant::from_file(who).ok_or_else(|| wrong("its author cannot be read"));
+    let from_file =
+        |who: &str| Participant::from_file(who).ok_or_else(|| wrong("its author cannot be read"));
     let author = from_file(&author)?;
     let kind = EntryKind::from_word(&kind).ok_or_else(|| wrong("its kind is unknown"))?;
     let revision = u32::try_from(revisions.len()).map_err(|_| wrong("too many revisions"))?;
@@ -53,7 +96,13 @@ fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
         .into_iter()
         .zip(0_u32..)
         .map(|(old, revision)| {
-            Ok(Revision { revision, author: from_file(&old.author)?.to_string(), name: old.name, text: old.text, at: Time(old.at) })
+            Ok(Revision {
+                revision,
+                author: from_file(&old.author)?.to_string(),
+                name: old.name,
+                text: old.text,
+                at: Time(old.at),
+            })
         })
         .collect::<Result<_, Denied>>()?;
     let entry = ChatEntry {
@@ -77,9 +126,26 @@ fn read_in(entry: CarriedEntry) -> Result<Imported, Denied> {
 }
 
 fn member_in(member: CarriedMember) -> Result<Member, Denied> {
-    let CarriedMember { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
-    let parsed = Participant::from_file(&who).ok_or_else(|| Denied::invalid("head", "a participant cannot be read"))?;
-    Ok(Member { who: parsed, name, joined_at: joined_at.map(Time), read_seq, mention_seq, said, seen_at: seen_at.map(Time) })
+    let CarriedMember {
+        who,
+        name,
+        joined_at,
+        read_seq,
+        mention_seq,
+        said,
+        seen_at,
+    } = member;
+    let parsed = Participant::from_file(&who)
+        .ok_or_else(|| Denied::invalid("head", "a participant cannot be read"))?;
+    Ok(Member {
+        who: parsed,
+        name,
+        joined_at: joined_at.map(Time),
+        read_seq,
+        mention_seq,
+        said,
+        seen_at: seen_at.map(Time),
+    })
 }
 
 impl Ops {
@@ -97,7 +163,8 @@ impl Ops {
             let mut bytes = 0;
             let mut entries = Vec::new();
             for (entry, revisions) in &export.entries {
-                bytes += entry.text.len() + revisions.iter().map(|old| old.text.len()).sum::<usize>();
+                bytes +=
+                    entry.text.len() + revisions.iter().map(|old| old.text.len()).sum::<usize>();
                 if !entries.is_empty() && bytes > PART_BYTES_MAX {
                     break;
                 }
@@ -112,8 +179,16 @@ impl Ops {
                 private: chat.private,
                 template: chat.template.clone(),
                 instructions: chat.instructions.clone(),
-                window_chars: if let Budget::Chars(chars) = chat.window { chars } else { WINDOW_CHARS_DEFAULT },
-                window_tokens: if let Budget::Tokens(tokens) = chat.window { Some(tokens) } else { None },
+                window_chars: if let Budget::Chars(chars) = chat.window {
+                    chars
+                } else {
+                    WINDOW_CHARS_DEFAULT
+                },
+                window_tokens: if let Budget::Tokens(tokens) = chat.window {
+                    Some(tokens)
+                } else {
+                    None
+                },
                 turns_max: chat.turns_max,
                 archived: chat.archived,
                 started_by: chat.started_by.for_file(),
@@ -126,7 +201,11 @@ impl Ops {
                     // A reader of an imported chat keeps the name from the file.
                     .filter(|member| {
                         let name = Participant::from_file(&member.who.to_string());
-                        matches!(member.who, Participant::FromFile(_)) || !export.members.iter().any(|other| Some(&other.who) == name.as_ref())
+                        matches!(member.who, Participant::FromFile(_))
+                            || !export
+                                .members
+                                .iter()
+                                .any(|other| Some(&other.who) == name.as_ref())
                     })
                     .map(|member| CarriedMember {
                         who: member.who.for_file(),
@@ -140,8 +219,13 @@ impl Ops {
                     .collect(),
             });
             let last = entries.last().map_or(call.after, |entry| entry.seq);
-            let has_more = !entries.is_empty() && entries_beyond(connection, self.store.eras(), &chat, last)? > 0;
-            Ok(ChatExport { head, entries, next: has_more.then_some(last) })
+            let has_more = !entries.is_empty()
+                && entries_beyond(connection, self.store.eras(), &chat, last)? > 0;
+            Ok(ChatExport {
+                head,
+                entries,
+                next: has_more.then_some(last),
+            })
         })?)
     }
 
@@ -152,18 +236,34 @@ impl Ops {
     /// The caller is not the person, or a line is unusable.
     pub async fn import_chat(&self, caller: Caller, call: ImportChat) -> Result<ChatView, OpError> {
         if caller.who != Principal::Person {
-            let who = if matches!(caller.who, Principal::Run(_)) { "a run" } else { "a client" };
-            return Err(Denied::NotAllowed { who, action: "import chats" }.into());
+            let who = if matches!(caller.who, Principal::Run(_)) {
+                "a run"
+            } else {
+                "a client"
+            };
+            return Err(Denied::NotAllowed {
+                who,
+                action: "import chats",
+            }
+            .into());
         }
         let presence = self.presence.clone();
         let mut check = match &call.head {
             Some(head) => chat::FileCheck::head(&head.parts())?,
-            None => chat::FileCheck::behind(call.entries.first().map_or(0, |first| first.seq.saturating_sub(1))),
+            None => chat::FileCheck::behind(
+                call.entries
+                    .first()
+                    .map_or(0, |first| first.seq.saturating_sub(1)),
+            ),
         };
         for entry in &call.entries {
             check.entry(&entry.parts())?;
         }
-        let entries = call.entries.into_iter().map(read_in).collect::<Result<Vec<_>, _>>()?;
+        let entries = call
+            .entries
+            .into_iter()
+            .map(read_in)
+            .collect::<Result<Vec<_>, _>>()?;
         let (chat_id, head, more) = (call.chat_id, call.head, call.more);
         self.write(caller, move |tx, who| {
             let caller = ChatCaller::of(tx.connection(), who)?;
@@ -171,42 +271,81 @@ impl Ops {
                 (Some(id), None) => {
                     let chat = tx.chat(ChatId(id))?;
                     if !chat.importing {
-                        return Err(Denied::invalid("chat_id", format!("chat {id} is complete: nothing can be imported into it")).into());
+                        return Err(Denied::invalid(
+                            "chat_id",
+                            format!("chat {id} is complete: nothing can be imported into it"),
+                        )
+                        .into());
                     }
                     tx.note_import(chat.id)?;
                     chat
                 }
                 (None, Some(head)) => {
-                    let members = head.members.into_iter().map(member_in).collect::<Result<Vec<_>, _>>()?;
+                    let members = head
+                        .members
+                        .into_iter()
+                        .map(member_in)
+                        .collect::<Result<Vec<_>, _>>()?;
                     if head.format != FORMAT {
-                        return Err(Denied::invalid("format", format!("{} is not supported; use {FORMAT}", head.format)).into());
+                        return Err(Denied::invalid(
+                            "format",
+                            format!("{} is not supported; use {FORMAT}", head.format),
+                        )
+                        .into());
                     }
-                    let started_by = Participant::from_file(&head.started_by).ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
+                    let started_by = Participant::from_file(&head.started_by)
+                        .ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
                     let chat = tx.start_chat(&NewChat {
                         // A direct chat or board of another home becomes an ordinary chat.
                         kind: ChatKind::Chat,
                         title: chat::checked_title(&head.title)?,
-                        scope: Scope { owner: Principal::Person, root: None },
+                        scope: Scope {
+                            owner: Principal::Person,
+                            root: None,
+                        },
                         private: head.private,
                         pair: None,
                         template: head.template,
                         instructions: head.instructions,
-                        window: head.window_tokens.map_or(Budget::Chars(head.window_chars.max(1)), |tokens| Budget::Tokens(tokens.max(1))),
+                        window: head
+                            .window_tokens
+                            .map_or(Budget::Chars(head.window_chars.max(1)), |tokens| {
+                                Budget::Tokens(tokens.max(1))
+                            }),
                         turns_max: head.turns_max,
                         branch_of: None,
                         started_by,
                         started_name: head.started_name,
                     })?;
-                    tx.mark_imported(chat.id, head.archived, head.started_at, head.last_at, &members)?;
+                    tx.mark_imported(
+                        chat.id,
+                        head.archived,
+                        head.started_at,
+                        head.last_at,
+                        &members,
+                    )?;
                     tx.chat(chat.id)?
                 }
-                _ => return Err(Denied::invalid("head", "give head with the first part and chat_id with the others").into()),
+                _ => {
+                    return Err(Denied::invalid(
+                        "head",
+                        "give head with the first part and chat_id with the others",
+                    )
+                    .into());
+                }
             };
             for entry in &entries {
                 if let Some(key) = &entry.entry.key
                     && entry_by_key(tx.connection(), chat.id, key)?.is_some()
                 {
-                    return Err(Denied::invalid("entries", format!("entry {}: its key is used by another entry", entry.entry.seq)).into());
+                    return Err(Denied::invalid(
+                        "entries",
+                        format!(
+                            "entry {}: its key is used by another entry",
+                            entry.entry.seq
+                        ),
+                    )
+                    .into());
                 }
                 tx.import_entry(chat.id, entry)?;
             }

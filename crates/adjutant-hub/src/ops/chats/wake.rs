@@ -14,7 +14,10 @@ pub(super) fn topics_of(who: &Principal) -> Vec<Topic> {
 
 /// Returns whether messages are queued for a run's next call.
 pub(super) fn has_messages(connection: &Connection, who: &Principal) -> Result<bool, StoreError> {
-    let Principal::Run(run) = who else { return Ok(false) };
-    let takes_calls = run_by_id(connection, *run)?.is_some_and(|run| run.prompt_via != PromptVia::Stream);
+    let Principal::Run(run) = who else {
+        return Ok(false);
+    };
+    let takes_calls =
+        run_by_id(connection, *run)?.is_some_and(|run| run.prompt_via != PromptVia::Stream);
     Ok(takes_calls && !queued_messages(connection, *run)?.is_empty())
 }

@@ -5,7 +5,10 @@
 mod moving;
 mod queue;
 
-pub use moving::{NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt, try_objects};
+pub use moving::{
+    NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt,
+    try_objects,
+};
 pub use queue::AttemptToMove;
 
 use super::{AttemptId, OpError, Ops};
@@ -48,7 +51,10 @@ struct State {
 
 impl LogStore {
     pub fn new(address: Option<LogStoreAddress>) -> Self {
-        Self(Arc::new(State { address, ..State::default() }))
+        Self(Arc::new(State {
+            address,
+            ..State::default()
+        }))
     }
 }
 
@@ -66,12 +72,16 @@ impl Ops {
     /// Returns the log store. `None`: there is none.
     async fn objects(&self) -> Result<Option<Objects>, String> {
         let state = Arc::clone(&self.log_store.0);
-        let Some(address) = state.address.clone() else { return Ok(None) };
+        let Some(address) = state.address.clone() else {
+            return Ok(None);
+        };
         if let Some(opened) = locked(&state.opened).clone() {
             return Ok(Some(opened));
         }
         let shown = address.to_string();
-        let opened = tokio::task::spawn_blocking(move || Objects::open(&address)).await.map_err(|error| error.to_string())?;
+        let opened = tokio::task::spawn_blocking(move || Objects::open(&address))
+            .await
+            .map_err(|error| error.to_string())?;
         let opened = opened.map_err(|problem| format!("{shown}: {problem}"))?;
         *locked(&state.opened) = Some(opened.clone());
         Ok(Some(opened))
@@ -86,7 +96,9 @@ impl Ops {
     #[must_use]
     pub fn log_store_problem(&self) -> Option<String> {
         let problem = locked(&self.log_store.0.problem).clone()?;
-        Some(format!("logs cannot be moved to the log store and stay here: {problem}"))
+        Some(format!(
+            "logs cannot be moved to the log store and stay here: {problem}"
+        ))
     }
 
     /// Notes that the logs of an attempt are complete in the home.
@@ -101,7 +113,9 @@ impl Ops {
     /// # Errors
     /// The directory cannot be read.
     pub fn find_unmoved_logs(&self) -> io::Result<()> {
-        attempts_with_logs(&self.home)?.into_iter().for_each(|id| self.log_store.0.due.add(id));
+        attempts_with_logs(&self.home)?
+            .into_iter()
+            .for_each(|id| self.log_store.0.due.add(id));
         Ok(())
     }
 
@@ -118,7 +132,12 @@ impl Ops {
         match self.objects().await {
             Ok(_) => Ok(()),
             // The file system may be mounted later.
-            Err(problem) if matches!(self.log_store.0.address, Some(LogStoreAddress::Directory(_))) => {
+            Err(problem)
+                if matches!(
+                    self.log_store.0.address,
+                    Some(LogStoreAddress::Directory(_))
+                ) =>
+            {
                 tracing::warn!(problem, "logs cannot be moved to the log store");
                 self.set_log_store_problem(Some(problem));
                 Ok(())
@@ -143,12 +162,18 @@ impl Ops {
     /// # Errors
     /// They were not moved, or not completely.
     pub async fn move_logs(&self, id: AttemptId) -> Result<(), NotMoved> {
-        let Some(objects) = self.objects().await.map_err(NotMoved::Unavailable)? else { return Ok(()) };
+        let Some(objects) = self.objects().await.map_err(NotMoved::Unavailable)? else {
+            return Ok(());
+        };
         let _only = self.log_store.0.runs.lock(&id.run.to_string()).await;
         if locked(&self.log_store.0.removed).contains(&id.run) {
             return Ok(());
         }
-        let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
+        let logs = AttemptLogs {
+            home: self.home.dir.clone(),
+            run_id: id.run.to_string(),
+            attempt: id.n.0,
+        };
         move_attempt(&objects, logs).await
     }
 
@@ -157,19 +182,36 @@ impl Ops {
     /// # Errors
     /// A failure of the store or the disk.
     pub async fn has_ended_logs(&self, id: AttemptId) -> Result<bool, NotMoved> {
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n)).map_err(|error| NotMoved::Unavailable(error.to_string()))?;
+        let row = self
+            .store
+            .read(|connection| attempt_row(connection, id.run, id.n))
+            .map_err(|error| NotMoved::Unavailable(error.to_string()))?;
         let Some(row) = row else { return Ok(false) };
         if row.host.is_none() {
             // If its supervisor has died, the attempt has no end of its own.
-            return self.is_settled(id).map_err(|error| NotMoved::Unavailable(error.to_string()));
+            return self
+                .is_settled(id)
+                .map_err(|error| NotMoved::Unavailable(error.to_string()));
         }
-        let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
+        let logs = AttemptLogs {
+            home: self.home.dir.clone(),
+            run_id: id.run.to_string(),
+            attempt: id.n.0,
+        };
         Ok(blocking(move || logs.are_kept()).await?)
     }
 
     /// Returns the logs of an attempt in the log store. `None`: they are in the home or at a runner.
-    pub(super) async fn stored_logs(&self, run: &Run, logs: &AttemptLogs, host: Option<&str>) -> Result<Option<Arc<StoredAttempt>>, OpError> {
-        let away = |problem: String| OpError::LogStore { run: run.name.clone(), problem };
+    pub(super) async fn stored_logs(
+        &self,
+        run: &Run,
+        logs: &AttemptLogs,
+        host: Option<&str>,
+    ) -> Result<Option<Arc<StoredAttempt>>, OpError> {
+        let away = |problem: String| OpError::LogStore {
+            run: run.name.clone(),
+            problem,
+        };
         let failed = |error: io::Error| OpError::Io(error.to_string());
         let place = place(&logs.run_id, logs.attempt);
         if let Some(found) = locked(&self.log_store.0.indexes).get(&place) {
@@ -177,7 +219,9 @@ impl Ops {
         }
         let moved = logs.moved().map_err(failed)?;
         if let Some(moved) = moved.as_ref().filter(|_| !self.has_log_store()) {
-            let place = moved.address.as_ref().map_or_else(String::new, |address| format!("; they were moved to {address}"));
+            let place = moved.address.as_ref().map_or_else(String::new, |address| {
+                format!("; they were moved to {address}")
+            });
             return Err(away(format!("the configuration has no log_store{place}")));
         }
         if !self.has_log_store() {
@@ -185,17 +229,34 @@ impl Ops {
         }
         // The logs of another machine may have been moved by another hub.
         let is_moved = moved.is_some();
-        let id = AttemptId { run: run.id, n: AttemptNo(logs.attempt) };
-        if !is_moved && (host.is_none() || logs.are_kept().map_err(failed)? || !self.is_settled(id)?) {
+        let id = AttemptId {
+            run: run.id,
+            n: AttemptNo(logs.attempt),
+        };
+        if !is_moved
+            && (host.is_none() || logs.are_kept().map_err(failed)? || !self.is_settled(id)?)
+        {
             return Ok(None);
         }
         let found = async {
-            let Some(objects) = self.objects().await? else { return Ok(None) };
+            let Some(objects) = self.objects().await? else {
+                return Ok(None);
+            };
             let index = match moved {
                 Some(moved) => Some((moved.logs, moved.address)),
-                None => read_index(&objects, &place).await.map_err(|error| format!("{}: {error}", objects.address()))?.map(|logs| (logs, None)),
+                None => read_index(&objects, &place)
+                    .await
+                    .map_err(|error| format!("{}: {error}", objects.address()))?
+                    .map(|logs| (logs, None)),
             };
-            Ok(index.map(|(logs, moved_to)| Arc::new(StoredAttempt { objects, place: place.clone(), moved_to, logs })))
+            Ok(index.map(|(logs, moved_to)| {
+                Arc::new(StoredAttempt {
+                    objects,
+                    place: place.clone(),
+                    moved_to,
+                    logs,
+                })
+            }))
         };
         match found.await {
             Ok(Some(found)) => {
@@ -208,7 +269,9 @@ impl Ops {
             }
             Ok(None) => Ok(None),
             // The runner may have it.
-            Err(problem) if !is_moved && host.is_some_and(|host| self.runners.is_connected(host)) => {
+            Err(problem)
+                if !is_moved && host.is_some_and(|host| self.runners.is_connected(host)) =>
+            {
                 tracing::warn!(run = run.name, problem, "the log store cannot be read");
                 Ok(None)
             }
@@ -221,7 +284,9 @@ impl Ops {
     /// # Errors
     /// Some may be left.
     pub(super) async fn remove_stored_logs(&self, run: RunId) -> Result<(), String> {
-        let Some(objects) = self.objects().await? else { return Ok(()) };
+        let Some(objects) = self.objects().await? else {
+            return Ok(());
+        };
         let id = run.to_string();
         let _only = self.log_store.0.runs.lock(&id).await;
         locked(&self.log_store.0.removed).insert(run);

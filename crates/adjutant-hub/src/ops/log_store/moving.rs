@@ -44,7 +44,11 @@ impl From<ObjectError> for NotMoved {
 
 impl From<io::Error> for NotMoved {
     fn from(error: io::Error) -> Self {
-        if files::is_shortage(&error) { Self::Unavailable(error.to_string()) } else { Self::Files(error.to_string()) }
+        if files::is_shortage(&error) {
+            Self::Unavailable(error.to_string())
+        } else {
+            Self::Files(error.to_string())
+        }
     }
 }
 
@@ -69,7 +73,10 @@ pub async fn store_attempt(objects: &Objects, logs: &AttemptLogs) -> Result<Move
     let reading = logs.clone();
     let stored = blocking(move || StoredLogs::of(&reading)).await?;
     upload(objects, logs, &stored).await?;
-    Ok(MovedLogs { address: Some(objects.address().to_string()), logs: stored })
+    Ok(MovedLogs {
+        address: Some(objects.address().to_string()),
+        logs: stored,
+    })
 }
 
 /// Records that the logs of an attempt are in the log store, and removes the files. May be repeated.
@@ -78,7 +85,14 @@ pub async fn store_attempt(objects: &Objects, logs: &AttemptLogs) -> Result<Move
 /// Some files are left.
 pub async fn remove_files(logs: AttemptLogs, moved: MovedLogs) -> Result<(), NotMoved> {
     let (recording, record) = (logs.clone(), moved.clone());
-    blocking(move || if recording.moved()?.is_none() { recording.set_moved(&record) } else { Ok(()) }).await?;
+    blocking(move || {
+        if recording.moved()?.is_none() {
+            recording.set_moved(&record)
+        } else {
+            Ok(())
+        }
+    })
+    .await?;
     failpoint!("logs.moved");
     let stored = moved.logs;
     let attempt = format!("{}/{}", logs.run_id, logs.attempt);
@@ -93,11 +107,19 @@ pub async fn remove_files(logs: AttemptLogs, moved: MovedLogs) -> Result<(), Not
 /// Some may be left.
 pub async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), String> {
     let failed = |error: ObjectError| format!("{}: {error}", objects.address());
-    let mut names: Vec<String> = objects.list(run_id).await.map_err(failed)?.into_keys().collect();
+    let mut names: Vec<String> = objects
+        .list(run_id)
+        .await
+        .map_err(failed)?
+        .into_keys()
+        .collect();
     // Without its index, the rest of an attempt counts as not stored.
     names.sort_by_key(|name| !name.ends_with(INDEX));
     for name in names {
-        objects.delete(&format!("{run_id}/{name}")).await.map_err(failed)?;
+        objects
+            .delete(&format!("{run_id}/{name}"))
+            .await
+            .map_err(failed)?;
     }
     Ok(())
 }
@@ -112,15 +134,33 @@ pub async fn try_objects(objects: &Objects) -> Result<(), String> {
     let bytes = name.clone().into_bytes();
     let tried = async {
         let failed = |what: &'static str| move |error: ObjectError| format!("{what}: {error}");
-        objects.put(&path, bytes.clone()).await.map_err(failed("an object cannot be stored"))?;
-        let listed = objects.list(CHECK_PREFIX).await.map_err(failed("objects cannot be listed"));
-        let read = objects.get(&path, INDEX_BYTES_MAX).await.map_err(failed("an object cannot be read"));
-        let deleted = objects.delete(&path).await.map_err(failed("an object cannot be deleted"));
+        objects
+            .put(&path, bytes.clone())
+            .await
+            .map_err(failed("an object cannot be stored"))?;
+        let listed = objects
+            .list(CHECK_PREFIX)
+            .await
+            .map_err(failed("objects cannot be listed"));
+        let read = objects
+            .get(&path, INDEX_BYTES_MAX)
+            .await
+            .map_err(failed("an object cannot be read"));
+        let deleted = objects
+            .delete(&path)
+            .await
+            .map_err(failed("an object cannot be deleted"));
         let (listed, read, ()) = (listed?, read?, deleted?);
         let is_there = listed.contains_key(&name) && read.as_ref() == Some(&bytes);
-        if is_there { Ok(()) } else { Err("an object that was stored is not there".to_owned()) }
+        if is_there {
+            Ok(())
+        } else {
+            Err("an object that was stored is not there".to_owned())
+        }
     };
-    tokio::time::timeout(TRY_MAX, tried).await.unwrap_or_else(|_| Err(format!("no reply in {} s", TRY_MAX.as_secs())))
+    tokio::time::timeout(TRY_MAX, tried)
+        .await
+        .unwrap_or_else(|_| Err(format!("no reply in {} s", TRY_MAX.as_secs())))
 }
 
 /// Lists the attempts with a readable log in a home. Blocks.
@@ -143,14 +183,27 @@ fn attempt_of(name: &str) -> Option<AttemptId> {
 }
 
 /// Reads the index of an attempt. `None`: it has none.
-pub(super) async fn read_index(objects: &Objects, place: &str) -> Result<Option<StoredLogs>, ObjectError> {
-    let bytes = objects.get(&format!("{place}/{INDEX}"), INDEX_BYTES_MAX).await?;
-    let parse = |bytes: Vec<u8>| StoredLogs::parse(&bytes).ok_or_else(|| ObjectError::Failed(format!("{place}/{INDEX} is not what this hub writes")));
+pub(super) async fn read_index(
+    objects: &Objects,
+    place: &str,
+) -> Result<Option<StoredLogs>, ObjectError> {
+    let bytes = objects
+        .get(&format!("{place}/{INDEX}"), INDEX_BYTES_MAX)
+        .await?;
+    let parse = |bytes: Vec<u8>| {
+        StoredLogs::parse(&bytes).ok_or_else(|| {
+            ObjectError::Failed(format!("{place}/{INDEX} is not what this hub writes"))
+        })
+    };
     bytes.map(parse).transpose()
 }
 
 /// Stores the objects that are missing, then their index, and checks that all are there.
-async fn upload(objects: &Objects, logs: &AttemptLogs, stored: &StoredLogs) -> Result<(), NotMoved> {
+async fn upload(
+    objects: &Objects,
+    logs: &AttemptLogs,
+    stored: &StoredLogs,
+) -> Result<(), NotMoved> {
     let place = place(&logs.run_id, logs.attempt);
     let found = objects.list(&place).await?;
     for file in stored.with_objects() {
@@ -164,17 +217,27 @@ async fn upload(objects: &Objects, logs: &AttemptLogs, stored: &StoredLogs) -> R
     objects.put(&format!("{place}/{INDEX}"), index).await?;
     failpoint!("logs.index_stored");
     let found = objects.list(&place).await?;
-    let lacks = stored.with_objects().find(|file| found.get(&object_name(file)) != Some(&file.bytes));
+    let lacks = stored
+        .with_objects()
+        .find(|file| found.get(&object_name(file)) != Some(&file.bytes));
     match lacks {
-        Some(file) => Err(NotMoved::Unavailable(format!("the object {place}/{} was stored and is not there", object_name(file)))),
-        None if read_index(objects, &place).await?.as_ref() != Some(stored) => {
-            Err(NotMoved::Unavailable(format!("{place}/{INDEX} was stored and is not there")))
-        }
+        Some(file) => Err(NotMoved::Unavailable(format!(
+            "the object {place}/{} was stored and is not there",
+            object_name(file)
+        ))),
+        None if read_index(objects, &place).await?.as_ref() != Some(stored) => Err(
+            NotMoved::Unavailable(format!("{place}/{INDEX} was stored and is not there")),
+        ),
         None => Ok(()),
     }
 }
 
-async fn upload_file(objects: &Objects, name: &str, logs: &AttemptLogs, file: &LogFile) -> Result<(), NotMoved> {
+async fn upload_file(
+    objects: &Objects,
+    name: &str,
+    logs: &AttemptLogs,
+    file: &LogFile,
+) -> Result<(), NotMoved> {
     let sending = Arc::new(Mutex::new((0_u64, Sha256::new())));
     let next = || {
         let (logs, file, sending) = (logs.clone(), file.clone(), Arc::clone(&sending));
@@ -188,9 +251,17 @@ async fn upload_file(objects: &Objects, name: &str, logs: &AttemptLogs, file: &L
             *at += part.len() as u64;
             hash.update(&part);
             // The last part completes the object, which its name says to have this hash.
-            let digest = || hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let digest = || {
+                hash.clone()
+                    .finalize()
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect::<String>()
+            };
             if *at == file.bytes && digest() != file.sha256 {
-                return Err(io::Error::other("a file of the logs has changed after the attempt's end"));
+                return Err(io::Error::other(
+                    "a file of the logs has changed after the attempt's end",
+                ));
             }
             Ok(Some(part))
         })
@@ -201,6 +272,10 @@ async fn upload_file(objects: &Objects, name: &str, logs: &AttemptLogs, file: &L
     Ok(objects.put_parts(name, next).await?)
 }
 
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }

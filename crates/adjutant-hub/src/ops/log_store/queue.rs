@@ -51,12 +51,18 @@ impl MoveQueue {
     /// Takes the first attempt of a run without another one that was taken.
     fn take(&self) -> Option<AttemptToMove> {
         let mut state = self.state();
-        let at = state.waiting.iter().position(|id| !state.moving.contains(&id.run))?;
+        let at = state
+            .waiting
+            .iter()
+            .position(|id| !state.moving.contains(&id.run))?;
         let id = state.waiting.remove(at)?;
         state.known.remove(&id);
         state.moving.insert(id.run);
         drop(state);
-        Some(AttemptToMove { id, queue: self.clone() })
+        Some(AttemptToMove {
+            id,
+            queue: self.clone(),
+        })
     }
 
     /// Waits for an attempt that can be taken. Only one task may wait.
@@ -91,7 +97,10 @@ mod tests {
     use futures::FutureExt;
 
     fn attempt(run: u64, n: u32) -> AttemptId {
-        AttemptId { run: RunId::parse(&format!("0000000{run}-0000-4000-8000-000000000000")).expect("an id"), n: AttemptNo(n) }
+        AttemptId {
+            run: RunId::parse(&format!("0000000{run}-0000-4000-8000-000000000000")).expect("an id"),
+            n: AttemptNo(n),
+        }
     }
 
     #[test]
@@ -119,7 +128,10 @@ mod tests {
         assert_eq!((first.id, other.id), (attempt(1, 1), attempt(2, 1)));
         let second = queue.next();
         tokio::pin!(second);
-        assert!(second.as_mut().now_or_never().is_none(), "its run is being moved");
+        assert!(
+            second.as_mut().now_or_never().is_none(),
+            "its run is being moved"
+        );
         drop(first);
         assert_eq!(second.await.id, attempt(1, 2));
     }

@@ -4,7 +4,10 @@ use crate::config;
 use crate::files;
 use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
 use crate::ops::{OpError, Ops};
-use crate::store::{Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id, undos_under_way};
+use crate::store::{
+    Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
+    undos_under_way,
+};
 use adjutant_core::RunId;
 use std::path::Path;
 use std::time::Duration;
@@ -23,19 +26,36 @@ impl Ops {
     pub async fn recover_tree_changes(&self) {
         let _only = self.tree_changes.lock().await;
         let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
-        if tokio::time::timeout_at(deadline, self.recover_all(None)).await.is_err() {
-            tracing::error!("merges that were interrupted are not all recovered: git took too long");
+        if tokio::time::timeout_at(deadline, self.recover_all(None))
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "merges that were interrupted are not all recovered: git took too long"
+            );
         }
-        if tokio::time::timeout_at(deadline, self.prove_merges()).await.is_err() {
+        if tokio::time::timeout_at(deadline, self.prove_merges())
+            .await
+            .is_err()
+        {
             tracing::error!("merges that ended last are not all checked: git took too long");
         }
         match tokio::time::timeout_at(deadline, self.remove_discarded()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the workspaces of discarded runs cannot be listed"),
-            Err(_) => tracing::warn!("the workspaces of discarded runs are not all removed: it took too long"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the workspaces of discarded runs cannot be listed")
+            }
+            Err(_) => tracing::warn!(
+                "the workspaces of discarded runs are not all removed: it took too long"
+            ),
         }
-        if tokio::time::timeout_at(deadline, self.settle_undos()).await.is_err() {
-            tracing::error!("what interrupted undos have left is not all settled: git took too long");
+        if tokio::time::timeout_at(deadline, self.settle_undos())
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "what interrupted undos have left is not all settled: git took too long"
+            );
         }
         if let Err(error) = self.store.write(|tx| tx.note_interrupted_undos(None)).await {
             tracing::error!(%error, "interrupted undos cannot be recorded");
@@ -45,14 +65,20 @@ impl Ops {
     /// Recovers the last merges that are recorded as complete and have left their lock: the machine stopped, and its disk has not kept
     /// what it had confirmed.
     async fn prove_merges(&self) {
-        let ended = match self.store.read(|connection| last_merges(connection, PROVEN_MAX)) {
+        let ended = match self
+            .store
+            .read(|connection| last_merges(connection, PROVEN_MAX))
+        {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::error!(%error, "the merges that ended last cannot be listed");
                 return;
             }
         };
-        for merge in ended.iter().filter(|merge| merge.mode != adjutant_core::merge::MergeMode::Branch) {
+        for merge in ended
+            .iter()
+            .filter(|merge| merge.mode != adjutant_core::merge::MergeMode::Branch)
+        {
             let top = Path::new(&merge.repository);
             // Without a call of git, because each start of a hub does this.
             if !git::may_have_remains(top, &update_of(merge)) {
@@ -89,7 +115,12 @@ impl Ops {
         };
         for undo in under_way {
             let settled = async {
-                let Some(run) = self.store.read(|connection| run_by_id(connection, undo.run))? else { return Ok(()) };
+                let Some(run) = self
+                    .store
+                    .read(|connection| run_by_id(connection, undo.run))?
+                else {
+                    return Ok(());
+                };
                 let scratch = self.scratch_of(&run).await?;
                 self.settle_undo(&scratch, &undo).await
             };
@@ -102,7 +133,10 @@ impl Ops {
 
     /// Waits until no tree is being changed, so that the next hub finds a consistent state.
     pub async fn end_tree_changes(&self) {
-        if tokio::time::timeout(END_MAX, self.tree_changes.lock()).await.is_err() {
+        if tokio::time::timeout(END_MAX, self.tree_changes.lock())
+            .await
+            .is_err()
+        {
             tracing::warn!("a change of a tree is not complete: the next hub completes it");
         }
     }
@@ -116,7 +150,10 @@ impl Ops {
                 return;
             }
         };
-        for merge in under_way.iter().filter(|merge| repository.is_none_or(|repository| merge.repository == repository)) {
+        for merge in under_way
+            .iter()
+            .filter(|merge| repository.is_none_or(|repository| merge.repository == repository))
+        {
             if let Err(error) = self.recover_merge(merge).await {
                 tracing::error!(%error, run = %merge.run, repository = merge.repository, "an interrupted merge cannot be recovered yet");
             }
@@ -128,7 +165,11 @@ impl Ops {
         let is_branch = merge.mode == adjutant_core::merge::MergeMode::Branch;
         let recovered = match &merge.git_ref {
             // A branch is created atomically.
-            Some(git_ref) if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? => RecoveryOutcome::Finished,
+            Some(git_ref)
+                if is_branch && scratch.repo().has_commit(git_ref, &merge.after).await? =>
+            {
+                RecoveryOutcome::Finished
+            }
             _ if is_branch => RecoveryOutcome::Undone,
             _ => git::recover(&scratch, &update_of(merge)).await?,
         };
@@ -137,7 +178,11 @@ impl Ops {
     }
 
     /// Records how a merge ended.
-    pub(super) async fn record_end(&self, merge: &Merge, recovered: RecoveryOutcome) -> Result<(), OpError> {
+    pub(super) async fn record_end(
+        &self,
+        merge: &Merge,
+        recovered: RecoveryOutcome,
+    ) -> Result<(), OpError> {
         let merge = merge.clone();
         let text = describe(&merge);
         let resolved = match recovered {
@@ -153,35 +198,52 @@ impl Ops {
 
     /// Lists the runs whose conflicts a merged run resolves, each with the snapshot that it was given of it.
     async fn resolved_snapshots(&self, merge: &Merge) -> Result<Vec<(RunId, u32)>, OpError> {
-        let pairs = self.store.read(|connection| resolved_below(connection, merge.run))?;
+        let pairs = self
+            .store
+            .read(|connection| resolved_below(connection, merge.run))?;
         let mut resolved = Vec::new();
         if pairs.is_empty() {
             return Ok(resolved);
         }
         let scratch = self.scratch_at(merge).await?;
         for (by, run) in pairs {
-            resolved.extend(git::resolved_snapshot(&scratch, run, by).await?.map(|snapshot| (run, snapshot)));
+            resolved.extend(
+                git::resolved_snapshot(&scratch, run, by)
+                    .await?
+                    .map(|snapshot| (run, snapshot)),
+            );
         }
         Ok(resolved)
     }
 
     /// Opens the user's repository of a merge.
     async fn scratch_at(&self, merge: &Merge) -> Result<Scratch, OpError> {
-        self.user_scratch(&merge.run.to_string(), &merge.repository).await
+        self.user_scratch(&merge.run.to_string(), &merge.repository)
+            .await
     }
 
     /// Creates a scratch directory for the user's tree.
-    pub(super) async fn user_scratch(&self, run: &str, repository: &str) -> Result<Scratch, OpError> {
+    pub(super) async fn user_scratch(
+        &self,
+        run: &str,
+        repository: &str,
+    ) -> Result<Scratch, OpError> {
         let top = Path::new(repository);
         let repo = Repo::find(&Git::find(&config::git_env(None), top)?, top).await?;
-        let dir = self.home.runs_dir().join(run).join(format!("git-{}", crate::client::random_hex::<8>()));
+        let dir = self
+            .home
+            .runs_dir()
+            .join(run)
+            .join(format!("git-{}", crate::client::random_hex::<8>()));
         Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
     }
 
     /// Removes remaining directories of discarded workspaces.
     async fn remove_discarded(&self) -> Result<(), OpError> {
         for workspace in self.store.read(discarded_workspaces)? {
-            let parent = Path::new(&workspace.path).parent().unwrap_or(Path::new(&workspace.path));
+            let parent = Path::new(&workspace.path)
+                .parent()
+                .unwrap_or(Path::new(&workspace.path));
             if files::open_dir(&self.home.dir, parent).is_ok()
                 && let Err(error) = self.remove_workspace(&workspace).await
             {
@@ -194,19 +256,45 @@ impl Ops {
 
 /// Returns the change of the user's repository that a merge makes.
 pub(super) fn update_of(merge: &Merge) -> Update {
-    let Merge { run, n, mode: _, repository: _, git_ref, before, after, snapshot: _, user_name, user_email, reason, by: _ } = merge;
+    let Merge {
+        run,
+        n,
+        mode: _,
+        repository: _,
+        git_ref,
+        before,
+        after,
+        snapshot: _,
+        user_name,
+        user_email,
+        reason,
+        by: _,
+    } = merge;
     Update {
         name: format!("{run}-{n}"),
         git_ref: git_ref.clone(),
         before: before.clone(),
         after: after.clone(),
-        who: Identity { name: user_name.clone(), email: user_email.clone() },
+        who: Identity {
+            name: user_name.clone(),
+            email: user_email.clone(),
+        },
         reason: reason.clone(),
     }
 }
 
 /// Describes a merge for its event.
 fn describe(merge: &Merge) -> String {
-    let into = merge.git_ref.as_deref().map_or("the tree, without a commit", |git_ref| git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref));
-    format!("{} into {into}: {}, snapshot {}", merge.mode.word(), merge.after, merge.snapshot)
+    let into = merge
+        .git_ref
+        .as_deref()
+        .map_or("the tree, without a commit", |git_ref| {
+            git_ref.strip_prefix("refs/heads/").unwrap_or(git_ref)
+        });
+    format!(
+        "{} into {into}: {}, snapshot {}",
+        merge.mode.word(),
+        merge.after,
+        merge.snapshot
+    )
 }

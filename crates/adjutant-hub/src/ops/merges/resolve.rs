@@ -21,8 +21,14 @@ impl Ops {
         mut view: MergeView,
     ) -> Result<MergeView, OpError> {
         let config = self.config_or_builtin();
-        if AgentName::parse(agent).ok().and_then(|name| config.agents.get(&name).map(|entry| entry.spec.harness)) == Some(HarnessKind::Echo) {
-            let problem = format!("{agent} is a scripted agent, which resolves no conflict: name another one, see adj agents");
+        if AgentName::parse(agent)
+            .ok()
+            .and_then(|name| config.agents.get(&name).map(|entry| entry.spec.harness))
+            == Some(HarnessKind::Echo)
+        {
+            let problem = format!(
+                "{agent} is a scripted agent, which resolves no conflict: name another one, see adj agents"
+            );
             return Err(Denied::invalid("resolve_with", problem).into());
         }
         let texts = view.conflicts.iter().map(|conflict| ConflictText {
@@ -30,7 +36,12 @@ impl Ops {
             kind: conflict.kind.known().unwrap_or(ConflictKind::Other),
             hunks: conflict.hunks.clone(),
         });
-        let prompt = resolution_task(&target.run.name, &target.run.task, changes, &texts.collect::<Vec<_>>());
+        let prompt = resolution_task(
+            &target.run.name,
+            &target.run.task,
+            changes,
+            &texts.collect::<Vec<_>>(),
+        );
         let dispatch = Dispatch {
             agent: agent.to_owned(),
             prompt,
@@ -40,9 +51,14 @@ impl Ops {
             ..Dispatch::default()
         };
         let resolving = self.dispatch(caller, dispatch).await?;
-        let (run, resolves) = (RunId::parse(&resolving.run_id).map_err(|error| OpError::Io(error.to_string()))?, target.run.id);
+        let (run, resolves) = (
+            RunId::parse(&resolving.run_id).map_err(|error| OpError::Io(error.to_string()))?,
+            target.run.id,
+        );
         git::pin_resolved(&self.repo_of(&target.run).await?, resolves, run, changes).await?;
-        self.store.write(move |tx| tx.set_resolved_run(run, resolves)).await?;
+        self.store
+            .write(move |tx| tx.set_resolved_run(run, resolves))
+            .await?;
         view.outcome = MergeOutcome::Resolving.into();
         view.resolving = Some(Box::new(resolving));
         Ok(view)

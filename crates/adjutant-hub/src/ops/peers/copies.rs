@@ -8,11 +8,13 @@ use crate::ops::chats::{ChatCaller, shown_chat, storable};
 use crate::ops::{Caller, OpError, Ops};
 use crate::peer::{PeerError, PeerHub};
 use crate::store::{
-    Followed, FollowedPage, NewChat, RemoteEntry, StoreError, chat_by_id, followed_chat, followed_chats, followed_remote, has_followed, peer_by_id,
-    peer_by_name,
+    Followed, FollowedPage, NewChat, RemoteEntry, StoreError, chat_by_id, followed_chat,
+    followed_chats, followed_remote, has_followed, peer_by_id, peer_by_name,
 };
 use crate::view::{ChatView, FollowChat, UnfollowChat};
-use adjutant_core::chat::{ChatId, ChatKind, EntryKind, MESSAGE_BYTES_MAX, Participant, Scope, checked_title};
+use adjutant_core::chat::{
+    ChatId, ChatKind, EntryKind, MESSAGE_BYTES_MAX, Participant, Scope, checked_title,
+};
 use adjutant_core::peer::{FOLLOWED_MAX, FOLLOWED_OF_PEER_MAX, PeerParticipant, Speaker};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time};
 use std::collections::BTreeMap;
@@ -40,7 +42,11 @@ impl LinkStates {
 
     /// Returns the problem of a chat.
     pub(in crate::ops) fn problem(&self, chat: ChatId) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&chat.0).cloned()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&chat.0)
+            .cloned()
     }
 }
 
@@ -66,17 +72,35 @@ impl Ops {
         if let Some(earlier) = self.stored_reply(&caller)? {
             return Ok(earlier);
         }
-        let FollowChat { peer, chat: remote, client } = call;
-        let owner = client.map(|client| ClientName::parse(&client)).transpose()?.map_or(Principal::Person, Principal::Client);
+        let FollowChat {
+            peer,
+            chat: remote,
+            client,
+        } = call;
+        let owner = client
+            .map(|client| ClientName::parse(&client))
+            .transpose()?
+            .map_or(Principal::Person, Principal::Client);
         let peer = self.store.read(|connection| known(connection, &peer))?;
         if peer.blocked {
-            return Err(Denied::conflict("peer", format!("{} is blocked: adj peer unblock {}", peer.name, peer.name)).into());
+            return Err(Denied::conflict(
+                "peer",
+                format!("{} is blocked: adj peer unblock {}", peer.name, peer.name),
+            )
+            .into());
         }
-        let chats = self.chats_of_peer(&peer).await.map_err(|error| OpError::Peer { name: peer.name.to_string(), error })?;
+        let chats = self
+            .chats_of_peer(&peer)
+            .await
+            .map_err(|error| OpError::Peer {
+                name: peer.name.to_string(),
+                error,
+            })?;
         let Some(found) = chats.into_iter().find(|chat| chat.chat == remote) else {
             return Err(Denied::not_found("chat of this peer", &remote.to_string()).into());
         };
-        let title = checked_title(&found.title).unwrap_or_else(|_| format!("chat {remote} of {}", peer.name));
+        let title = checked_title(&found.title)
+            .unwrap_or_else(|_| format!("chat {remote} of {}", peer.name));
         let (config, presence) = (self.config()?, self.presence.clone());
         self.write(caller, move |tx, who| {
             // The peer may have been removed meanwhile.
@@ -88,12 +112,28 @@ impl Ops {
                 None => {
                     let followed = followed_chats(tx.connection())?;
                     if followed.len() >= FOLLOWED_MAX {
-                        return Err(Denied::Limit { what: "followed chats", limit: FOLLOWED_MAX as u64 }.into());
+                        return Err(Denied::Limit {
+                            what: "followed chats",
+                            limit: FOLLOWED_MAX as u64,
+                        }
+                        .into());
                     }
-                    if followed.iter().filter(|followed| followed.peer == Some(peer.id)).count() >= FOLLOWED_OF_PEER_MAX {
-                        return Err(Denied::Limit { what: "followed chats of one hub", limit: FOLLOWED_OF_PEER_MAX as u64 }.into());
+                    if followed
+                        .iter()
+                        .filter(|followed| followed.peer == Some(peer.id))
+                        .count()
+                        >= FOLLOWED_OF_PEER_MAX
+                    {
+                        return Err(Denied::Limit {
+                            what: "followed chats of one hub",
+                            limit: FOLLOWED_OF_PEER_MAX as u64,
+                        }
+                        .into());
                     }
-                    let starter = PeerParticipant { peer: peer.name.clone(), speaker: Speaker::of_name("hub") };
+                    let starter = PeerParticipant {
+                        peer: peer.name.clone(),
+                        speaker: Speaker::of_name("hub"),
+                    };
                     let chat = tx.start_chat(&NewChat {
                         kind: ChatKind::Chat,
                         title,
@@ -113,7 +153,12 @@ impl Ops {
                 }
             };
             let chat = tx.chat(id)?;
-            shown_chat(tx.connection(), &ChatCaller::of(tx.connection(), who)?, &presence, &chat)
+            shown_chat(
+                tx.connection(),
+                &ChatCaller::of(tx.connection(), who)?,
+                &presence,
+                &chat,
+            )
         })
         .await
     }
@@ -122,17 +167,27 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the chat is no such copy.
-    pub async fn unfollow_chat(&self, caller: Caller, call: UnfollowChat) -> Result<ChatView, OpError> {
+    pub async fn unfollow_chat(
+        &self,
+        caller: Caller,
+        call: UnfollowChat,
+    ) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let presence = self.presence.clone();
         self.write(caller, move |tx, who| {
             let id = ChatId(call.chat_id);
-            let followed = followed_chat(tx.connection(), id)?.ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
+            let followed = followed_chat(tx.connection(), id)?
+                .ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
             if followed.ended.is_none() {
                 tx.end_followed(id, "you ended it (adj chat unfollow)")?;
             }
             let chat = tx.chat(id)?;
-            shown_chat(tx.connection(), &ChatCaller::of(tx.connection(), who)?, &presence, &chat)
+            shown_chat(
+                tx.connection(),
+                &ChatCaller::of(tx.connection(), who)?,
+                &presence,
+                &chat,
+            )
         })
         .await
     }
@@ -145,7 +200,11 @@ impl Ops {
         Ok(self.store.read(|connection| {
             let mut chats = Vec::new();
             for followed in followed_chats(connection)? {
-                let peer = followed.peer.map(|peer| peer_by_id(connection, peer)).transpose()?.flatten();
+                let peer = followed
+                    .peer
+                    .map(|peer| peer_by_id(connection, peer))
+                    .transpose()?
+                    .flatten();
                 if peer.is_some_and(|peer| !peer.blocked) {
                     chats.push(followed.chat);
                 }
@@ -166,10 +225,17 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store, or the peer's address, token or certificate cannot be used.
-    pub async fn hub_of_chat(&self, chat: ChatId) -> Result<Option<Result<PeerHub, PeerError>>, OpError> {
-        let peer = self.store.read(|connection| match followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none()) {
-            Some(Followed { peer: Some(peer), .. }) => peer_by_id(connection, peer),
-            Some(_) | None => Ok(None),
+    pub async fn hub_of_chat(
+        &self,
+        chat: ChatId,
+    ) -> Result<Option<Result<PeerHub, PeerError>>, OpError> {
+        let peer = self.store.read(|connection| {
+            match followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none()) {
+                Some(Followed {
+                    peer: Some(peer), ..
+                }) => peer_by_id(connection, peer),
+                Some(_) | None => Ok(None),
+            }
         })?;
         match peer.filter(|peer| !peer.blocked) {
             Some(peer) => Ok(Some(self.peer_hub(&peer).await)),
@@ -181,14 +247,28 @@ impl Ops {
     ///
     /// # Errors
     /// The inner error: the call failed. The outer one: a failure of the store.
-    pub async fn continue_copy(&self, hub: &PeerHub, chat: ChatId, wait_ms: u64) -> Result<Result<FollowStep, PeerError>, OpError> {
+    pub async fn continue_copy(
+        &self,
+        hub: &PeerHub,
+        chat: ChatId,
+        wait_ms: u64,
+    ) -> Result<Result<FollowStep, PeerError>, OpError> {
         let found = self.store.read(|connection| {
-            let followed = followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none());
+            let followed =
+                followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none());
             Ok::<_, StoreError>(followed.zip(chat_by_id(connection, chat)?))
         })?;
-        let Some((followed, copy)) = found else { return Ok(Ok(FollowStep::Ended)) };
+        let Some((followed, copy)) = found else {
+            return Ok(Ok(FollowStep::Ended));
+        };
         let after = copy.last_seq;
-        let read = ReadShared { chat: followed.remote, after, mark: followed.mark.clone(), changes: followed.changes, wait_ms };
+        let read = ReadShared {
+            chat: followed.remote,
+            after,
+            mark: followed.mark.clone(),
+            changes: followed.changes,
+            wait_ms,
+        };
         let page = match hub.call(&read).await {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
@@ -198,7 +278,9 @@ impl Ops {
                 "the chat on {} no longer continues this copy, for instance because that hub was restored from a backup; follow it again for a new copy",
                 followed.peer_name
             );
-            self.store.write(move |tx| tx.end_followed(chat, &problem)).await?;
+            self.store
+                .write(move |tx| tx.end_followed(chat, &problem))
+                .await?;
             return Ok(Ok(FollowStep::Ended));
         }
         let page = match checked_page(page) {
@@ -207,11 +289,18 @@ impl Ops {
         };
         // `false` is a copy that was changed meanwhile; the next step finds its state.
         let has_entries = !page.entries.is_empty();
-        let step = if has_entries || !page.changed.is_empty() { FollowStep::Continued } else { FollowStep::Nothing };
+        let step = if has_entries || !page.changed.is_empty() {
+            FollowStep::Continued
+        } else {
+            FollowStep::Nothing
+        };
         if has_entries {
             failpoint!("peer.before_copy");
         }
-        let continued = self.store.write(move |tx| tx.continue_followed(&followed, after, &page)).await;
+        let continued = self
+            .store
+            .write(move |tx| tx.continue_followed(&followed, after, &page))
+            .await;
         if has_entries {
             failpoint!("peer.after_copy");
         }
@@ -225,12 +314,26 @@ impl Ops {
 
 /// Checks everything that a peer states. A page is accepted as a whole or not at all.
 fn checked_page(page: SharedPage) -> Result<FollowedPage, Denied> {
-    let SharedPage { diverged: _, entries, changed, changes, mark } = page;
+    let SharedPage {
+        diverged: _,
+        entries,
+        changed,
+        changes,
+        mark,
+    } = page;
     if entries.len() > PAGE_ENTRIES_MAX || changed.len() > PAGE_ENTRIES_MAX {
-        return Err(Denied::Limit { what: "entries in a page", limit: PAGE_ENTRIES_MAX as u64 });
+        return Err(Denied::Limit {
+            what: "entries in a page",
+            limit: PAGE_ENTRIES_MAX as u64,
+        });
     }
-    if mark.as_ref().is_some_and(|mark| mark.len() > KEY_BYTES_MAX || !mark.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(Denied::invalid("mark", format!("use at most {KEY_BYTES_MAX} visible ASCII characters")));
+    if mark.as_ref().is_some_and(|mark| {
+        mark.len() > KEY_BYTES_MAX || !mark.bytes().all(|byte| byte.is_ascii_graphic())
+    }) {
+        return Err(Denied::invalid(
+            "mark",
+            format!("use at most {KEY_BYTES_MAX} visible ASCII characters"),
+        ));
     }
     if !entries.is_empty() && mark.is_none() {
         return Err(Denied::invalid("mark", "is missing"));
@@ -238,16 +341,41 @@ fn checked_page(page: SharedPage) -> Result<FollowedPage, Denied> {
     if changes < 0 {
         return Err(Denied::invalid("changes", "is below 0"));
     }
-    let checked = |entries: Vec<SharedEntry>| entries.into_iter().map(checked_entry).collect::<Result<Vec<_>, _>>();
-    Ok(FollowedPage { entries: checked(entries)?, changed: checked(changed)?, changes, mark })
+    let checked = |entries: Vec<SharedEntry>| {
+        entries
+            .into_iter()
+            .map(checked_entry)
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok(FollowedPage {
+        entries: checked(entries)?,
+        changed: checked(changed)?,
+        changes,
+        mark,
+    })
 }
 
 fn checked_entry(entry: SharedEntry) -> Result<RemoteEntry, Denied> {
-    let SharedEntry { seq, kind, author, text, at_ms, reply_to, pinned, key } = entry;
+    let SharedEntry {
+        seq,
+        kind,
+        author,
+        text,
+        at_ms,
+        reply_to,
+        pinned,
+        key,
+    } = entry;
     let kind = EntryKind::from_word(&kind).ok_or_else(|| Denied::invalid("kind", "is unknown"))?;
     // Entries that are not messages can be empty, or longer by what the hub adds.
     if text.len() > TEXT_BYTES_MAX || (kind == EntryKind::Message && text.is_empty()) {
-        return Err(Denied::invalid("text", format!("has {} bytes: at most {TEXT_BYTES_MAX}, and not none in a message", text.len())));
+        return Err(Denied::invalid(
+            "text",
+            format!(
+                "has {} bytes: at most {TEXT_BYTES_MAX}, and not none in a message",
+                text.len()
+            ),
+        ));
     }
     if reply_to.is_some_and(|to| to < 1 || to >= seq) {
         return Err(Denied::invalid("reply_to", "is not an earlier entry"));
@@ -255,5 +383,14 @@ fn checked_entry(entry: SharedEntry) -> Result<RemoteEntry, Denied> {
     let text = storable(&text);
     let at = Time(at_ms.clamp(0, clock::now().0));
     let key = key.filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
-    Ok(RemoteEntry { seq, kind, author: Speaker::parse(&author)?, text, at, reply_to, pinned, key })
+    Ok(RemoteEntry {
+        seq,
+        kind,
+        author: Speaker::parse(&author)?,
+        text,
+        at,
+        reply_to,
+        pinned,
+        key,
+    })
 }

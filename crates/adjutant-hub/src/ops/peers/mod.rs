@@ -16,12 +16,12 @@ use crate::clock::rfc3339;
 use crate::link::peer::ListShared;
 use crate::peer::{PeerError, PeerHub, checked_url};
 use crate::store::{
-    ChatLink, Connection, NewToken, Peer, RemoteHub, StoreError, chat_by_id, followed_chats, is_token_valid, peer_by_name, peers, shared_with,
-    token_by_name,
+    ChatLink, Connection, NewToken, Peer, RemoteHub, StoreError, chat_by_id, followed_chats,
+    is_token_valid, peer_by_name, peers, shared_with, token_by_name,
 };
 use crate::view::{
-    AddPeer, BlockPeer, ChatShares, GetPeer, InvitePeer, ListPeers, PeerChatView, PeerDetails, PeerFollowedView, PeerList, PeerView, RemovePeer,
-    ShareChat,
+    AddPeer, BlockPeer, ChatShares, GetPeer, InvitePeer, ListPeers, PeerChatView, PeerDetails,
+    PeerFollowedView, PeerList, PeerView, RemovePeer, ShareChat,
 };
 use adjutant_core::chat::{ChatId, ChatKind};
 use adjutant_core::peer::PEERS_MAX;
@@ -46,7 +46,11 @@ impl Ops {
         let InvitePeer { name, sha256 } = call;
         let name = PeerName::parse(&name)?;
         if !is_hash(&sha256) {
-            return Err(Denied::invalid("sha256", "use the SHA-256 of the token, in lower-case hexadecimal").into());
+            return Err(Denied::invalid(
+                "sha256",
+                "use the SHA-256 of the token, in lower-case hexadecimal",
+            )
+            .into());
         }
         self.write(caller, move |tx, _| {
             check_number(tx.connection(), &name)?;
@@ -74,28 +78,59 @@ impl Ops {
     /// The caller is not the person, or a value is invalid.
     pub async fn add_peer(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
-        let AddPeer { name, url, token, fingerprint, plain } = call;
+        let AddPeer {
+            name,
+            url,
+            token,
+            fingerprint,
+            plain,
+        } = call;
         let name = PeerName::parse(&name)?;
-        let url = checked_url(&url, plain).map_err(|problem| Denied::invalid("url", problem))?.to_string().trim_end_matches('/').to_owned();
-        let fingerprint = fingerprint.map(|given| Fingerprint::parse_list(&given)).transpose()?.map(|all| {
-            let all: Vec<&str> = all.iter().map(Fingerprint::as_str).collect();
-            all.join(",")
-        });
+        let url = checked_url(&url, plain)
+            .map_err(|problem| Denied::invalid("url", problem))?
+            .to_string()
+            .trim_end_matches('/')
+            .to_owned();
+        let fingerprint = fingerprint
+            .map(|given| Fingerprint::parse_list(&given))
+            .transpose()?
+            .map(|all| {
+                let all: Vec<&str> = all.iter().map(Fingerprint::as_str).collect();
+                all.join(",")
+            });
         if fingerprint.is_some() && !url.starts_with("https://") {
-            return Err(Denied::invalid("fingerprint", "only an https address has a certificate").into());
+            return Err(
+                Denied::invalid("fingerprint", "only an https address has a certificate").into(),
+            );
         }
-        if !(1..=TOKEN_BYTES_MAX).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Denied::invalid("token", "use the token that adj peer invite printed on the other hub").into());
+        if !(1..=TOKEN_BYTES_MAX).contains(&token.len())
+            || !token.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err(Denied::invalid(
+                "token",
+                "use the token that adj peer invite printed on the other hub",
+            )
+            .into());
         }
         // Another call's sweep must not find the file before the peer.
         let _changing = self.peer_secrets.lock().await;
         let secret = self.write_peer_secret(token).await?;
-        let remote = RemoteHub { url, fingerprint, secret };
+        let remote = RemoteHub {
+            url,
+            fingerprint,
+            secret,
+        };
         let added = self.write(caller, move |tx, _| {
             check_number(tx.connection(), &name)?;
             let peer = tx.add_peer(&name)?;
             tx.set_peer_remote(peer.id, &remote)?;
-            view(tx.connection(), &Peer { remote: Some(remote), ..peer })
+            view(
+                tx.connection(),
+                &Peer {
+                    remote: Some(remote),
+                    ..peer
+                },
+            )
         });
         let added = added.await;
         self.sweep_unused_secrets().await;
@@ -109,7 +144,10 @@ impl Ops {
     pub fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
         Self::check(who, Action::ManageHub)?;
         Ok(self.store.read(|connection| {
-            let peers = peers(connection)?.iter().map(|peer| view(connection, peer)).collect::<Result<_, _>>()?;
+            let peers = peers(connection)?
+                .iter()
+                .map(|peer| view(connection, peer))
+                .collect::<Result<_, _>>()?;
             Ok::<_, StoreError>(PeerList { peers })
         })?)
     }
@@ -122,10 +160,19 @@ impl Ops {
         Self::check(who, Action::ManageHub)?;
         let (peer, mut details) = self.store.read(|connection| {
             let peer = known(connection, &call.name)?;
-            let mut details = PeerDetails { peer: view(connection, &peer)?, ..PeerDetails::default() };
-            for followed in followed_chats(connection)?.iter().filter(|followed| followed.peer == Some(peer.id)) {
+            let mut details = PeerDetails {
+                peer: view(connection, &peer)?,
+                ..PeerDetails::default()
+            };
+            for followed in followed_chats(connection)?
+                .iter()
+                .filter(|followed| followed.peer == Some(peer.id))
+            {
                 let view = followed_view(connection, followed)?;
-                let problem = view.problem.clone().or_else(|| self.links.problem(followed.chat));
+                let problem = view
+                    .problem
+                    .clone()
+                    .or_else(|| self.links.problem(followed.chat));
                 details.followed.push(PeerFollowedView { problem, ..view });
             }
             Ok::<_, StoreError>((peer, details))
@@ -142,26 +189,46 @@ impl Ops {
 
     /// Asks a peer which chats it shares with this hub.
     async fn chats_of_peer(&self, peer: &Peer) -> Result<Vec<PeerChatView>, PeerError> {
-        let list = self.peer_hub(peer).await?.call(&ListShared {}).await.map_err(|error| match error {
-            PeerError::NotShared => PeerError::Failed("404: is there another server, or a path, in its address?".to_owned()),
-            error => error,
-        })?;
-        let shown = list.chats.into_iter().take(CHATS_SHOWN_MAX).map(|chat| PeerChatView {
-            chat: chat.chat,
-            title: quote_line(&chat.title, TITLE_CHARS_MAX),
-            read_only: chat.read_only,
-            messages: chat.last_seq,
-        });
+        let list = self
+            .peer_hub(peer)
+            .await?
+            .call(&ListShared {})
+            .await
+            .map_err(|error| match error {
+                PeerError::NotShared => PeerError::Failed(
+                    "404: is there another server, or a path, in its address?".to_owned(),
+                ),
+                error => error,
+            })?;
+        let shown = list
+            .chats
+            .into_iter()
+            .take(CHATS_SHOWN_MAX)
+            .map(|chat| PeerChatView {
+                chat: chat.chat,
+                title: quote_line(&chat.title, TITLE_CHARS_MAX),
+                read_only: chat.read_only,
+                messages: chat.last_seq,
+            });
         Ok(shown.collect())
     }
 
     /// Prepares calls of a peer.
     async fn peer_hub(&self, peer: &Peer) -> Result<PeerHub, PeerError> {
         let Some(remote) = peer.remote.clone() else {
-            return Err(PeerError::Unreachable(format!("no address is known for {}: adj peer add {} URL", peer.name, peer.name)));
+            return Err(PeerError::Unreachable(format!(
+                "no address is known for {}: adj peer add {} URL",
+                peer.name, peer.name
+            )));
         };
-        let token = self.read_peer_secret(&remote.secret).await.map_err(PeerError::Unreachable)?;
-        let made = tokio::task::spawn_blocking(move || PeerHub::new(&remote.url, remote.fingerprint.as_deref(), token)).await;
+        let token = self
+            .read_peer_secret(&remote.secret)
+            .await
+            .map_err(PeerError::Unreachable)?;
+        let made = tokio::task::spawn_blocking(move || {
+            PeerHub::new(&remote.url, remote.fingerprint.as_deref(), token)
+        })
+        .await;
         made.map_err(|error| PeerError::Unreachable(error.to_string()))?
     }
 
@@ -174,7 +241,13 @@ impl Ops {
         self.write(caller, move |tx, _| {
             let peer = known(tx.connection(), &call.name)?;
             tx.block_peer(peer.id, call.blocked)?;
-            view(tx.connection(), &Peer { blocked: call.blocked, ..peer })
+            view(
+                tx.connection(),
+                &Peer {
+                    blocked: call.blocked,
+                    ..peer
+                },
+            )
         })
         .await
     }
@@ -207,22 +280,37 @@ impl Ops {
     pub async fn share_chat(&self, caller: Caller, call: ShareChat) -> Result<ChatShares, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         self.write(caller, move |tx, _| {
-            let ShareChat { chat_id, peer, read_only, shared } = call;
+            let ShareChat {
+                chat_id,
+                peer,
+                read_only,
+                shared,
+            } = call;
             let peer = known(tx.connection(), &peer)?;
             let chat = chat_by_id(tx.connection(), ChatId(chat_id))?.filter(|chat| !chat.importing);
             let chat = chat.ok_or_else(|| Denied::not_found("chat", &chat_id.to_string()))?;
             if chat.link == Some(ChatLink::Followed) {
-                return Err(Denied::conflict("chat_id", "it is a copy of another hub's chat; only that hub can share it").into());
+                return Err(Denied::conflict(
+                    "chat_id",
+                    "it is a copy of another hub's chat; only that hub can share it",
+                )
+                .into());
             }
             if chat.kind != ChatKind::Chat {
-                return Err(Denied::invalid("chat_id", "boards and direct chats cannot be shared").into());
+                return Err(
+                    Denied::invalid("chat_id", "boards and direct chats cannot be shared").into(),
+                );
             }
             if shared {
                 tx.share_chat(chat.id, peer.id, read_only)?
             } else {
                 tx.unshare_chat(chat.id, peer.id)?
             }
-            Ok(ChatShares { chat_id, title: chat.title, shares: share_views(tx.connection(), chat.id)? })
+            Ok(ChatShares {
+                chat_id,
+                title: chat.title,
+                shares: share_views(tx.connection(), chat.id)?,
+            })
         })
         .await
     }
@@ -235,19 +323,35 @@ fn known(connection: &Connection, name: &str) -> Result<Peer, StoreError> {
 fn check_number(connection: &Connection, name: &PeerName) -> Result<(), StoreError> {
     let known = peers(connection)?;
     if known.len() >= PEERS_MAX && known.iter().all(|peer| peer.name != *name) {
-        return Err(Denied::Limit { what: "peers", limit: PEERS_MAX as u64 }.into());
+        return Err(Denied::Limit {
+            what: "peers",
+            limit: PEERS_MAX as u64,
+        }
+        .into());
     }
     Ok(())
 }
 
 fn view(connection: &Connection, peer: &Peer) -> Result<PeerView, StoreError> {
-    let Peer { id, name, token, remote, blocked, added_at } = peer;
-    let followed = followed_chats(connection)?.iter().filter(|followed| followed.peer == Some(*id)).count();
+    let Peer {
+        id,
+        name,
+        token,
+        remote,
+        blocked,
+        added_at,
+    } = peer;
+    let followed = followed_chats(connection)?
+        .iter()
+        .filter(|followed| followed.peer == Some(*id))
+        .count();
     let shared = shared_with(connection, *id, u32::MAX)?.len();
     Ok(PeerView {
         name: name.to_string(),
         url: remote.as_ref().map(|remote| remote.url.clone()),
-        fingerprint: remote.as_ref().and_then(|remote| remote.fingerprint.clone()),
+        fingerprint: remote
+            .as_ref()
+            .and_then(|remote| remote.fingerprint.clone()),
         may_connect: token.map_or(Ok(false), |token| is_token_valid(connection, token))?,
         blocked: *blocked,
         shared: shared as u64,

@@ -26,12 +26,19 @@ impl Ops {
     ///
     /// # Errors
     /// The inner error: there is no outcome, so the post waits. The outer one: a failure of the store.
-    pub async fn send_next_post(&self, hub: &PeerHub, chat: ChatId) -> Result<Result<SendStep, PeerError>, OpError> {
+    pub async fn send_next_post(
+        &self,
+        hub: &PeerHub,
+        chat: ChatId,
+    ) -> Result<Result<SendStep, PeerError>, OpError> {
         let next = self.store.read(|connection| {
-            let followed = followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none());
+            let followed =
+                followed_chat(connection, chat)?.filter(|followed| followed.ended.is_none());
             Ok::<_, StoreError>(followed.zip(next_post(connection, chat)?))
         })?;
-        let Some((followed, post)) = next else { return Ok(Ok(SendStep::Nothing)) };
+        let Some((followed, post)) = next else {
+            return Ok(Ok(SendStep::Nothing));
+        };
         let call = PostShared {
             chat: followed.remote,
             key: post.key.clone(),
@@ -45,12 +52,31 @@ impl Ops {
         };
         failpoint!("peer.before_delivered");
         match outcome {
-            PostOutcome { refused: Some(reason), .. } => {
-                let reason = format!("{}: {}", followed.peer_name, quote_line(&reason, REASON_CHARS_MAX));
-                self.store.write(move |tx| tx.post_refused(&post, &reason)).await?;
+            PostOutcome {
+                refused: Some(reason),
+                ..
+            } => {
+                let reason = format!(
+                    "{}: {}",
+                    followed.peer_name,
+                    quote_line(&reason, REASON_CHARS_MAX)
+                );
+                self.store
+                    .write(move |tx| tx.post_refused(&post, &reason))
+                    .await?;
             }
-            PostOutcome { seq: Some(_), refused: None } => self.store.write(move |tx| tx.post_delivered(&post)).await?,
-            PostOutcome { seq: None, refused: None } => return Ok(Err(PeerError::Unusable("it has no outcome of a post".to_owned()))),
+            PostOutcome {
+                seq: Some(_),
+                refused: None,
+            } => self.store.write(move |tx| tx.post_delivered(&post)).await?,
+            PostOutcome {
+                seq: None,
+                refused: None,
+            } => {
+                return Ok(Err(PeerError::Unusable(
+                    "it has no outcome of a post".to_owned(),
+                )));
+            }
         }
         Ok(Ok(SendStep::Sent))
     }

@@ -16,7 +16,10 @@ impl Ops {
 
     /// Writes a token to a new file, durably, and returns its name.
     pub(super) async fn write_peer_secret(&self, token: String) -> Result<String, OpError> {
-        let name: String = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let name: String = random::<16>()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let (home, path) = (self.home.dir.clone(), self.peer_secret(&name));
         let write = move || {
             let dir = path.parent().unwrap_or(&home);
@@ -26,8 +29,13 @@ impl Ops {
             file.sync_all()?;
             files::sync_dirs(&home, dir)
         };
-        let written: io::Result<()> = tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|written| written);
-        written.map_err(|error| OpError::Io(format!("the token of the peer cannot be stored: {error}")))?;
+        let written: io::Result<()> = tokio::task::spawn_blocking(write)
+            .await
+            .map_err(io::Error::other)
+            .and_then(|written| written);
+        written.map_err(|error| {
+            OpError::Io(format!("the token of the peer cannot be stored: {error}"))
+        })?;
         Ok(name)
     }
 
@@ -35,10 +43,15 @@ impl Ops {
     pub(super) async fn read_peer_secret(&self, name: &str) -> Result<String, String> {
         let (home, path) = (self.home.dir.clone(), self.peer_secret(name));
         let shown = path.display().to_string();
-        let read = tokio::task::spawn_blocking(move || files::read(&home, &path, FILE_BYTES_MAX)).await.map_err(io::Error::other);
-        let bytes =
-            read.and_then(|read| read).map_err(|error| format!("the token for the peer cannot be read ({shown}: {error}): add the peer again"))?;
-        String::from_utf8(bytes).map_err(|_| format!("the token for the peer is unusable ({shown}): add the peer again"))
+        let read = tokio::task::spawn_blocking(move || files::read(&home, &path, FILE_BYTES_MAX))
+            .await
+            .map_err(io::Error::other);
+        let bytes = read.and_then(|read| read).map_err(|error| {
+            format!("the token for the peer cannot be read ({shown}: {error}): add the peer again")
+        })?;
+        String::from_utf8(bytes).map_err(|_| {
+            format!("the token for the peer is unusable ({shown}): add the peer again")
+        })
     }
 
     /// Removes the files of peers that were removed or have another token.
@@ -49,7 +62,13 @@ impl Ops {
 
     /// Like [`Ops::sweep_peer_secrets`], for a caller that holds the lock.
     pub(super) async fn sweep_unused_secrets(&self) {
-        let in_use = self.store.read(peers).map(|peers| peers.into_iter().filter_map(|peer| peer.remote).map(|remote| remote.secret).collect());
+        let in_use = self.store.read(peers).map(|peers| {
+            peers
+                .into_iter()
+                .filter_map(|peer| peer.remote)
+                .map(|remote| remote.secret)
+                .collect()
+        });
         let in_use: Vec<String> = match in_use {
             Ok(in_use) => in_use,
             Err(error) => return tracing::warn!(%error, "unused tokens of peers stay in the home"),
@@ -68,7 +87,10 @@ impl Ops {
             }
             Ok(())
         };
-        let swept: io::Result<()> = tokio::task::spawn_blocking(sweep).await.map_err(io::Error::other).and_then(|swept| swept);
+        let swept: io::Result<()> = tokio::task::spawn_blocking(sweep)
+            .await
+            .map_err(io::Error::other)
+            .and_then(|swept| swept);
         if let Err(error) = swept {
             tracing::warn!(%error, "unused tokens of peers stay in the home");
         }

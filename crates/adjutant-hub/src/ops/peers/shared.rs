@@ -2,12 +2,15 @@
 //! not blocked and the chat is shared. Anything else is unknown to the peer, whether it exists or not.
 
 use crate::failpoint::failpoint;
-use crate::link::peer::{KEY_BYTES_MAX, PostOutcome, PostShared, ReadShared, SharedChat, SharedEntry, SharedList, SharedPage, WAIT_MS_MAX};
+use crate::link::peer::{
+    KEY_BYTES_MAX, PostOutcome, PostShared, ReadShared, SharedChat, SharedEntry, SharedList,
+    SharedPage, WAIT_MS_MAX,
+};
 use crate::ops::chats::storable;
 use crate::ops::{OpError, Ops};
 use crate::store::{
-    Chat, ChatEntry, Connection, NewEntry, Peer, StoreError, Topic, changes_of, chat_by_id, entries_after, entries_changed, entry_by_seq, own_key,
-    peer_by_token, share_for, shared_with,
+    Chat, ChatEntry, Connection, NewEntry, Peer, StoreError, Topic, changes_of, chat_by_id,
+    entries_after, entries_changed, entry_by_seq, own_key, peer_by_token, share_for, shared_with,
 };
 use adjutant_core::chat::{ChatId, EntryKind, Participant, checked_message};
 use adjutant_core::peer::{PeerParticipant, SPEAKERS_MAX, Speaker};
@@ -31,11 +34,19 @@ impl Ops {
     /// A failure of the store.
     pub fn shared_chats(&self, token: i64) -> Result<SharedList, OpError> {
         Ok(self.store.read(|connection| {
-            let Some(peer) = peer_by_token(connection, token)?.filter(|peer| !peer.blocked) else { return Ok(SharedList::default()) };
+            let Some(peer) = peer_by_token(connection, token)?.filter(|peer| !peer.blocked) else {
+                return Ok(SharedList::default());
+            };
             let mut chats = Vec::new();
             for (id, read_only) in shared_with(connection, peer.id, CHATS_MAX)? {
                 if let Some(chat) = chat_by_id(connection, id)? {
-                    chats.push(SharedChat { chat: id.0, title: chat.title, read_only, archived: chat.archived, last_seq: chat.last_seq });
+                    chats.push(SharedChat {
+                        chat: id.0,
+                        title: chat.title,
+                        read_only,
+                        archived: chat.archived,
+                        last_seq: chat.last_seq,
+                    });
                 }
             }
             Ok::<_, StoreError>(SharedList { chats })
@@ -46,17 +57,29 @@ impl Ops {
     ///
     /// # Errors
     /// The chat is not shared with the peer.
-    pub async fn shared_entries(&self, token: i64, call: ReadShared) -> Result<SharedPage, OpError> {
+    pub async fn shared_entries(
+        &self,
+        token: i64,
+        call: ReadShared,
+    ) -> Result<SharedPage, OpError> {
         let deadline = crate::ops::end_of_wait(call.wait_ms.min(WAIT_MS_MAX));
-        let subscription = self.store.wake_ups().subscribe(vec![Topic::Chat(ChatId(call.chat)), Topic::Peers]);
+        let subscription = self
+            .store
+            .wake_ups()
+            .subscribe(vec![Topic::Chat(ChatId(call.chat)), Topic::Peers]);
         loop {
-            let page = self.store.read(|connection| page(connection, token, &call))?;
-            let has_changed = page.diverged || !page.entries.is_empty() || page.changes > call.changes;
+            let page = self
+                .store
+                .read(|connection| page(connection, token, &call))?;
+            let has_changed =
+                page.diverged || !page.entries.is_empty() || page.changes > call.changes;
             if has_changed || Instant::now() >= deadline {
                 return Ok(page);
             }
             // At the deadline, the next page is the reply.
-            tokio::time::timeout_at(deadline, subscription.wait()).await.ok();
+            tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .ok();
         }
     }
 
@@ -66,14 +89,25 @@ impl Ops {
     /// The chat is not shared with the peer; or a failure of the store. A post that can never be accepted is an outcome.
     pub async fn post_shared(&self, token: i64, call: PostShared) -> Result<PostOutcome, OpError> {
         failpoint!("peer.before_post");
-        if call.key.is_empty() || call.key.len() > KEY_BYTES_MAX || !call.key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Denied::invalid("key", format!("use 1 to {KEY_BYTES_MAX} visible ASCII characters")).into());
+        if call.key.is_empty()
+            || call.key.len() > KEY_BYTES_MAX
+            || !call.key.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err(Denied::invalid(
+                "key",
+                format!("use 1 to {KEY_BYTES_MAX} visible ASCII characters"),
+            )
+            .into());
         }
         let posted = self.store.write(move |tx| {
             let (peer, chat, read_only) = shared(tx.connection(), token, call.chat)?;
             if let Some(entry) = tx.posted_by_peer(&peer.name, &call.key)? {
                 let is_same = entry.chat == chat.id;
-                return Ok(if is_same { Ok(entry.seq) } else { Err("the key was used in another chat".to_owned()) });
+                return Ok(if is_same {
+                    Ok(entry.seq)
+                } else {
+                    Err("the key was used in another chat".to_owned())
+                });
             }
             let entry = match new_entry(tx.connection(), &peer, &chat, read_only, &call) {
                 Ok(entry) => entry,
@@ -83,30 +117,53 @@ impl Ops {
             let who = entry.author.to_string();
             let (speakers, is_known) = tx.peer_speakers(chat.id, &peer.name, &who)?;
             if !is_known && speakers >= SPEAKERS_MAX {
-                let limit = Denied::Limit { what: "participants of one hub in a chat", limit: SPEAKERS_MAX };
+                let limit = Denied::Limit {
+                    what: "participants of one hub in a chat",
+                    limit: SPEAKERS_MAX,
+                };
                 return Ok(Err(limit.to_string()));
             }
-            Ok(Ok(tx.add_peer_post(chat.id, &peer.name, &call.key, &entry)?.seq))
+            Ok(Ok(tx
+                .add_peer_post(chat.id, &peer.name, &call.key, &entry)?
+                .seq))
         });
         let posted = posted.await?;
         failpoint!("peer.after_post");
         Ok(match posted {
-            Ok(seq) => PostOutcome { seq: Some(seq), refused: None },
-            Err(refused) => PostOutcome { seq: None, refused: Some(refused) },
+            Ok(seq) => PostOutcome {
+                seq: Some(seq),
+                refused: None,
+            },
+            Err(refused) => PostOutcome {
+                seq: None,
+                refused: Some(refused),
+            },
         })
     }
 }
 
 /// Finds a chat that is shared with the peer that presents a token, and whether only for reading.
-fn shared(connection: &Connection, token: i64, chat: i64) -> Result<(Peer, Chat, bool), StoreError> {
+fn shared(
+    connection: &Connection,
+    token: i64,
+    chat: i64,
+) -> Result<(Peer, Chat, bool), StoreError> {
     let not_found = || StoreError::from(Denied::not_found("chat", &chat.to_string()));
-    let peer = peer_by_token(connection, token)?.filter(|peer| !peer.blocked).ok_or_else(not_found)?;
+    let peer = peer_by_token(connection, token)?
+        .filter(|peer| !peer.blocked)
+        .ok_or_else(not_found)?;
     let read_only = share_for(connection, ChatId(chat), peer.id)?.ok_or_else(not_found)?;
     let chat = chat_by_id(connection, ChatId(chat))?.ok_or_else(not_found)?;
     Ok((peer, chat, read_only))
 }
 
-fn new_entry(connection: &Connection, peer: &Peer, chat: &Chat, read_only: bool, call: &PostShared) -> Result<NewEntry, StoreError> {
+fn new_entry(
+    connection: &Connection,
+    peer: &Peer,
+    chat: &Chat,
+    read_only: bool,
+    call: &PostShared,
+) -> Result<NewEntry, StoreError> {
     if read_only {
         return Err(Denied::conflict("chat", "it is shared with this hub for reading only").into());
     }
@@ -116,9 +173,13 @@ fn new_entry(connection: &Connection, peer: &Peer, chat: &Chat, read_only: bool,
     let speaker = Speaker::parse_own(&call.participant)?;
     checked_message(&call.text)?;
     if let Some(seq) = call.reply_to {
-        entry_by_seq(connection, chat.id, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)))?;
+        entry_by_seq(connection, chat.id, seq)?
+            .ok_or_else(|| Denied::not_found("message", &format!("{}.{seq}", chat.id)))?;
     }
-    let author = PeerParticipant { peer: peer.name.clone(), speaker };
+    let author = PeerParticipant {
+        peer: peer.name.clone(),
+        speaker,
+    };
     Ok(NewEntry {
         kind: EntryKind::Message,
         name: author.to_string(),
@@ -135,10 +196,20 @@ fn new_entry(connection: &Connection, peer: &Peer, chat: &Chat, read_only: bool,
 fn page(connection: &Connection, token: i64, call: &ReadShared) -> Result<SharedPage, StoreError> {
     let (peer, chat, _) = shared(connection, token, call.chat)?;
     let newest_change = changes_of(connection, chat.id)?;
-    let last = if call.after > 0 { entry_by_seq(connection, chat.id, call.after)? } else { None };
-    let is_continued = call.after == 0 || last.as_ref().is_some_and(|last| call.mark.as_ref() == Some(&mark_of(last)));
+    let last = if call.after > 0 {
+        entry_by_seq(connection, chat.id, call.after)?
+    } else {
+        None
+    };
+    let is_continued = call.after == 0
+        || last
+            .as_ref()
+            .is_some_and(|last| call.mark.as_ref() == Some(&mark_of(last)));
     if !is_continued || call.changes > newest_change || call.after < 0 {
-        return Ok(SharedPage { diverged: true, ..SharedPage::default() });
+        return Ok(SharedPage {
+            diverged: true,
+            ..SharedPage::default()
+        });
     }
     // The changes first: what changes meanwhile is then in the entries, or in the next page.
     let (changed, changes) = if call.after == 0 {
@@ -149,17 +220,34 @@ fn page(connection: &Connection, token: i64, call: &ReadShared) -> Result<Shared
     };
     let entries = next_entries(connection, &chat, call.after, &changed)?;
     let mark = entries.last().or(last.as_ref()).map(mark_of);
-    let send = |entries: Vec<ChatEntry>| entries.into_iter().map(|entry| shared_entry(connection, &peer, entry)).collect::<Result<Vec<_>, _>>();
-    Ok(SharedPage { diverged: false, entries: send(entries)?, changed: send(changed)?, changes, mark })
+    let send = |entries: Vec<ChatEntry>| {
+        entries
+            .into_iter()
+            .map(|entry| shared_entry(connection, &peer, entry))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok(SharedPage {
+        diverged: false,
+        entries: send(entries)?,
+        changed: send(changed)?,
+        changes,
+        mark,
+    })
 }
 
 /// Returns the changed entries that the caller has, and the last change that they include.
-fn changed_entries(connection: &Connection, chat: &Chat, call: &ReadShared) -> Result<(Vec<ChatEntry>, i64), StoreError> {
+fn changed_entries(
+    connection: &Connection,
+    chat: &Chat,
+    call: &ReadShared,
+) -> Result<(Vec<ChatEntry>, i64), StoreError> {
     // One at a time, so that the page and its last change stay within the limit of bytes.
     let (mut changed, mut last, mut bytes) = (Vec::new(), call.changes, 0);
     for _ in 0..PAGE_CHANGED {
         let (found, change) = entries_changed(connection, chat.id, last, 1)?;
-        let Some(entry) = found.into_iter().next() else { break };
+        let Some(entry) = found.into_iter().next() else {
+            break;
+        };
         bytes += entry.text.len();
         if bytes > PAGE_BYTES_MAX && !changed.is_empty() {
             break;
@@ -178,7 +266,12 @@ fn mark_of(entry: &ChatEntry) -> String {
 }
 
 /// Returns the next entries, with the changed ones within the limit of bytes: at least one entry if nothing has changed.
-fn next_entries(connection: &Connection, chat: &Chat, after: i64, changed: &[ChatEntry]) -> Result<Vec<ChatEntry>, StoreError> {
+fn next_entries(
+    connection: &Connection,
+    chat: &Chat,
+    after: i64,
+    changed: &[ChatEntry],
+) -> Result<Vec<ChatEntry>, StoreError> {
     let (mut entries, mut after) = (Vec::new(), after);
     let mut bytes: usize = changed.iter().map(|entry| entry.text.len()).sum();
     while entries.len() < PAGE_ENTRIES {
@@ -198,9 +291,17 @@ fn next_entries(connection: &Connection, chat: &Chat, after: i64, changed: &[Cha
     Ok(entries)
 }
 
-fn shared_entry(connection: &Connection, peer: &Peer, entry: ChatEntry) -> Result<SharedEntry, StoreError> {
+fn shared_entry(
+    connection: &Connection,
+    peer: &Peer,
+    entry: ChatEntry,
+) -> Result<SharedEntry, StoreError> {
     let is_own = matches!(&entry.author, Participant::Peer(author) if author.peer == peer.name);
-    let key = if is_own { own_key(connection, &peer.name, entry.id)? } else { None };
+    let key = if is_own {
+        own_key(connection, &peer.name, entry.id)?
+    } else {
+        None
+    };
     Ok(SharedEntry {
         seq: entry.seq,
         kind: entry.kind.word().to_owned(),
@@ -221,7 +322,9 @@ pub(super) fn speaker_of(who: &Participant, name: &str) -> String {
         Participant::Principal(Principal::Client(_)) => named(&format!("client.{name}")),
         Participant::Principal(Principal::Run(_)) => named(&format!("run.{name}")),
         // No other participant can have the bare name of an agent.
-        Participant::Agent(agent) if matches!(agent.as_str(), "person" | "hub") => named(&format!("agent.{agent}")),
+        Participant::Agent(agent) if matches!(agent.as_str(), "person" | "hub") => {
+            named(&format!("agent.{agent}"))
+        }
         Participant::Agent(agent) => named(agent.as_str()),
         Participant::Hub => "hub".to_owned(),
         Participant::Peer(remote) => remote.to_string(),

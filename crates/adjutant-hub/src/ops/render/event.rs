@@ -19,7 +19,11 @@ pub(in crate::ops) fn event(event: &Event) -> EventView {
         request_id: event.request.map(|id| id.to_string()),
         by: event.by.clone(),
         text: event.text.clone(),
-        signal: event.signal.as_deref().filter(|signal| !signal.is_empty()).map(Word::read),
+        signal: event
+            .signal
+            .as_deref()
+            .filter(|signal| !signal.is_empty())
+            .map(Word::read),
         source: event.source.as_deref().map(Word::read),
     }
 }

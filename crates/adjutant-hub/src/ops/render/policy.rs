@@ -21,18 +21,32 @@ pub(in crate::ops) fn policy(policy: &Policy, answers: &[(AnsweredBy, u64, Time)
 }
 
 fn conditions(conditions: &Conditions) -> BTreeMap<String, Vec<String>> {
-    let Conditions { agents, tools, profiles, risks, paths, commands, hosts } = conditions;
+    let Conditions {
+        agents,
+        tools,
+        profiles,
+        risks,
+        paths,
+        commands,
+        hosts,
+    } = conditions;
     fn texts<T>(items: &[T], text: impl Fn(&T) -> String) -> Vec<String> {
         items.iter().map(text).collect()
     }
     let all = [
         ("agent", texts(agents, |agent| agent.as_str().to_owned())),
         ("tool", texts(tools, |tool| tool.as_str().to_owned())),
-        ("profile", texts(profiles, |profile| profile.word().to_owned())),
+        (
+            "profile",
+            texts(profiles, |profile| profile.word().to_owned()),
+        ),
         ("risk", texts(risks, |risk| risk.as_str().to_owned())),
         ("path", texts(paths, ToString::to_string)),
         ("command", texts(commands, ToString::to_string)),
         ("host", texts(hosts, ToString::to_string)),
     ];
-    all.into_iter().filter(|(_, texts)| !texts.is_empty()).map(|(key, texts)| (key.to_owned(), texts)).collect()
+    all.into_iter()
+        .filter(|(_, texts)| !texts.is_empty())
+        .map(|(key, texts)| (key.to_owned(), texts))
+        .collect()
 }

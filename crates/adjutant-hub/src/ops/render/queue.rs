@@ -2,11 +2,15 @@
 
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    Connection, Pools, QueueHead, Run, SlotsUsed, StoreError, WaitedRun, after_of, live_times, measured_times, run_by_id, slots_used, waited_runs,
+    Connection, Pools, QueueHead, Run, SlotsUsed, StoreError, WaitedRun, after_of, live_times,
+    measured_times, run_by_id, slots_used, waited_runs,
 };
 use crate::view::{AfterView, QueueView, RunView};
 use adjutant_core::RunState;
-use adjutant_core::pool::{AfterEnd, AfterState, LiveTime, PoolPlace, QueuePlace, QueueReason, Queued, likely_start_ms, queue_reason};
+use adjutant_core::pool::{
+    AfterEnd, AfterState, LiveTime, PoolPlace, QueuePlace, QueueReason, Queued, likely_start_ms,
+    queue_reason,
+};
 use adjutant_core::pressure::Admission;
 use adjutant_core::run::RunStatus;
 use std::collections::HashMap;
@@ -24,7 +28,12 @@ pub(super) struct QueueReads<'a> {
 
 impl<'a> QueueReads<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, heads: HashMap::new(), used: None, times: HashMap::new() }
+        Self {
+            connection,
+            heads: HashMap::new(),
+            used: None,
+            times: HashMap::new(),
+        }
     }
 
     /// Adds the place of a queued run in its pool, unless it waits for other runs.
@@ -54,59 +63,108 @@ impl<'a> QueueReads<'a> {
     fn times(&mut self, pool: &str) -> Result<&(Vec<i64>, Vec<LiveTime>), StoreError> {
         Ok(match self.times.entry(pool.to_owned()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert((measured_times(self.connection, pool)?, live_times(self.connection, pool, clock::steady())?)),
+            Entry::Vacant(unknown) => unknown.insert((
+                measured_times(self.connection, pool)?,
+                live_times(self.connection, pool, clock::steady())?,
+            )),
         })
     }
 
     /// Adds why a queued run has not started.
-    pub(super) fn add_queue(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
+    pub(super) fn add_queue(
+        &mut self,
+        pools: &Pools,
+        run: &Run,
+        view: &mut RunView,
+    ) -> Result<(), StoreError> {
         if run.state != RunState::Queued {
             return Ok(());
         }
         let connection = self.connection;
-        if pools.by_name.get(&run.pool).is_some_and(|limits| limits.place.is_on_runners()) {
+        if pools
+            .by_name
+            .get(&run.pool)
+            .is_some_and(|limits| limits.place.is_on_runners())
+        {
             // Its directory will be on another machine.
             (view.shares_directory_with, view.shares_directory_more) = (Vec::new(), false);
         }
         let used = self.slots_used(pools)?;
-        let waited = if run.after_open > 0 { waited_runs(connection, run.id)? } else { Vec::new() };
+        let waited = if run.after_open > 0 {
+            waited_runs(connection, run.id)?
+        } else {
+            Vec::new()
+        };
         let reason = reason(pools, used, run, &waited);
         let names = |failed: bool| {
-            let of = waited.iter().filter(|waited| (waited.state == AfterState::Failed) == failed);
-            of.map(|waited| waited.name.as_str()).collect::<Vec<_>>().join(", ")
+            let of = waited
+                .iter()
+                .filter(|waited| (waited.state == AfterState::Failed) == failed);
+            of.map(|waited| waited.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let (pool, name) = (&run.pool, &run.name);
         let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
         let (why, next_step) = match reason {
-            QueueReason::Turn => ("it starts next, or after the runs before it".to_owned(), None),
-            QueueReason::Slot if slots == 1 => (format!("the only slot of pool {pool} is in use"), None),
+            QueueReason::Turn => (
+                "it starts next, or after the runs before it".to_owned(),
+                None,
+            ),
+            QueueReason::Slot if slots == 1 => {
+                (format!("the only slot of pool {pool} is in use"), None)
+            }
             QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
-            QueueReason::LiveLimit => (format!("{} runs are live, the maximum (live_runs_max)", pools.live_max), None),
-            QueueReason::PoolPaused => (format!("pool {pool} is paused"), Some(format!("adj pools resume {pool}"))),
+            QueueReason::LiveLimit => (
+                format!(
+                    "{} runs are live, the maximum (live_runs_max)",
+                    pools.live_max
+                ),
+                None,
+            ),
+            QueueReason::PoolPaused => (
+                format!("pool {pool} is paused"),
+                Some(format!("adj pools resume {pool}")),
+            ),
             QueueReason::PoolRemoved => {
-                let next_step = format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
-                (format!("the configuration no longer has pool {pool}"), Some(next_step))
+                let next_step =
+                    format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
+                (
+                    format!("the configuration no longer has pool {pool}"),
+                    Some(next_step),
+                )
             }
             QueueReason::NoRunner => (
                 format!("no runner of pool {pool} is connected"),
-                Some(format!("on another machine: adj runner --join URL --token-file FILE --pool {pool}")),
+                Some(format!(
+                    "on another machine: adj runner --join URL --token-file FILE --pool {pool}"
+                )),
             ),
             QueueReason::After => (format!("it starts after {}", names(false)), None),
             QueueReason::AfterFailed => {
                 let failed = names(true);
                 let first = failed.split(',').next().unwrap_or("").to_owned();
-                (format!("held because {failed} did not succeed"), Some(format!("adj retry {first}   or   adj resume {name}")))
+                (
+                    format!("held because {failed} did not succeed"),
+                    Some(format!("adj retry {first}   or   adj resume {name}")),
+                )
             }
-            QueueReason::MemoryPressure | QueueReason::CpuPressure => match pools.by_name.get(pool).map(|limits| limits.place) {
-                Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
-                _ => (pressure(pools, reason), None),
-            },
-            QueueReason::RunnerStorage => {
-                (format!("no runner of pool {pool} can write to its home"), Some("free space there: the runners notice it by themselves".to_owned()))
+            QueueReason::MemoryPressure | QueueReason::CpuPressure => {
+                match pools.by_name.get(pool).map(|limits| limits.place) {
+                    Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
+                    _ => (pressure(pools, reason), None),
+                }
             }
+            QueueReason::RunnerStorage => (
+                format!("no runner of pool {pool} can write to its home"),
+                Some("free space there: the runners notice it by themselves".to_owned()),
+            ),
             QueueReason::FreeMemory => {
                 let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
-                let (expected, free) = (megabytes(pools.held.by_agent.get(&run.agent).copied()), megabytes(pools.held.admission.load.free_bytes));
+                let (expected, free) = (
+                    megabytes(pools.held.by_agent.get(&run.agent).copied()),
+                    megabytes(pools.held.admission.load.free_bytes),
+                );
                 (
                     format!(
                         "runs of {} have used {expected} MB of memory, and {free} MB are free, less what live runs are expected to use",
@@ -115,27 +173,59 @@ impl<'a> QueueReads<'a> {
                     None,
                 )
             }
-            QueueReason::Ports => (format!("not enough consecutive ports are free: it starts after {}", names(false)), None),
-            QueueReason::Quota => (format!("{} has reached its usage limit{}", run.agent, limit_end(pools, run)), None),
+            QueueReason::Ports => (
+                format!(
+                    "not enough consecutive ports are free: it starts after {}",
+                    names(false)
+                ),
+                None,
+            ),
+            QueueReason::Quota => (
+                format!(
+                    "{} has reached its usage limit{}",
+                    run.agent,
+                    limit_end(pools, run)
+                ),
+                None,
+            ),
         };
         let starts_about = match (reason, view.queue_place) {
             (QueueReason::Slot | QueueReason::Turn, Some(place)) => {
                 let (measured, live) = self.times(pool)?;
-                likely_start_ms(place, slots, measured, live).map(|ms| rfc3339(clock::now().plus_ms(ms)))
+                likely_start_ms(place, slots, measured, live)
+                    .map(|ms| rfc3339(clock::now().plus_ms(ms)))
             }
-            (QueueReason::Quota, _) => pools.limited.get(&run.agent).map(|until| rfc3339(clock::expected_wall_time(*until))),
+            (QueueReason::Quota, _) => pools
+                .limited
+                .get(&run.agent)
+                .map(|until| rfc3339(clock::expected_wall_time(*until))),
             _ => None,
         };
-        view.queue = Some(QueueView { waiting_for: reason.into(), why, next_step, starts_about });
+        view.queue = Some(QueueView {
+            waiting_for: reason.into(),
+            why,
+            next_step,
+            starts_about,
+        });
         Ok(())
     }
 
     /// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
-    pub(super) fn starts_at_once(&mut self, pools: &Pools, run: &Run, view: &mut RunView) -> Result<(), StoreError> {
-        let Some(place) = view.queue_place else { return self.add_queue(pools, run, view) };
+    pub(super) fn starts_at_once(
+        &mut self,
+        pools: &Pools,
+        run: &Run,
+        view: &mut RunView,
+    ) -> Result<(), StoreError> {
+        let Some(place) = view.queue_place else {
+            return self.add_queue(pools, run, view);
+        };
         let used = self.slots_used(pools)?;
         let free = |slots: u64, used: u64| slots.saturating_sub(used) >= place;
-        let limits = pools.by_name.get(&run.pool).filter(|limits| !limits.is_paused);
+        let limits = pools
+            .by_name
+            .get(&run.pool)
+            .filter(|limits| !limits.is_paused);
         let is_held = pools.held.reason(&run.agent).is_some();
         // Whether a runner has a free slot is not known here.
         let is_here = limits.is_some_and(|limits| !limits.place.is_on_runners());
@@ -155,10 +245,19 @@ impl<'a> QueueReads<'a> {
 /// Returns the runs that a run starts after.
 pub(super) fn after(connection: &Connection, run: &Run) -> Result<Vec<AfterView>, StoreError> {
     let view = |row: crate::store::AfterRow| {
-        let name = run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
-        Ok(AfterView { run_id: row.run.to_string(), name, on: row.on.into(), state: row.state.into() })
+        let name =
+            run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
+        Ok(AfterView {
+            run_id: row.run.to_string(),
+            name,
+            on: row.on.into(),
+            state: row.state.into(),
+        })
     };
-    after_of(connection, run.id)?.into_iter().map(view).collect()
+    after_of(connection, run.id)?
+        .into_iter()
+        .map(view)
+        .collect()
 }
 
 fn pressure(pools: &Pools, reason: QueueReason) -> String {
@@ -167,25 +266,47 @@ fn pressure(pools: &Pools, reason: QueueReason) -> String {
         QueueReason::CpuPressure => ("a CPU", "cpu", load.cpu, limits.cpu),
         _ => ("memory", "memory", load.memory, limits.memory),
     };
-    let (found, limit) = (stall.unwrap_or_default().some.as_percent(), limit.unwrap_or_default().as_percent());
-    format!("tasks of this machine waited for {what} {found} % of the last 10 s, the limit for a start is {limit} % ([pressure] {key})")
+    let (found, limit) = (
+        stall.unwrap_or_default().some.as_percent(),
+        limit.unwrap_or_default().as_percent(),
+    );
+    format!(
+        "tasks of this machine waited for {what} {found} % of the last 10 s, the limit for a start is {limit} % ([pressure] {key})"
+    )
 }
 
 fn pressure_on_runners(pool: &str, reason: QueueReason) -> String {
-    let (what, key) = if reason == QueueReason::CpuPressure { ("a CPU", "cpu") } else { ("memory", "memory") };
-    format!("tasks on the machines of all runners of pool {pool} wait for {what}, longer than the limit for a start ([pressure] {key})")
+    let (what, key) = if reason == QueueReason::CpuPressure {
+        ("a CPU", "cpu")
+    } else {
+        ("memory", "memory")
+    };
+    format!(
+        "tasks on the machines of all runners of pool {pool} wait for {what}, longer than the limit for a start ([pressure] {key})"
+    )
 }
 
 fn limit_end(pools: &Pools, run: &Run) -> String {
-    pools.limited.get(&run.agent).map_or_else(String::new, |until| format!(", until {}", rfc3339(clock::expected_wall_time(*until))))
+    pools
+        .limited
+        .get(&run.agent)
+        .map_or_else(String::new, |until| {
+            format!(", until {}", rfc3339(clock::expected_wall_time(*until)))
+        })
 }
 
 fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> QueueReason {
     queue_reason(&Queued {
         rank: run.rank,
         after_open: run.after_open,
-        after_failed: waited.iter().filter(|waited| waited.state == AfterState::Failed).count() as u64,
-        after_ports: waited.iter().filter(|waited| waited.on == AfterEnd::Ports).count() as u64,
+        after_failed: waited
+            .iter()
+            .filter(|waited| waited.state == AfterState::Failed)
+            .count() as u64,
+        after_ports: waited
+            .iter()
+            .filter(|waited| waited.on == AfterEnd::Ports)
+            .count() as u64,
         is_limited: pools.limited.contains_key(&run.agent),
         pool: pools.by_name.get(&run.pool).copied(),
         in_pool: used.in_pool(&run.pool),

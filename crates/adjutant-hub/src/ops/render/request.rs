@@ -3,7 +3,10 @@
 use crate::clock::{self, rfc3339};
 use crate::config::Config;
 use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tree_size};
-use crate::view::{ChangesView, ClarificationView, DelegationView, EscalatedView, GroupView, OperationView, RequestView, RoomView, Word};
+use crate::view::{
+    ChangesView, ClarificationView, DelegationView, EscalatedView, GroupView, OperationView,
+    RequestView, RoomView, Word,
+};
 use adjutant_core::signal::{Clarification, Delegation};
 use adjutant_core::tree::TreeSize;
 use adjutant_core::{Changes, Decision, RequestState, RequestStateKind, RunId, Subject};
@@ -28,7 +31,15 @@ pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
 pub(in crate::ops) fn request(request: &Request) -> RequestView {
     let answer = request.state.answer();
     let (preview, risk, operation) = match request.subject.clone() {
-        Subject::Approval { preview, risk, operation } => (preview, risk, operation.map(|operation| OperationView::from(*operation))),
+        Subject::Approval {
+            preview,
+            risk,
+            operation,
+        } => (
+            preview,
+            risk,
+            operation.map(|operation| OperationView::from(*operation)),
+        ),
         Subject::Question | Subject::Delegation(_) => (None, None, None),
     };
     let changes = match answer.map(|answer| &answer.decision) {
@@ -39,7 +50,11 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         Subject::Delegation(asked) => Some(delegation(asked, &changes)),
         Subject::Question | Subject::Approval { .. } => None,
     };
-    let (child, child_name) = request.child.clone().map(|(id, name)| (id.to_string(), name)).unzip();
+    let (child, child_name) = request
+        .child
+        .clone()
+        .map(|(id, name)| (id.to_string(), name))
+        .unzip();
     RequestView {
         message_id: request.id.to_string(),
         number: request.no.to_string(),
@@ -55,7 +70,11 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         blocking: request.blocking,
         status: request.state.kind().into(),
         message_status: request.state.message_status().into(),
-        group: request.group.map(|Group { first, place, size }| GroupView { first: first.to_string(), place, size }),
+        group: request.group.map(|Group { first, place, size }| GroupView {
+            first: first.to_string(),
+            place,
+            size,
+        }),
         preview,
         risk,
         operation,
@@ -65,7 +84,9 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         child_result: request.outcome.clone(),
         held: request.held,
         content_hash: content_hash(request),
-        decision: answer.and_then(|answer| answer.decision.kind()).map(Word::Known),
+        decision: answer
+            .and_then(|answer| answer.decision.kind())
+            .map(Word::Known),
         reason: answer.and_then(|answer| match &answer.decision {
             Decision::Text(_) => None,
             Decision::Approved { note, .. } => note.clone(),
@@ -73,24 +94,62 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         }),
         answer: answer.map(|answer| answer.decision.to_text()),
         answered_by: answer.map(|answer| answer.by.to_string()),
-        escalated: request.escalated.iter().map(|(to, at)| EscalatedView { to: to.clone(), at: rfc3339(*at) }).collect(),
+        escalated: request
+            .escalated
+            .iter()
+            .map(|(to, at)| EscalatedView {
+                to: to.clone(),
+                at: rfc3339(*at),
+            })
+            .collect(),
         asked_at: rfc3339(request.asked_at),
         expires_at: rfc3339(clock::expected_wall_time(request.expires_at)),
         answered_at: answer.map(|answer| rfc3339(answer.at)),
-        retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state { Some(rfc3339(*at)) } else { None },
-        ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } = &request.state { Some(rfc3339(*at)) } else { None },
+        retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state {
+            Some(rfc3339(*at))
+        } else {
+            None
+        },
+        ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } =
+            &request.state
+        {
+            Some(rfc3339(*at))
+        } else {
+            None
+        },
         patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
         messages: Vec::new(),
     }
 }
 
 fn clarification(stated: &Clarification) -> ClarificationView {
-    let Clarification { reason, blocked_at, resume_with, state } = stated.clone();
-    ClarificationView { reason, blocked_at, can_resume_with: resume_with, current_state: state }
+    let Clarification {
+        reason,
+        blocked_at,
+        resume_with,
+        state,
+    } = stated.clone();
+    ClarificationView {
+        reason,
+        blocked_at,
+        can_resume_with: resume_with,
+        current_state: state,
+    }
 }
 
 fn delegation(asked: &Delegation, changes: &Changes) -> DelegationView {
-    let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } = asked.clone();
+    let Delegation {
+        task: _,
+        agent,
+        directory,
+        reason,
+        independence,
+        priority,
+        context_required,
+        coordination,
+        estimate,
+        budget,
+    } = asked.clone();
     let changed = (!changes.is_empty()).then(|| ChangesView {
         prompt: changes.prompt.clone(),
         agent: changes.agent.clone(),
@@ -128,21 +187,54 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     if let Some(id) = &request.own_id {
         part(Some(id));
     }
-    if let Some(Clarification { reason, blocked_at, resume_with, state }) = &request.clarification {
-        [reason, blocked_at, resume_with, state].into_iter().for_each(|text| part(text.as_deref()));
+    if let Some(Clarification {
+        reason,
+        blocked_at,
+        resume_with,
+        state,
+    }) = &request.clarification
+    {
+        [reason, blocked_at, resume_with, state]
+            .into_iter()
+            .for_each(|text| part(text.as_deref()));
     }
     match &request.subject {
         Subject::Question => {}
-        Subject::Approval { preview, risk, operation } => {
+        Subject::Approval {
+            preview,
+            risk,
+            operation,
+        } => {
             part(preview.as_deref());
             part(risk.as_deref());
-            if let Some(digest) = operation.as_ref().and_then(|operation| operation.digest.as_deref()) {
+            if let Some(digest) = operation
+                .as_ref()
+                .and_then(|operation| operation.digest.as_deref())
+            {
                 part(Some(digest));
             }
         }
         Subject::Delegation(asked) => {
-            let Delegation { task: _, agent, directory, reason, independence, priority, context_required, coordination, estimate, budget } = asked;
-            for text in [agent, directory, reason, context_required, coordination, estimate] {
+            let Delegation {
+                task: _,
+                agent,
+                directory,
+                reason,
+                independence,
+                priority,
+                context_required,
+                coordination,
+                estimate,
+                budget,
+            } = asked;
+            for text in [
+                agent,
+                directory,
+                reason,
+                context_required,
+                coordination,
+                estimate,
+            ] {
                 part(text.as_deref());
             }
             part(Some(independence.word()));
@@ -153,7 +245,12 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
         }
     }
     let digest: [u8; 32] = hash.finalize().into();
-    digest.iter().take(CONTENT_HASH_BYTES).flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    digest
+        .iter()
+        .take(CONTENT_HASH_BYTES)
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 /// Maximum number of open delegations that are shown with current usage.
@@ -161,16 +258,37 @@ const WITH_ROOM_MAX: usize = 50;
 
 /// Adds the current usage of the tree's limits to open delegations.
 /// `queued`: the number of queued runs.
-pub(in crate::ops) fn add_room(connection: &Connection, config: &Config, queued: u64, views: &mut [RequestView]) -> Result<(), StoreError> {
+pub(in crate::ops) fn add_room(
+    connection: &Connection,
+    config: &Config,
+    queued: u64,
+    views: &mut [RequestView],
+) -> Result<(), StoreError> {
     let mut counted = None;
-    for view in views.iter_mut().filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some()).take(WITH_ROOM_MAX) {
-        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else { continue };
-        let Some(run) = run_by_id(connection, run)? else { continue };
+    for view in views
+        .iter_mut()
+        .filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some())
+        .take(WITH_ROOM_MAX)
+    {
+        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else {
+            continue;
+        };
+        let Some(run) = run_by_id(connection, run)? else {
+            continue;
+        };
         let counts = match counted {
             Some(counts) => counts,
             None => *counted.insert(counts(connection)?),
         };
-        let (TreeSize { depth, children, live, total }, limits) = (tree_size(connection, &run)?, config.tree);
+        let (
+            TreeSize {
+                depth,
+                children,
+                live,
+                total,
+            },
+            limits,
+        ) = (tree_size(connection, &run)?, config.tree);
         delegation.room = Some(RoomView {
             live: counts.live.saturating_sub(counts.lent),
             live_max: config.live_runs_max,

@@ -10,7 +10,10 @@ use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_i
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
-use adjutant_core::{Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject, chosen, limits};
+use adjutant_core::{
+    Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject,
+    chosen, limits,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,7 +32,12 @@ impl Ops {
     }
 
     /// Like [`Ops::answer`]. `via`: the person who answers with a link.
-    pub(in crate::ops) async fn settle(&self, caller: Caller, call: AnswerRequests, via: Option<LinkName>) -> Result<Answered, OpError> {
+    pub(in crate::ops) async fn settle(
+        &self,
+        caller: Caller,
+        call: AnswerRequests,
+        via: Option<LinkName>,
+    ) -> Result<Answered, OpError> {
         Self::check(&caller.who, Action::Answer)?;
         if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
             return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
@@ -37,14 +45,24 @@ impl Ops {
         let several = call.answers.len() > 1;
         let mut answers = Vec::with_capacity(call.answers.len());
         for one in call.answers {
-            let which = if several { one.message_id.clone().or_else(|| one.run.clone()) } else { None };
-            let given = self.parse_answer(&caller.who, one, via.clone()).await.map_err(|error| match error {
-                OpError::Store(why) => one_of(which.as_deref(), why).into(),
-                error => error,
-            })?;
+            let which = if several {
+                one.message_id.clone().or_else(|| one.run.clone())
+            } else {
+                None
+            };
+            let given = self
+                .parse_answer(&caller.who, one, via.clone())
+                .await
+                .map_err(|error| match error {
+                    OpError::Store(why) => one_of(which.as_deref(), why).into(),
+                    error => error,
+                })?;
             answers.push((which, given));
         }
-        let named: Vec<String> = answers.iter().filter_map(|(_, given)| given.one.message_id.clone()).collect();
+        let named: Vec<String> = answers
+            .iter()
+            .filter_map(|(_, given)| given.one.message_id.clone())
+            .collect();
         let grants_any = answers.iter().any(|(_, given)| given.grant.is_some());
         let retention = self.retention();
         let wake_ups = Arc::clone(self.store.wake_ups());
@@ -57,41 +75,73 @@ impl Ops {
             let mut grants = Vec::new();
             for (which, given) in answers {
                 let terms = given.grant;
-                let request = given.apply(tx, who, &wake_ups, &requests).map_err(|why| one_of(which.as_deref(), why))?;
+                let request = given
+                    .apply(tx, who, &wake_ups, &requests)
+                    .map_err(|why| one_of(which.as_deref(), why))?;
                 tx.deliver_outcome(&request, retention)?;
                 grants.extend(terms.map(|terms| (which, request.clone(), terms)));
                 requests.push(request);
             }
             for (which, request, RequestedGrant { for_ms, uses_max }) in grants {
-                let terms = GrantTerms { expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)), uses_max };
-                for same in grant_same(tx, who, &request, terms).map_err(|why| one_of(which.as_deref(), why))? {
+                let terms = GrantTerms {
+                    expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)),
+                    uses_max,
+                };
+                for same in grant_same(tx, who, &request, terms)
+                    .map_err(|why| one_of(which.as_deref(), why))?
+                {
                     tx.deliver_outcome(&same, retention)?;
                     requests.push(same);
                 }
             }
             Ok(with_runs(tx, &home, requests))
         };
-        let receipt = |(requests, _): &Settled| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let receipt = |(requests, _): &Settled| {
+            requests
+                .iter()
+                .map(|request| request.id.to_string())
+                .collect::<Vec<_>>()
+        };
         let home = Arc::clone(&self.home);
         let again = move |tx: &mut Tx<'_>, ids: Vec<String>| {
-            let requests = ids.iter().map(|id| Ok(as_answered(request_of_receipt(tx, id)?))).collect::<Result<Vec<_>, StoreError>>()?;
+            let requests = ids
+                .iter()
+                .map(|id| Ok(as_answered(request_of_receipt(tx, id)?)))
+                .collect::<Result<Vec<_>, StoreError>>()?;
             Ok(with_runs(tx, &home, requests))
         };
         let announce = move |connection: &Connection, who: &Principal| {
             for id in &named {
-                connection.announce(|connection| lookup::request(connection, who, Action::Answer, id));
+                connection
+                    .announce(|connection| lookup::request(connection, who, Action::Answer, id));
             }
         };
-        let (requests, runs) = self.write_with_receipt(caller, announce, settle, receipt, again).await?;
-        Ok(Answered { requests: render::requests(&requests), runs: runs? })
+        let (requests, runs) = self
+            .write_with_receipt(caller, announce, settle, receipt, again)
+            .await?;
+        Ok(Answered {
+            requests: render::requests(&requests),
+            runs: runs?,
+        })
     }
 
     /// Parses one answer, outside the transaction.
-    async fn parse_answer(&self, who: &Principal, one: AnswerOne, via: Option<LinkName>) -> Result<ParsedAnswer, OpError> {
+    async fn parse_answer(
+        &self,
+        who: &Principal,
+        one: AnswerOne,
+        via: Option<LinkName>,
+    ) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
         let grant = requested_grant(&one)?;
         let child = self.child_of(who, &one, &decision).await?;
-        Ok(ParsedAnswer { decision, child, grant, one, via })
+        Ok(ParsedAnswer {
+            decision,
+            child,
+            grant,
+            one,
+            via,
+        })
     }
 }
 
@@ -115,7 +165,13 @@ struct RequestedGrant {
 
 /// Parses whether an answer gives a grant.
 fn requested_grant(one: &AnswerOne) -> Result<Option<RequestedGrant>, Denied> {
-    let AnswerOne { same, for_s, uses, decision, .. } = one;
+    let AnswerOne {
+        same,
+        for_s,
+        uses,
+        decision,
+        ..
+    } = one;
     if !same && for_s.is_none() && uses.is_none() {
         return Ok(None);
     }
@@ -128,14 +184,39 @@ fn requested_grant(one: &AnswerOne) -> Result<Option<RequestedGrant>, Denied> {
     if *uses == Some(0) {
         return Err(Denied::invalid("uses", "at least 1"));
     }
-    let for_ms = for_s.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
-    Ok(Some(RequestedGrant { for_ms, uses_max: *uses }))
+    let for_ms = for_s.map(|seconds| {
+        i64::try_from(seconds)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1000)
+    });
+    Ok(Some(RequestedGrant {
+        for_ms,
+        uses_max: *uses,
+    }))
 }
 
 impl ParsedAnswer {
     /// Answers the request. `before`: requests that the same call has already answered.
-    fn apply(self, tx: &mut Tx<'_>, who: &Principal, wake_ups: &WakeUps, before: &[Request]) -> Result<Request, StoreError> {
-        let Self { decision, child, grant: _, one: AnswerOne { run, message_id, content_hash, .. }, via } = self;
+    fn apply(
+        self,
+        tx: &mut Tx<'_>,
+        who: &Principal,
+        wake_ups: &WakeUps,
+        before: &[Request],
+    ) -> Result<Request, StoreError> {
+        let Self {
+            decision,
+            child,
+            grant: _,
+            one:
+                AnswerOne {
+                    run,
+                    message_id,
+                    content_hash,
+                    ..
+                },
+            via,
+        } = self;
         let request = match (message_id, run) {
             (Some(id), within) => {
                 let request = lookup::request(tx.connection(), who, Action::Answer, &id)?;
@@ -146,24 +227,46 @@ impl ParsedAnswer {
                 }
                 request
             }
-            (None, Some(run)) => lookup::only_request(tx.connection(), &lookup::run(tx.connection(), who, Action::Answer, &run)?)?,
-            (None, None) => return Err(Denied::invalid("message_id", "name the question or the run").into()),
+            (None, Some(run)) => lookup::only_request(
+                tx.connection(),
+                &lookup::run(tx.connection(), who, Action::Answer, &run)?,
+            )?,
+            (None, None) => {
+                return Err(Denied::invalid("message_id", "name the question or the run").into());
+            }
         };
         if before.iter().any(|answered| answered.id == request.id) {
-            return Err(Denied::invalid("answers", format!("{} is answered twice: give one answer per question", request.no)).into());
+            return Err(Denied::invalid(
+                "answers",
+                format!(
+                    "{} is answered twice: give one answer per question",
+                    request.no
+                ),
+            )
+            .into());
         }
         if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
             return Err(Denied::NotAsShown.into());
         }
         // A late answer is refused as late before its content is checked.
-        let decision = if request.state == RequestState::Pending { resolve_options(&request, decision)? } else { decision };
+        let decision = if request.state == RequestState::Pending {
+            resolve_options(&request, decision)?
+        } else {
+            decision
+        };
         if request.by_block {
             tx.may_refuse_late()?;
         }
         announce_view(tx.connection(), request.run);
         let given = match via {
-            None => RequestEvent::Answer { by: who.clone(), decision: decision.clone() },
-            Some(name) => RequestEvent::AnswerByLink { name, decision: decision.clone() },
+            None => RequestEvent::Answer {
+                by: who.clone(),
+                decision: decision.clone(),
+            },
+            Some(name) => RequestEvent::AnswerByLink {
+                name,
+                decision: decision.clone(),
+            },
         };
         Ok(match &request.subject {
             Subject::Delegation(_) => {
@@ -171,7 +274,9 @@ impl ParsedAnswer {
                 crate::ops::requests::delegations::decide(tx, &request, &decision, given, child)?
             }
             // An approval can be revoked until it is read, so only the run itself reads it.
-            Subject::Question if wake_ups.has_subscriber(&Topic::Answer(request.run, request.id)) => {
+            Subject::Question
+                if wake_ups.has_subscriber(&Topic::Answer(request.run, request.id)) =>
+            {
                 as_answered(tx.answer_waiting_call(&request, given)?)
             }
             Subject::Question | Subject::Approval { .. } => tx.advance_request(&request, given)?,
@@ -198,9 +303,19 @@ fn announce_view(connection: &Connection, run: RunId) {
 
 /// Adds the runs of answered requests. The transaction already has their rows; a later read would fetch them again.
 fn with_runs(tx: &Tx<'_>, home: &Home, requests: Vec<Request>) -> Settled {
-    let concerned: BTreeMap<&str, RunId> = requests.iter().map(|request| (request.run_name.as_str(), request.run)).collect();
-    let view = |run| run_by_id(tx.connection(), run)?.map(|run| render::run(tx.connection(), home, &run)).transpose();
-    let runs = concerned.into_values().filter_map(|run| view(run).transpose()).collect();
+    let concerned: BTreeMap<&str, RunId> = requests
+        .iter()
+        .map(|request| (request.run_name.as_str(), request.run))
+        .collect();
+    let view = |run| {
+        run_by_id(tx.connection(), run)?
+            .map(|run| render::run(tx.connection(), home, &run))
+            .transpose()
+    };
+    let runs = concerned
+        .into_values()
+        .filter_map(|run| view(run).transpose())
+        .collect();
     (requests, runs)
 }
 
@@ -217,7 +332,13 @@ fn as_answered(request: Request) -> Request {
 fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, Denied> {
     Ok(match decision {
         Decision::Text(text) => Decision::Text(chosen("answer", &request.options, &text)?),
-        Decision::Approved { note: Some(note), changes } => Decision::Approved { note: Some(chosen("reason", &request.options, &note)?), changes },
+        Decision::Approved {
+            note: Some(note),
+            changes,
+        } => Decision::Approved {
+            note: Some(chosen("reason", &request.options, &note)?),
+            changes,
+        },
         other @ (Decision::Approved { note: None, .. } | Decision::Denied { .. }) => other,
     })
 }
@@ -225,22 +346,58 @@ fn resolve_options(request: &Request, decision: Decision) -> Result<Decision, De
 /// Parses a decision.
 fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
     check_size("answer", &one.answer, limits::TEXT_BYTES_MAX)?;
-    let reason = one.reason.clone().or_else(|| Some(one.answer.clone())).filter(|text| !text.trim().is_empty());
-    check_size("reason", reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    let unchanged = one.changes.as_ref().is_none_or(|changes| *changes == ChangesView::default());
+    let reason = one
+        .reason
+        .clone()
+        .or_else(|| Some(one.answer.clone()))
+        .filter(|text| !text.trim().is_empty());
+    check_size(
+        "reason",
+        reason.as_deref().unwrap_or(""),
+        limits::TEXT_BYTES_MAX,
+    )?;
+    let unchanged = one
+        .changes
+        .as_ref()
+        .is_none_or(|changes| *changes == ChangesView::default());
     match one.decision {
-        None if one.reason.is_some() => Err(Denied::invalid("decision", "is missing: reason needs approve or deny")),
-        None | Some(DecisionWord::Deny) if !unchanged => Err(Denied::invalid("changes", "need decision approve")),
-        None if one.answer.trim().is_empty() => Err(Denied::invalid("answer", "is empty: give an answer")),
+        None if one.reason.is_some() => Err(Denied::invalid(
+            "decision",
+            "is missing: reason needs approve or deny",
+        )),
+        None | Some(DecisionWord::Deny) if !unchanged => {
+            Err(Denied::invalid("changes", "need decision approve"))
+        }
+        None if one.answer.trim().is_empty() => {
+            Err(Denied::invalid("answer", "is empty: give an answer"))
+        }
         None => Ok(Decision::Text(one.answer.clone())),
-        Some(DecisionWord::Deny) => Ok(Decision::Denied { reason: reason.unwrap_or_default() }),
+        Some(DecisionWord::Deny) => Ok(Decision::Denied {
+            reason: reason.unwrap_or_default(),
+        }),
         Some(DecisionWord::Approve) => {
-            let ChangesView { prompt, agent, cwd, priority } = one.changes.clone().unwrap_or_default();
+            let ChangesView {
+                prompt,
+                agent,
+                cwd,
+                priority,
+            } = one.changes.clone().unwrap_or_default();
             let priority = match priority {
                 None => None,
-                Some(word) => Some(word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?),
+                Some(word) => Some(
+                    word.known()
+                        .ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+                ),
             };
-            Ok(Decision::Approved { note: reason, changes: Changes { prompt, agent, directory: cwd, priority } })
+            Ok(Decision::Approved {
+                note: reason,
+                changes: Changes {
+                    prompt,
+                    agent,
+                    directory: cwd,
+                    priority,
+                },
+            })
         }
     }
 }

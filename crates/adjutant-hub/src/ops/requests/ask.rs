@@ -5,9 +5,14 @@ use crate::ops::checks::{check_size, checked_clarification, checked_expiry, chec
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Connection, NewRequest, Request, Run, StoreError, Tx, has_queued_messages};
-use crate::view::{Ask, AskAndWait, AskTogether, Call, ClarificationView, RequestList, RequestView, WithdrawRequest};
+use crate::view::{
+    Ask, AskAndWait, AskTogether, Call, ClarificationView, RequestList, RequestView,
+    WithdrawRequest,
+};
 use adjutant_core::signal::{Clarification, SignalKind, Source};
-use adjutant_core::{Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits};
+use adjutant_core::{
+    Action, Denied, Principal, RequestEvent, RequestId, RequestState, SteadyTime, Subject, limits,
+};
 
 /// Maximum number of questions asked together in one call.
 const TOGETHER_MAX: usize = 20;
@@ -20,15 +25,26 @@ impl Ops {
     pub async fn ask(&self, caller: Caller, ask: Ask) -> Result<RequestView, OpError> {
         let Caller { who, key } = caller.clone();
         let (request, may_have_messages) = self.open_question(caller, new_id(), ask).await?;
-        let messages = if may_have_messages { self.messages_for(&who, key.as_ref()).await? } else { Vec::new() };
-        Ok(RequestView { messages, ..render::request(&request) })
+        let messages = if may_have_messages {
+            self.messages_for(&who, key.as_ref()).await?
+        } else {
+            Vec::new()
+        };
+        Ok(RequestView {
+            messages,
+            ..render::request(&request)
+        })
     }
 
     /// Opens a question of the calling run, then waits until it is settled or the deadline. It stays open if the wait fails.
     ///
     /// # Errors
     /// As for `ask`.
-    pub async fn ask_and_wait(&self, caller: Caller, call: AskAndWait) -> Result<RequestView, OpError> {
+    pub async fn ask_and_wait(
+        &self,
+        caller: Caller,
+        call: AskAndWait,
+    ) -> Result<RequestView, OpError> {
         let AskAndWait { ask, wait_ms } = call;
         let Caller { who, key } = caller;
         let deadline = crate::ops::end_of_wait(wait_ms);
@@ -36,13 +52,28 @@ impl Ops {
         let body = serde_json::to_vec(&ask).map_err(|error| OpError::Io(error.to_string()))?;
         let key = key.map(|key| key.for_part(Ask::NAME, &body));
         let id = new_id();
-        let waiting = if let Principal::Run(run) = who { Some((run, self.subscribe_to_answer(run, id))) } else { None };
+        let waiting = if let Principal::Run(run) = who {
+            Some((run, self.subscribe_to_answer(run, id)))
+        } else {
+            None
+        };
         // Boxed, so that it takes no memory while the call waits.
-        let (request, may_have_messages) = Box::pin(self.open_question(Caller { who, key: key.clone() }, id, ask)).await?;
+        let (request, may_have_messages) = Box::pin(self.open_question(
+            Caller {
+                who,
+                key: key.clone(),
+            },
+            id,
+            ask,
+        ))
+        .await?;
         let asked = render::request(&request);
-        let Some((run, listener)) = waiting else { return Ok(asked) };
+        let Some((run, listener)) = waiting else {
+            return Ok(asked);
+        };
         let answered = if request.id == id && !may_have_messages {
-            self.await_answer(run, key, request, deadline, listener).await
+            self.await_answer(run, key, request, deadline, listener)
+                .await
         } else {
             drop(listener);
             Box::pin(self.read_own(run, key, request.id, deadline)).await
@@ -54,31 +85,57 @@ impl Ops {
     }
 
     /// Opens a question of the calling run. Returns it, and whether messages may be waiting for the run.
-    async fn open_question(&self, caller: Caller, id: RequestId, ask: Ask) -> Result<(Request, bool), OpError> {
+    async fn open_question(
+        &self,
+        caller: Caller,
+        id: RequestId,
+        ask: Ask,
+    ) -> Result<(Request, bool), OpError> {
         Self::check(&caller.who, Action::Ask)?;
         validate(&ask)?;
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
             let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
-            let request = tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask(&run, &new))?;
+            let request = tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| {
+                tx.ask(&run, &new)
+            })?;
             Ok((request, has_queued_messages(tx.connection(), run.id)?))
         };
         // A repeated call may have delivered messages before.
-        let as_asked = |tx: &mut Tx<'_>, id: String| Ok((Request { state: RequestState::Pending, ..request_of_receipt(tx, &id)? }, true));
+        let as_asked = |tx: &mut Tx<'_>, id: String| {
+            Ok((
+                Request {
+                    state: RequestState::Pending,
+                    ..request_of_receipt(tx, &id)?
+                },
+                true,
+            ))
+        };
         let announce = |connection: &Connection, who: &Principal| {
             if let Principal::Run(run) = who {
                 connection.announce(|connection| has_queued_messages(connection, *run));
             }
         };
-        self.write_with_receipt(caller, announce, open, |(request, _)| request.id.to_string(), as_asked).await
+        self.write_with_receipt(
+            caller,
+            announce,
+            open,
+            |(request, _)| request.id.to_string(),
+            as_asked,
+        )
+        .await
     }
 
     /// Opens several questions of the calling run as one group. Durable when it returns.
     ///
     /// # Errors
     /// As for `ask`; no question is opened then.
-    pub async fn ask_together(&self, caller: Caller, call: AskTogether) -> Result<RequestList, OpError> {
+    pub async fn ask_together(
+        &self,
+        caller: Caller,
+        call: AskTogether,
+    ) -> Result<RequestList, OpError> {
         Self::check(&caller.who, Action::Ask)?;
         if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
             return Err(Denied::invalid("questions", format!("give 1 to {TOGETHER_MAX}")).into());
@@ -94,16 +151,37 @@ impl Ops {
         }
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
-            let requests: Vec<_> = asks.into_iter().map(|(id, expiry_ms, ask)| new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))).collect();
+            let requests: Vec<_> = asks
+                .into_iter()
+                .map(|(id, expiry_ms, ask)| {
+                    new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms))
+                })
+                .collect();
             tx.may_refuse_late()?;
-            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| tx.ask_together(&run, &requests))
+            tx.as_signal(Some(SignalKind::Clarification), Source::Tool, |tx| {
+                tx.ask_together(&run, &requests)
+            })
         };
-        let receipt = |requests: &Vec<Request>| requests.iter().map(|request| request.id.to_string()).collect::<Vec<_>>();
+        let receipt = |requests: &Vec<Request>| {
+            requests
+                .iter()
+                .map(|request| request.id.to_string())
+                .collect::<Vec<_>>()
+        };
         let as_asked = |tx: &mut Tx<'_>, ids: Vec<String>| {
-            ids.iter().map(|id| Ok(Request { state: RequestState::Pending, ..request_of_receipt(tx, id)? })).collect::<Result<Vec<_>, StoreError>>()
+            ids.iter()
+                .map(|id| {
+                    Ok(Request {
+                        state: RequestState::Pending,
+                        ..request_of_receipt(tx, id)?
+                    })
+                })
+                .collect::<Result<Vec<_>, StoreError>>()
         };
         let Caller { who, key } = caller.clone();
-        let requests = self.write_with_receipt(caller, |_, _| {}, open, receipt, as_asked).await?;
+        let requests = self
+            .write_with_receipt(caller, |_, _| {}, open, receipt, as_asked)
+            .await?;
         let mut requests = render::requests(&requests);
         if let Some(first) = requests.first_mut() {
             first.messages = self.messages_for(&who, key.as_ref()).await?;
@@ -115,10 +193,16 @@ impl Ops {
     ///
     /// # Errors
     /// It is not the run's, or settled.
-    pub async fn withdraw_request(&self, caller: Caller, call: WithdrawRequest) -> Result<RequestView, OpError> {
+    pub async fn withdraw_request(
+        &self,
+        caller: Caller,
+        call: WithdrawRequest,
+    ) -> Result<RequestView, OpError> {
         let withdraw = move |tx: &mut Tx<'_>, who: &Principal| {
             let request = lookup::request(tx.connection(), who, Action::Ask, &call.message_id)?;
-            Ok(render::request(&tx.advance_request(&request, RequestEvent::Withdraw)?))
+            Ok(render::request(
+                &tx.advance_request(&request, RequestEvent::Withdraw)?,
+            ))
         };
         self.write(caller, withdraw).await
     }
@@ -130,12 +214,27 @@ fn new_id() -> RequestId {
 
 fn validate(ask: &Ask) -> Result<(), Denied> {
     if ask.question.trim().is_empty() {
-        return Err(Denied::invalid("question", "is empty: say what you need to know"));
+        return Err(Denied::invalid(
+            "question",
+            "is empty: say what you need to know",
+        ));
     }
     check_size("question", &ask.question, limits::TEXT_BYTES_MAX)?;
-    check_size("context", ask.context.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    check_size("default", ask.default.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-    check_size("question_id", ask.question_id.as_deref().unwrap_or(""), limits::OPTION_BYTES_MAX)?;
+    check_size(
+        "context",
+        ask.context.as_deref().unwrap_or(""),
+        limits::TEXT_BYTES_MAX,
+    )?;
+    check_size(
+        "default",
+        ask.default.as_deref().unwrap_or(""),
+        limits::TEXT_BYTES_MAX,
+    )?;
+    check_size(
+        "question_id",
+        ask.question_id.as_deref().unwrap_or(""),
+        limits::OPTION_BYTES_MAX,
+    )?;
     checked_clarification(ask.clarification.as_ref())?;
     checked_options(&ask.options)?;
     checked_expiry(ask.expires_s, 1)
@@ -148,7 +247,10 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> N
         question: ask.question,
         own_id: ask.question_id.filter(|id| !id.trim().is_empty()),
         context: ask.context,
-        clarification: ask.clarification.map(to_clarification).filter(|clarification| !clarification.is_empty()),
+        clarification: ask
+            .clarification
+            .map(to_clarification)
+            .filter(|clarification| !clarification.is_empty()),
         options: ask.options,
         default: ask.default,
         blocking: ask.blocking,
@@ -159,7 +261,17 @@ fn new_question(run: &Run, id: RequestId, ask: Ask, expires_at: SteadyTime) -> N
 }
 
 fn to_clarification(view: ClarificationView) -> Clarification {
-    let ClarificationView { reason, blocked_at, can_resume_with, current_state } = view;
+    let ClarificationView {
+        reason,
+        blocked_at,
+        can_resume_with,
+        current_state,
+    } = view;
     let filled = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-    Clarification { reason: filled(reason), blocked_at: filled(blocked_at), resume_with: filled(can_resume_with), state: filled(current_state) }
+    Clarification {
+        reason: filled(reason),
+        blocked_at: filled(blocked_at),
+        resume_with: filled(can_resume_with),
+        state: filled(current_state),
+    }
 }

@@ -5,14 +5,18 @@ use crate::ops::budgets::{stated_budget, unmetered};
 use crate::ops::checks::{check_size, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
-use crate::store::{NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input, runs_using_directory, workspace_around};
+use crate::store::{
+    NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input,
+    runs_using_directory, workspace_around,
+};
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::agent::AgentOverrides;
 use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
 use adjutant_core::{
-    Action, AgentName, Decision, Denied, Fence, PoolName, Principal, RequestEvent, RequestId, RunId, RunState, StopReason, Subject, estimate, limits,
+    Action, AgentName, Decision, Denied, Fence, PoolName, Principal, RequestEvent, RequestId,
+    RunId, RunState, StopReason, Subject, estimate, limits,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -27,22 +31,48 @@ pub(super) struct Child {
 }
 
 fn read(call: Delegate) -> Result<Delegation, Denied> {
-    let Delegate { task, agent, cwd, independence, priority, reason, context_required, coordination, estimated_duration, budget, expires_s: _ } =
-        call;
+    let Delegate {
+        task,
+        agent,
+        cwd,
+        independence,
+        priority,
+        reason,
+        context_required,
+        coordination,
+        estimated_duration,
+        budget,
+        expires_s: _,
+    } = call;
     if task.trim().is_empty() {
-        return Err(Denied::invalid("new_task_description", "is empty: describe the task"));
+        return Err(Denied::invalid(
+            "new_task_description",
+            "is empty: describe the task",
+        ));
     }
     check_size("new_task_description", &task, limits::TEXT_BYTES_MAX)?;
-    for (field, text) in [("reason", &reason), ("context_required", &context_required), ("coordination", &coordination), ("cwd", &cwd)] {
+    for (field, text) in [
+        ("reason", &reason),
+        ("context_required", &context_required),
+        ("coordination", &coordination),
+        ("cwd", &cwd),
+    ] {
         check_size(field, text.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
     }
     let independence = match independence {
         None => Independence::Parallel,
-        Some(word) => word.spoken().ok_or_else(|| Denied::invalid("independence", "use blocks_current_work, can_proceed_parallel or optional"))?,
+        Some(word) => word.spoken().ok_or_else(|| {
+            Denied::invalid(
+                "independence",
+                "use blocks_current_work, can_proceed_parallel or optional",
+            )
+        })?,
     };
     let priority = match priority {
         None => Priority::default(),
-        Some(word) => word.spoken().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+        Some(word) => word
+            .spoken()
+            .ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
     };
     let budget = stated_budget("budget", budget.as_deref())?;
     Ok(Delegation {
@@ -70,12 +100,23 @@ pub(super) fn decide(
     if !matches!(decision, Decision::Approved { .. }) || request.state.is_settled() {
         return tx.advance_request(request, event);
     }
-    let Some(Child { new, waits, refuse_shared, .. }) = child.filter(|child| child.request == request.id) else {
+    let Some(Child {
+        new,
+        waits,
+        refuse_shared,
+        ..
+    }) = child.filter(|child| child.request == request.id)
+    else {
         return Err(Denied::NotAsShown.into());
     };
     let requester = tx.run(request.run)?;
     if requester.state == RunState::Stopping(StopReason::Cancelled) {
-        return Err(Denied::WrongState { run: requester.name, state: "being cancelled", wanted: "given a child" }.into());
+        return Err(Denied::WrongState {
+            run: requester.name,
+            state: "being cancelled",
+            wanted: "given a child",
+        }
+        .into());
     }
     if refuse_shared && new.workspace.is_none() {
         refuse_shared_directory(tx, &new, &requester.name, waits)?;
@@ -89,7 +130,12 @@ pub(super) fn decide(
 }
 
 /// Refuses a directory that another run uses. A requester that waits for its child does not count.
-fn refuse_shared_directory(tx: &Tx<'_>, new: &NewRun, requester: &str, waits: bool) -> Result<(), StoreError> {
+fn refuse_shared_directory(
+    tx: &Tx<'_>,
+    new: &NewRun,
+    requester: &str,
+    waits: bool,
+) -> Result<(), StoreError> {
     let others = runs_using_directory(tx.connection(), &new.cwd, new.id)?;
     match others.iter().find(|other| !(waits && *other == requester)) {
         None => Ok(()),
@@ -111,7 +157,13 @@ fn refuse_link(named: &Path, cwd: &str) -> Result<(), Denied> {
     if path == Path::new(cwd) {
         return Ok(());
     }
-    Err(Denied::invalid("cwd", format!("{} is behind a link to {cwd}: approve the delegation with that directory", path.display())))
+    Err(Denied::invalid(
+        "cwd",
+        format!(
+            "{} is behind a link to {cwd}: approve the delegation with that directory",
+            path.display()
+        ),
+    ))
 }
 
 impl Ops {
@@ -143,7 +195,11 @@ impl Ops {
                     patience_ms: run.patience_ms,
                     expires_at: tx.steady().plus_ms(expiry_ms),
                 };
-                Ok(render::request(&tx.as_signal(Some(SignalKind::Delegation), Source::Tool, |tx| tx.ask(&run, &new))?))
+                Ok(render::request(&tx.as_signal(
+                    Some(SignalKind::Delegation),
+                    Source::Tool,
+                    |tx| tx.ask(&run, &new),
+                )?))
             })
             .await?;
         view.messages = self.messages_for(&who, key.as_ref()).await?;
@@ -153,12 +209,20 @@ impl Ops {
     /// Prepares the child run of an approved delegation. A request never changes, so this can be done before the
     /// deciding transaction. `None`: nothing is delegated, or there is no such request, which the transaction
     /// refuses.
-    pub(super) async fn child_of(&self, who: &Principal, one: &AnswerOne, decision: &Decision) -> Result<Option<Child>, OpError> {
-        let Decision::Approved { changes, .. } = decision else { return Ok(None) };
+    pub(super) async fn child_of(
+        &self,
+        who: &Principal,
+        one: &AnswerOne,
+        decision: &Decision,
+    ) -> Result<Option<Child>, OpError> {
+        let Decision::Approved { changes, .. } = decision else {
+            return Ok(None);
+        };
         let found = self.store.read(|connection| {
             let request = match (&one.message_id, &one.run) {
                 (Some(id), _) => lookup::request(connection, who, Action::Answer, id),
-                (None, Some(run)) => lookup::run(connection, who, Action::Answer, run).and_then(|run| lookup::only_request(connection, &run)),
+                (None, Some(run)) => lookup::run(connection, who, Action::Answer, run)
+                    .and_then(|run| lookup::only_request(connection, &run)),
                 (None, None) => return Ok(None),
             };
             let request = match request {
@@ -166,12 +230,18 @@ impl Ops {
                 Err(StoreError::Denied(_)) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let Some(requester) = run_by_id(connection, request.run)? else { return Ok(None) };
+            let Some(requester) = run_by_id(connection, request.run)? else {
+                return Ok(None);
+            };
             let input = run_input(connection, requester.id)?;
             Ok(Some((request, requester, input)))
         })?;
-        let Some((request, requester, own)) = found else { return Ok(None) };
-        let Subject::Delegation(request_of_receipt) = &request.subject else { return Ok(None) };
+        let Some((request, requester, own)) = found else {
+            return Ok(None);
+        };
+        let Subject::Delegation(request_of_receipt) = &request.subject else {
+            return Ok(None);
+        };
         let wanted = with_changes(request_of_receipt, changes);
         let config = self.config_or_builtin();
         let (may, fence) = (own.agent.permissions, own.agent.fence);
@@ -179,7 +249,10 @@ impl Ops {
             None => own.agent,
             Some(name) if *name == own.agent.name.as_str() => own.agent,
             Some(name) => {
-                let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
+                let Some(entry) = AgentName::parse(name)
+                    .ok()
+                    .and_then(|name| config.agents.get(&name))
+                else {
                     return Err(programs::unknown_agent(&config, name, own.env.path()));
                 };
                 programs::program(entry, own.env.path())?;
@@ -187,7 +260,10 @@ impl Ops {
             }
         };
         // Arguments and variables that a person set are for that run only; they can override its profile.
-        agent.overrides = AgentOverrides { model: agent.overrides.model, ..AgentOverrides::default() };
+        agent.overrides = AgentOverrides {
+            model: agent.overrides.model,
+            ..AgentOverrides::default()
+        };
         // A child never gets more permissions than its requester, and works behind the same fence.
         agent.fence = agent.fence.stricter(fence);
         let stated = agent.permissions;
@@ -199,16 +275,32 @@ impl Ops {
             refuse_link(&directory, &cwd)?;
         }
         // A run in a workspace shares it with its children.
-        let is_in_workspace = self.store.read(|connection| workspace_around(connection, &cwd))?.is_some();
-        let workspace = if is_in_workspace { None } else { self.plan_workspace(&cwd, agent.isolation, false).await? };
+        let is_in_workspace = self
+            .store
+            .read(|connection| workspace_around(connection, &cwd))?
+            .is_some();
+        let workspace = if is_in_workspace {
+            None
+        } else {
+            self.plan_workspace(&cwd, agent.isolation, false).await?
+        };
         let works_in_users_files = workspace.is_none() && !is_in_workspace;
-        let fence_workspace = works_in_users_files.then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref())).flatten();
+        let fence_workspace = works_in_users_files
+            .then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref()))
+            .flatten();
         let prompt = delegation_prompt(&requester.name, &wanted);
         agent.receive_expected_messages(&prompt);
         checked_prompt(&prompt, agent.prompt)?;
         // Without a pool of its agent, a child uses the slot of its parent.
-        let of_parent = PoolName::parse(&requester.pool).ok().filter(|pool| config.pools.contains_key(pool));
-        let pool = config.agent_pools.get(&agent.name).cloned().or(of_parent).unwrap_or_default();
+        let of_parent = PoolName::parse(&requester.pool)
+            .ok()
+            .filter(|pool| config.pools.contains_key(pool));
+        let pool = config
+            .agent_pools
+            .get(&agent.name)
+            .cloned()
+            .or(of_parent)
+            .unwrap_or_default();
         let new = NewRun {
             id: RunId::new(clock::now(), random()),
             name: None,
@@ -229,9 +321,21 @@ impl Ops {
             unmetered: unmetered(&config, &agent),
             task: wanted.task.clone(),
             by: who.clone(),
-            input: RunInput { prompt, agent, env: own.env, criteria: None, accept: Vec::new(), variables: None },
+            input: RunInput {
+                prompt,
+                agent,
+                env: own.env,
+                criteria: None,
+                accept: Vec::new(),
+                variables: None,
+            },
         };
         let waits = wanted.independence == Independence::Blocks;
-        Ok(Some(Child { request: request.id, new, waits, refuse_shared: config.refuse_shared_directory }))
+        Ok(Some(Child {
+            request: request.id,
+            new,
+            waits,
+            refuse_shared: config.refuse_shared_directory,
+        }))
     }
 }

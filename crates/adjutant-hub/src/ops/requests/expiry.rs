@@ -7,8 +7,12 @@ impl Ops {
     /// Returns how long a request stays open.
     pub(in crate::ops) fn expiry_ms(&self, wanted_s: Option<u64>) -> i64 {
         match wanted_s {
-            Some(seconds) => i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000),
-            None => self.config().map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
+            Some(seconds) => i64::try_from(seconds)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1000),
+            None => self
+                .config()
+                .map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
         }
     }
 

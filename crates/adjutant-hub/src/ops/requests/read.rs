@@ -1,8 +1,13 @@
 //! Reading requests and their answers, and waiting for them.
 
-use crate::ops::requests::messages::{MESSAGES, announce_messages, deliver_messages_with_call, has_no_messages};
+use crate::ops::requests::messages::{
+    MESSAGES, announce_messages, deliver_messages_with_call, has_no_messages,
+};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Key, Request, RequestsOf, StoreError, Subscription, Topic, Tx, requests_page, requests_together};
+use crate::store::{
+    Connection, Key, Request, RequestsOf, StoreError, Subscription, Topic, Tx, requests_page,
+    requests_together,
+};
 use crate::view::{ListRequests, ReadRequest, ReadTogether, RequestList, RequestView};
 use adjutant_core::{Action, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunId};
 use tokio::time::Instant;
@@ -18,10 +23,16 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn read_request(&self, caller: Caller, call: ReadRequest) -> Result<RequestView, OpError> {
+    pub async fn read_request(
+        &self,
+        caller: Caller,
+        call: ReadRequest,
+    ) -> Result<RequestView, OpError> {
         let Caller { who, key } = caller;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let look = |connection: &Connection| lookup::request(connection, &who, Action::ReadAnswer, &call.message_id);
+        let look = |connection: &Connection| {
+            lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)
+        };
         // An id gives its topic directly; a short number is looked up first.
         let id = match RequestId::parse(&call.message_id) {
             Ok(id) => id,
@@ -35,11 +46,21 @@ impl Ops {
             let request = self.store.read(look)?;
             if request.state.is_settled() || Instant::now() >= deadline {
                 let mut views = [render::request(&request)];
-                self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut views))?;
+                self.store.read(|connection| {
+                    render::add_room(
+                        connection,
+                        &self.config_or_builtin(),
+                        self.store.queued_runs(),
+                        &mut views,
+                    )
+                })?;
                 let [view] = views;
                 return Ok(view);
             }
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+            if tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_err()
+            {
                 continue;
             }
         }
@@ -50,64 +71,137 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn read_together(&self, caller: Caller, call: ReadTogether) -> Result<RequestList, OpError> {
+    pub async fn read_together(
+        &self,
+        caller: Caller,
+        call: ReadTogether,
+    ) -> Result<RequestList, OpError> {
         let Caller { who, key } = caller;
         Self::check(&who, Action::Ask)?;
         let key = key.map(|key| key.with_suffix(MESSAGES));
         let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let look = |connection: &Connection| requests_together(connection, &lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)?);
-        let topics = self.store.read(look)?.iter().map(|request| Topic::Request(request.id)).collect();
+        let look = |connection: &Connection| {
+            requests_together(
+                connection,
+                &lookup::request(connection, &who, Action::ReadAnswer, &call.message_id)?,
+            )
+        };
+        let topics = self
+            .store
+            .read(look)?
+            .iter()
+            .map(|request| Topic::Request(request.id))
+            .collect();
         let subscription = self.store.wake_ups().subscribe(topics);
-        while self.store.read(look)?.iter().any(|request| request.blocking && !request.is_ready()) {
-            if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+        while self
+            .store
+            .read(look)?
+            .iter()
+            .any(|request| request.blocking && !request.is_ready())
+        {
+            if tokio::time::timeout_at(deadline, subscription.wait())
+                .await
+                .is_err()
+            {
                 break;
             }
         }
-        let ids: Vec<RequestId> = self.store.read(look)?.iter().map(|request| request.id).collect();
+        let ids: Vec<RequestId> = self
+            .store
+            .read(look)?
+            .iter()
+            .map(|request| request.id)
+            .collect();
         let views = self
             .store
             .write(move |tx| {
                 let mut views = Vec::with_capacity(ids.len());
                 for id in ids {
                     let request = retrieve(tx, &who, id)?;
-                    let messages = if views.is_empty() { deliver_messages_with_call(tx, request.run, key.as_ref())? } else { Vec::new() };
-                    views.push(RequestView { messages, ..render::request(&request) });
+                    let messages = if views.is_empty() {
+                        deliver_messages_with_call(tx, request.run, key.as_ref())?
+                    } else {
+                        Vec::new()
+                    };
+                    views.push(RequestView {
+                        messages,
+                        ..render::request(&request)
+                    });
                 }
                 Ok(views)
             })
             .await?;
-        Ok(RequestList { requests: views, more: 0 })
+        Ok(RequestList {
+            requests: views,
+            more: 0,
+        })
     }
 
     /// Lists requests that the caller may answer, oldest first.
     ///
     /// # Errors
     /// The run is unknown or foreign.
-    pub fn list_requests(&self, who: &Principal, call: &ListRequests) -> Result<RequestList, OpError> {
+    pub fn list_requests(
+        &self,
+        who: &Principal,
+        call: &ListRequests,
+    ) -> Result<RequestList, OpError> {
         Self::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let (found, more) = self.store.read(|connection| match &call.run {
             Some(run) => {
                 let run = lookup::run(connection, who, Action::See, run)?;
-                requests_page(connection, RequestsOf::Run(run.id), call.all, RequestNo(0), limit)
+                requests_page(
+                    connection,
+                    RequestsOf::Run(run.id),
+                    call.all,
+                    RequestNo(0),
+                    limit,
+                )
             }
-            None => requests_page(connection, RequestsOf::Answerer(who), call.all, RequestNo(0), limit),
+            None => requests_page(
+                connection,
+                RequestsOf::Answerer(who),
+                call.all,
+                RequestNo(0),
+                limit,
+            ),
         })?;
         let mut requests = render::requests(&found);
-        self.store.read(|connection| render::add_room(connection, &self.config_or_builtin(), self.store.queued_runs(), &mut requests))?;
+        self.store.read(|connection| {
+            render::add_room(
+                connection,
+                &self.config_or_builtin(),
+                self.store.queued_runs(),
+                &mut requests,
+            )
+        })?;
         Ok(RequestList { requests, more })
     }
 
     /// Reads a request for its asker. An answer that arrives during this wait is marked as retrieved by the answering
     /// transaction.
-    pub(super) async fn read_own(&self, run: RunId, key: Option<Key>, id: RequestId, deadline: Instant) -> Result<RequestView, OpError> {
-        let listener = if Instant::now() < deadline { Some(self.subscribe_to_answer(run, id)) } else { None };
-        self.read_when_settled(run, key, id, deadline, listener, None).await
+    pub(super) async fn read_own(
+        &self,
+        run: RunId,
+        key: Option<Key>,
+        id: RequestId,
+        deadline: Instant,
+    ) -> Result<RequestView, OpError> {
+        let listener = if Instant::now() < deadline {
+            Some(self.subscribe_to_answer(run, id))
+        } else {
+            None
+        };
+        self.read_when_settled(run, key, id, deadline, listener, None)
+            .await
     }
 
     /// Subscribes to the answer to a request of a run, which then counts as waiting for it.
     pub(super) fn subscribe_to_answer(&self, run: RunId, id: RequestId) -> Subscription {
-        self.store.wake_ups().subscribe(vec![Topic::Answer(run, id)])
+        self.store
+            .wake_ups()
+            .subscribe(vec![Topic::Answer(run, id)])
     }
 
     /// Waits like `read_own` for the answer to a question that was just asked by a run without waiting messages. `listener`
@@ -120,7 +214,8 @@ impl Ops {
         deadline: Instant,
         listener: Subscription,
     ) -> Result<RequestView, OpError> {
-        self.read_when_settled(run, key, asked.id, deadline, Some(listener), Some(asked)).await
+        self.read_when_settled(run, key, asked.id, deadline, Some(listener), Some(asked))
+            .await
     }
 
     async fn read_when_settled(
@@ -147,7 +242,10 @@ impl Ops {
         if let Some(subscription) = subscription {
             // A blocking delegation is ready when its child run has ended.
             while !request.is_ready() {
-                if tokio::time::timeout_at(deadline, subscription.wait()).await.is_err() {
+                if tokio::time::timeout_at(deadline, subscription.wait())
+                    .await
+                    .is_err()
+                {
                     // An answer being committed may rely on this listener, so read it in a transaction.
                     drop(subscription);
                     return Box::pin(self.read_and_retrieve(who, key, id)).await;
@@ -161,7 +259,9 @@ impl Ops {
         let is_ready = match request.state {
             RequestState::Answered(_) => !request.held,
             RequestState::Expired { .. } => request.delivered_to.is_none(),
-            RequestState::Pending | RequestState::Retrieved { .. } | RequestState::Withdrawn { .. } => false,
+            RequestState::Pending
+            | RequestState::Retrieved { .. }
+            | RequestState::Withdrawn { .. } => false,
         };
         if is_ready || !nothing_along {
             return Box::pin(self.read_and_retrieve(who, key, id)).await;
@@ -170,7 +270,12 @@ impl Ops {
     }
 
     /// Reads a request for its asker in one transaction: marks an answer as retrieved, and takes queued messages.
-    async fn read_and_retrieve(&self, who: Principal, key: Option<Key>, id: RequestId) -> Result<RequestView, OpError> {
+    async fn read_and_retrieve(
+        &self,
+        who: Principal,
+        key: Option<Key>,
+        id: RequestId,
+    ) -> Result<RequestView, OpError> {
         let (request, messages) = self
             .store
             .write(move |tx| {
@@ -182,7 +287,10 @@ impl Ops {
                 Ok((request, messages))
             })
             .await?;
-        Ok(RequestView { messages, ..render::request(&request) })
+        Ok(RequestView {
+            messages,
+            ..render::request(&request)
+        })
     }
 }
 
@@ -190,7 +298,9 @@ impl Ops {
 fn retrieve(tx: &mut Tx<'_>, who: &Principal, id: RequestId) -> Result<Request, StoreError> {
     let request = lookup::request(tx.connection(), who, Action::ReadAnswer, &id.to_string())?;
     match request.state {
-        RequestState::Answered(_) if !request.held => tx.advance_request(&request, RequestEvent::Retrieve),
+        RequestState::Answered(_) if !request.held => {
+            tx.advance_request(&request, RequestEvent::Retrieve)
+        }
         RequestState::Expired { .. } if request.delivered_to.is_none() => {
             let attempt = tx.run(request.run)?.attempt;
             tx.record_receipt(&request, attempt)?;

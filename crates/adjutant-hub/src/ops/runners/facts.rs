@@ -1,7 +1,10 @@
 //! Facts of many supervisors, delivered by their runner in one call.
 
 use super::{RunnerSession, supervised_attempt};
-use crate::link::{FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall, SupervisorFactsAnswer, SupervisorFactsAnswers};
+use crate::link::{
+    FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall,
+    SupervisorFactsAnswer, SupervisorFactsAnswers,
+};
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::view::{codes, json_problem};
 use adjutant_core::Denied;
@@ -20,15 +23,25 @@ impl Ops {
     ) -> Result<(SupervisorFactsAnswers, Vec<AttemptId>), OpError> {
         let PostSupervisorFacts { calls } = call;
         if calls.len() > SUPERVISOR_CALLS_MAX {
-            return Err(Denied::invalid("calls", format!("send {SUPERVISOR_CALLS_MAX} at most")).into());
+            return Err(
+                Denied::invalid("calls", format!("send {SUPERVISOR_CALLS_MAX} at most")).into(),
+            );
         }
         let checked = self.store.read(|connection| {
-            let check = |SupervisorCall { attempt, token, arguments }: SupervisorCall| {
+            let check = |SupervisorCall {
+                             attempt,
+                             token,
+                             arguments,
+                         }: SupervisorCall| {
                 let id = supervised_attempt(connection, session, &attempt, &token)?;
-                let PostFacts { facts } = serde_json::from_value(arguments).map_err(|error| Denied::invalid("facts", json_problem(&error)))?;
+                let PostFacts { facts } = serde_json::from_value(arguments)
+                    .map_err(|error| Denied::invalid("facts", json_problem(&error)))?;
                 Ok((id, facts))
             };
-            Ok(calls.into_iter().map(check).collect::<Vec<Result<_, OpError>>>())
+            Ok(calls
+                .into_iter()
+                .map(check)
+                .collect::<Vec<Result<_, OpError>>>())
         })?;
         let attempts = checked.iter().flatten().map(|(id, _)| *id).collect();
         let applied = checked.into_iter().map(|checked| async move {
@@ -60,10 +73,27 @@ mod tests {
     use adjutant_core::Principal;
     use serde_json::{Value, json};
 
-    async fn answers(ops: &Ops, host: &str, calls: Vec<(AttemptId, &str, Value)>) -> Vec<Result<u64, String>> {
-        let calls = calls.into_iter().map(|(id, token, arguments)| SupervisorCall { attempt: id.to_string(), token: token.to_owned(), arguments });
-        let call = PostSupervisorFacts { calls: calls.collect() };
-        let answers = ops.apply_supervisor_facts(&RunnerSession::of_host(host), call).await.expect("answers").0.answers;
+    async fn answers(
+        ops: &Ops,
+        host: &str,
+        calls: Vec<(AttemptId, &str, Value)>,
+    ) -> Vec<Result<u64, String>> {
+        let calls = calls
+            .into_iter()
+            .map(|(id, token, arguments)| SupervisorCall {
+                attempt: id.to_string(),
+                token: token.to_owned(),
+                arguments,
+            });
+        let call = PostSupervisorFacts {
+            calls: calls.collect(),
+        };
+        let answers = ops
+            .apply_supervisor_facts(&RunnerSession::of_host(host), call)
+            .await
+            .expect("answers")
+            .0
+            .answers;
         answers
             .into_iter()
             .map(|answer| match answer {
@@ -74,31 +104,57 @@ mod tests {
     }
 
     async fn hosted(fixture: &Fixture, host: &str) -> AttemptId {
-        let run = fixture.hosted(new_run(&Principal::Person, None), host).await;
-        AttemptId { run: run.id, n: run.attempt }
+        let run = fixture
+            .hosted(new_run(&Principal::Person, None), host)
+            .await;
+        AttemptId {
+            run: run.id,
+            n: run.attempt,
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn each_call_is_checked_and_answered_by_itself() {
         let fixture = fixture();
         let ops = Ops::new(fixture.store.clone(), fixture.home.clone(), 100, None);
-        let (first, second) = (hosted(&fixture, "rack/aa").await, hosted(&fixture, "rack/aa").await);
+        let (first, second) = (
+            hosted(&fixture, "rack/aa").await,
+            hosted(&fixture, "rack/aa").await,
+        );
         let foreign = hosted(&fixture, "other/bb").await;
         let facts = |numbers: &[u64]| json!({"facts": numbers.iter().map(|n| json!({"n": n, "at_ms": 0, "fact": "guard_lost"})).collect::<Vec<_>>()});
         let calls = vec![
             (first, TOKEN, facts(&[1, 2])),
             (first, "another token", facts(&[3])),
             (foreign, TOKEN, facts(&[1])),
-            (second, TOKEN, json!({"facts": [{"n": 1, "at_ms": 0, "fact": "of a later version"}]})),
+            (
+                second,
+                TOKEN,
+                json!({"facts": [{"n": 1, "at_ms": 0, "fact": "of a later version"}]}),
+            ),
             (second, TOKEN, facts(&[1])),
         ];
-        let [not_allowed, invalid] = [codes::NOT_ALLOWED, codes::INVALID].map(|code| Err(code.to_owned()));
-        assert_eq!(answers(&ops, "rack/aa", calls).await, [Ok(2), not_allowed.clone(), not_allowed, invalid, Ok(1)]);
+        let [not_allowed, invalid] =
+            [codes::NOT_ALLOWED, codes::INVALID].map(|code| Err(code.to_owned()));
+        assert_eq!(
+            answers(&ops, "rack/aa", calls).await,
+            [Ok(2), not_allowed.clone(), not_allowed, invalid, Ok(1)]
+        );
         // A repetition changes nothing, and a gap is not filled.
         let calls = vec![(first, TOKEN, facts(&[1, 2])), (second, TOKEN, facts(&[3]))];
         assert_eq!(answers(&ops, "rack/aa", calls).await, [Ok(2), Ok(1)]);
-        let call = SupervisorCall { attempt: first.to_string(), token: TOKEN.to_owned(), arguments: facts(&[3]) };
-        let many = PostSupervisorFacts { calls: vec![call; SUPERVISOR_CALLS_MAX + 1] };
-        assert!(ops.apply_supervisor_facts(&RunnerSession::of_host("rack/aa"), many).await.is_err());
+        let call = SupervisorCall {
+            attempt: first.to_string(),
+            token: TOKEN.to_owned(),
+            arguments: facts(&[3]),
+        };
+        let many = PostSupervisorFacts {
+            calls: vec![call; SUPERVISOR_CALLS_MAX + 1],
+        };
+        assert!(
+            ops.apply_supervisor_facts(&RunnerSession::of_host("rack/aa"), many)
+                .await
+                .is_err()
+        );
     }
 }

@@ -11,10 +11,15 @@
 use super::Sessions;
 use crate::config::{Config, LaunchValues, Launcher};
 use crate::ops::{OpError, Ops, fresh_token, token_hash};
-use crate::store::{HostedAttempt, NewToken, Token, Topic, hosted_attempts, launch_candidates, token_by_name, tokens};
+use crate::store::{
+    HostedAttempt, NewToken, Token, Topic, hosted_attempts, launch_candidates, token_by_name,
+    tokens,
+};
 use crate::view::{LaunchView, RunView, Word};
 use adjutant_core::PoolName;
-use adjutant_core::launch::{Demand, LaunchedFacts, LaunchedState, launched_name, launched_pool, launched_state, pause_after};
+use adjutant_core::launch::{
+    Demand, LaunchedFacts, LaunchedState, launched_name, launched_pool, launched_state, pause_after,
+};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::QueueReason;
 use adjutant_core::token::{TokenIdentity, TokenRole};
@@ -39,7 +44,11 @@ pub struct RunnerLaunch {
 impl RunnerLaunch {
     #[must_use]
     pub fn values<'a>(&'a self, url: &'a str) -> LaunchValues<'a> {
-        LaunchValues { name: &self.name, pool: &self.pool, url }
+        LaunchValues {
+            name: &self.name,
+            pool: &self.pool,
+            url,
+        }
     }
 }
 
@@ -113,7 +122,9 @@ impl Launches {
     fn view(&self, pool: &str, launcher: &Launcher, now: Instant) -> LaunchView {
         let known = self.known();
         let pool = known.pools.get(pool);
-        let pause = pool.and_then(|pool| pool.not_before).and_then(|at| at.checked_duration_since(now));
+        let pause = pool
+            .and_then(|pool| pool.not_before)
+            .and_then(|at| at.checked_duration_since(now));
         LaunchView {
             max: launcher.max,
             launched: pool.map_or(0, |pool| pool.launched),
@@ -132,14 +143,22 @@ fn token_of(host: &str) -> &str {
 impl Ops {
     /// Describes the launches of a pool. `None`: it has no launcher.
     pub(in crate::ops) fn launch_view(&self, config: &Config, pool: &str) -> Option<LaunchView> {
-        let launcher = config.pools.get(&PoolName::parse(pool).ok()?)?.launcher.as_ref()?;
+        let launcher = config
+            .pools
+            .get(&PoolName::parse(pool).ok()?)?
+            .launcher
+            .as_ref()?;
         Some(self.launches.view(pool, launcher, Instant::now()))
     }
 
     /// Adds to why a queued run has not started what the hub does about its missing runner.
     pub(in crate::ops) fn add_launch(&self, config: &Config, view: &mut RunView) {
-        let Some(queue) = view.queue.as_mut().filter(|queue| matches!(queue.waiting_for, Word::Known(QueueReason::NoRunner | QueueReason::Turn)))
-        else {
+        let Some(queue) = view.queue.as_mut().filter(|queue| {
+            matches!(
+                queue.waiting_for,
+                Word::Known(QueueReason::NoRunner | QueueReason::Turn)
+            )
+        }) else {
             return;
         };
         if let Some(launch) = self.launch_view(config, &view.pool) {
@@ -151,7 +170,10 @@ impl Ops {
     /// Returns whether a pool launches runners.
     #[must_use]
     pub fn has_launchers(&self) -> bool {
-        self.config_or_builtin().pools.values().any(|pool| pool.launcher.is_some())
+        self.config_or_builtin()
+            .pools
+            .values()
+            .any(|pool| pool.launcher.is_some())
     }
 
     /// Returns the names of the launched runners with a valid token.
@@ -159,7 +181,12 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub fn launched_runners(&self) -> Result<BTreeSet<String>, OpError> {
-        let names = self.store.read(tokens)?.into_iter().filter(is_of_runner).map(|token| token.name);
+        let names = self
+            .store
+            .read(tokens)?
+            .into_iter()
+            .filter(is_of_runner)
+            .map(|token| token.name);
         Ok(names.filter(|name| launched_pool(name).is_some()).collect())
     }
 
@@ -171,15 +198,32 @@ impl Ops {
         let config = self.config_or_builtin();
         let mut round = LaunchRound::default();
         let has_launcher = config.pools.values().any(|pool| pool.launcher.is_some());
-        let of_runners: Vec<Token> = self.store.read(tokens)?.into_iter().filter(is_of_runner).collect();
-        if !has_launcher && of_runners.iter().all(|token| launched_pool(&token.name).is_none()) {
+        let of_runners: Vec<Token> = self
+            .store
+            .read(tokens)?
+            .into_iter()
+            .filter(is_of_runner)
+            .collect();
+        if !has_launcher
+            && of_runners
+                .iter()
+                .all(|token| launched_pool(&token.name).is_none())
+        {
             return Ok(round);
         }
         let hosted = self.store.read(hosted_attempts)?;
-        let (ended, revoked) = self.launches.check_launched(&config, &of_runners, &hosted, &self.runners, &mut round.next);
+        let (ended, revoked) = self.launches.check_launched(
+            &config,
+            &of_runners,
+            &hosted,
+            &self.runners,
+            &mut round.next,
+        );
         round.ended = revoked;
         for token in ended {
-            self.store.write(move |tx| tx.revoke_token(token.id)).await?;
+            self.store
+                .write(move |tx| tx.revoke_token(token.id))
+                .await?;
             round.ended.push(token.name);
         }
         // Runners of the hub before join again.
@@ -189,10 +233,22 @@ impl Ops {
             return Ok(round);
         }
         for (pool, entry) in &config.pools {
-            let Some(launcher) = &entry.launcher else { continue };
+            let Some(launcher) = &entry.launcher else {
+                continue;
+            };
             for _ in 0..self.launches_now(&config, pool, launcher, &mut round.next)? {
-                let Some(launch) = self.store_launch(pool, launcher).await? else { break };
-                note_next(&mut round.next, Some(Instant::now() + Duration::from_millis(u64::try_from(launcher.join_within_ms).unwrap_or(0))));
+                let Some(launch) = self.store_launch(pool, launcher).await? else {
+                    break;
+                };
+                note_next(
+                    &mut round.next,
+                    Some(
+                        Instant::now()
+                            + Duration::from_millis(
+                                u64::try_from(launcher.join_within_ms).unwrap_or(0),
+                            ),
+                    ),
+                );
                 round.launches.push(launch);
             }
         }
@@ -200,17 +256,37 @@ impl Ops {
     }
 
     /// Returns how many runners of a pool to launch now.
-    fn launches_now(&self, config: &Config, pool: &PoolName, launcher: &Launcher, next: &mut Option<Instant>) -> Result<u64, OpError> {
+    fn launches_now(
+        &self,
+        config: &Config,
+        pool: &PoolName,
+        launcher: &Launcher,
+        next: &mut Option<Instant>,
+    ) -> Result<u64, OpError> {
         let settings = self.pool_settings(config);
         let name = pool.as_str();
-        let waiting = self.store.read(|connection| launch_candidates(connection, &settings.in_effect(connection)?, name))?;
+        let waiting = self.store.read(|connection| {
+            launch_candidates(connection, &settings.in_effect(connection)?, name)
+        })?;
         let hosted = self.store.read(hosted_attempts)?;
-        let free = self.runners.free_slots(name, |host| hosted.iter().filter(|attempt| attempt.host == host).count() as u64);
+        let free = self.runners.free_slots(name, |host| {
+            hosted.iter().filter(|attempt| attempt.host == host).count() as u64
+        });
         let known = self.launches.known();
         let found = known.pools.get(name);
         let (starting, launched) = found.map_or((0, 0), |pool| (pool.starting, pool.launched));
-        let launches = Demand { waiting, free, starting, launched, launched_max: launcher.max }.launches();
-        match found.and_then(|pool| pool.not_before).filter(|at| *at > Instant::now()) {
+        let launches = Demand {
+            waiting,
+            free,
+            starting,
+            launched,
+            launched_max: launcher.max,
+        }
+        .launches();
+        match found
+            .and_then(|pool| pool.not_before)
+            .filter(|at| *at > Instant::now())
+        {
             Some(at) if launches > 0 => {
                 note_next(next, Some(at));
                 Ok(0)
@@ -220,7 +296,11 @@ impl Ops {
     }
 
     /// Stores the token of a runner that is to be launched. `None`: there are as many as there may be.
-    async fn store_launch(&self, pool: &PoolName, launcher: &Launcher) -> Result<Option<RunnerLaunch>, OpError> {
+    async fn store_launch(
+        &self,
+        pool: &PoolName,
+        launcher: &Launcher,
+    ) -> Result<Option<RunnerLaunch>, OpError> {
         let (token, identity) = (fresh_token(), TokenIdentity::new(TokenRole::Runner, None)?);
         let (hash, pool, max) = (token_hash(&token), pool.to_string(), launcher.max);
         let of_pool = pool.clone();
@@ -230,7 +310,11 @@ impl Ops {
                 for n in 1..=max {
                     let name = launched_name(&of_pool, n);
                     if token_by_name(tx.connection(), &name)?.is_none() {
-                        tx.add_token(&NewToken { name: name.clone(), hash, identity })?;
+                        tx.add_token(&NewToken {
+                            name: name.clone(),
+                            hash,
+                            identity,
+                        })?;
                         return Ok(Some(name));
                     }
                 }
@@ -239,17 +323,32 @@ impl Ops {
             .await?;
         let Some(name) = stored else { return Ok(None) };
         let mut known = self.launches.known();
-        known.runners.insert(name.clone(), KnownRunner { launched: Some(Instant::now()), ..KnownRunner::default() });
+        known.runners.insert(
+            name.clone(),
+            KnownRunner {
+                launched: Some(Instant::now()),
+                ..KnownRunner::default()
+            },
+        );
         let of_pool = known.pools.entry(pool.clone()).or_default();
         of_pool.starting += 1;
         of_pool.launched += 1;
-        Ok(Some(RunnerLaunch { name, pool, token, launcher: launcher.clone() }))
+        Ok(Some(RunnerLaunch {
+            name,
+            pool,
+            token,
+            launcher: launcher.clone(),
+        }))
     }
 
     /// Records that the command of a launched runner has failed. That matters only if the runner has not joined.
     pub fn note_launch_failed(&self, name: &str, problem: String) {
         let mut known = self.launches.known();
-        if let Some(runner) = known.runners.get_mut(name).filter(|runner| !runner.has_joined) {
+        if let Some(runner) = known
+            .runners
+            .get_mut(name)
+            .filter(|runner| !runner.has_joined)
+        {
             runner.has_ended = true;
             runner.problem = Some(problem);
         }
@@ -270,20 +369,36 @@ impl Launches {
     ) -> (Vec<Token>, Vec<String>) {
         let (now, connected) = (Instant::now(), sessions.connected());
         let lease = Lease::from_ms(u64::try_from(config.runner_lease_ms).unwrap_or(0));
-        let busy: BTreeSet<&str> = hosted.iter().map(|attempt| token_of(&attempt.host)).collect();
+        let busy: BTreeSet<&str> = hosted
+            .iter()
+            .map(|attempt| token_of(&attempt.host))
+            .collect();
         let connected: BTreeSet<&str> = connected.iter().map(|host| token_of(host)).collect();
         let mut known = self.known();
         let Known { runners, pools } = &mut *known;
-        pools.values_mut().for_each(|pool| (pool.starting, pool.launched) = (0, 0));
+        pools
+            .values_mut()
+            .for_each(|pool| (pool.starting, pool.launched) = (0, 0));
         let mut ended = Vec::new();
         let mut named = BTreeSet::new();
         for token in of_runners {
-            let Some(pool) = launched_pool(&token.name) else { continue };
+            let Some(pool) = launched_pool(&token.name) else {
+                continue;
+            };
             named.insert(token.name.clone());
-            let launcher = PoolName::parse(pool).ok().and_then(|name| config.pools.get(&name)?.launcher.as_ref());
-            let join_within = launcher.map_or(adjutant_core::launch::JOIN_TIMEOUT_DEFAULT_MS, |launcher| launcher.join_within_ms);
-            let runner =
-                runners.entry(token.name.clone()).or_insert_with(|| KnownRunner { was_known: token.used_at.is_some(), ..KnownRunner::default() });
+            let launcher = PoolName::parse(pool)
+                .ok()
+                .and_then(|name| config.pools.get(&name)?.launcher.as_ref());
+            let join_within = launcher
+                .map_or(adjutant_core::launch::JOIN_TIMEOUT_DEFAULT_MS, |launcher| {
+                    launcher.join_within_ms
+                });
+            let runner = runners
+                .entry(token.name.clone())
+                .or_insert_with(|| KnownRunner {
+                    was_known: token.used_at.is_some(),
+                    ..KnownRunner::default()
+                });
             let of_pool = pools.entry(pool.to_owned()).or_default();
             let facts = LaunchedFacts {
                 is_connected: connected.contains(token.name.as_str()),
@@ -296,7 +411,11 @@ impl Launches {
             };
             runner.has_worked |= facts.has_attempts;
             if runner.has_worked {
-                *of_pool = KnownPool { starting: of_pool.starting, launched: of_pool.launched, ..KnownPool::default() };
+                *of_pool = KnownPool {
+                    starting: of_pool.starting,
+                    launched: of_pool.launched,
+                    ..KnownPool::default()
+                };
             }
             match launched_state(&facts) {
                 LaunchedState::Starting(left) => {
@@ -317,8 +436,14 @@ impl Launches {
             }
             of_pool.launched += 1;
         }
-        let revoked = runners.keys().filter(|name| !named.contains(*name)).cloned().collect();
-        runners.retain(|name, _| named.contains(name) && !ended.iter().any(|token| token.name == *name));
+        let revoked = runners
+            .keys()
+            .filter(|name| !named.contains(*name))
+            .cloned()
+            .collect();
+        runners.retain(|name, _| {
+            named.contains(name) && !ended.iter().any(|token| token.name == *name)
+        });
         (ended, revoked)
     }
 }

@@ -15,28 +15,47 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, the logs are too large, or the disk failed.
-    pub async fn accept_logs(&self, session: &RunnerSession, call: PostLogFiles) -> Result<LogFilesStored, OpError> {
+    pub async fn accept_logs(
+        &self,
+        session: &RunnerSession,
+        call: PostLogFiles,
+    ) -> Result<LogFilesStored, OpError> {
         let PostLogFiles { attempt, files } = call;
         if !is_plausible(&files) {
             return Err(Denied::invalid("files", "they are too many or too large").into());
         }
-        let (record, bytes) = self.with_logs(session, &attempt, move |logs| logs.accept(files)).await?;
+        let (record, bytes) = self
+            .with_logs(session, &attempt, move |logs| logs.accept(files))
+            .await?;
         if record.is_complete {
             failpoint!("logs.accepted");
-            AttemptId::parse(&attempt).into_iter().for_each(|id| self.note_complete_logs(id));
+            AttemptId::parse(&attempt)
+                .into_iter()
+                .for_each(|id| self.note_complete_logs(id));
         }
-        Ok(LogFilesStored { is_complete: record.is_complete, bytes })
+        Ok(LogFilesStored {
+            is_complete: record.is_complete,
+            bytes,
+        })
     }
 
     /// Stores bytes of a log. Returns when they are durable. May be repeated.
     ///
     /// # Errors
     /// The attempt is not on this runner, the bytes do not belong to a listed file, or the disk failed.
-    pub async fn store_log_bytes(&self, session: &RunnerSession, at: LogBytes, bytes: axum::body::Bytes) -> Result<LogBytesStored, OpError> {
+    pub async fn store_log_bytes(
+        &self,
+        session: &RunnerSession,
+        at: LogBytes,
+        bytes: axum::body::Bytes,
+    ) -> Result<LogBytesStored, OpError> {
         let LogBytes { attempt, file, at } = at;
-        let stored = self.with_logs(session, &attempt, move |logs| logs.append(file, at, &bytes)).await?;
+        let stored = self
+            .with_logs(session, &attempt, move |logs| logs.append(file, at, &bytes))
+            .await?;
         failpoint!("logs.part_stored");
-        let bytes = stored.ok_or_else(|| Denied::invalid("file", "these bytes are not part of a listed file"))?;
+        let bytes = stored
+            .ok_or_else(|| Denied::invalid("file", "these bytes are not part of a listed file"))?;
         Ok(LogBytesStored { bytes })
     }
 
@@ -47,18 +66,31 @@ impl Ops {
         attempt: &str,
         change: impl FnOnce(&AttemptLogs) -> io::Result<T> + Send + 'static,
     ) -> Result<T, OpError> {
-        let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let only = (self.storing_logs.lock(attempt).await, Arc::clone(&self.kept_logs).read_owned().await);
+        let id = AttemptId::parse(attempt)
+            .ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
+        let only = (
+            self.storing_logs.lock(attempt).await,
+            Arc::clone(&self.kept_logs).read_owned().await,
+        );
         // Also of an attempt whose lease has expired: its log says what it did.
-        let row = self.store.read(|connection| attempt_row(connection, id.run, id.n))?;
-        row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?;
-        let logs = AttemptLogs { home: self.home.dir.clone(), run_id: id.run.to_string(), attempt: id.n.0 };
+        let row = self
+            .store
+            .read(|connection| attempt_row(connection, id.run, id.n))?;
+        row.filter(|row| row.host.as_deref() == Some(session.host.as_str()))
+            .ok_or_else(foreign_attempt)?;
+        let logs = AttemptLogs {
+            home: self.home.dir.clone(),
+            run_id: id.run.to_string(),
+            attempt: id.n.0,
+        };
         let changed = tokio::task::spawn_blocking(move || {
             // The change continues if the runner closes the connection.
             let _only = only;
             change(&logs)
         });
-        let changed = changed.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let changed = changed
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
         changed.map_err(|error| OpError::Io(format!("the logs of {id} cannot be kept: {error}")))
     }
 }

@@ -20,7 +20,8 @@ impl Ops {
     /// A failure of the store. The attempts that it does not concern are recorded.
     pub async fn lose_expired_attempts(&self) -> Result<Option<Instant>, OpError> {
         let hosted = self.store.read(hosted_attempts)?;
-        let with_attempts: BTreeSet<String> = hosted.iter().map(|attempt| attempt.host.clone()).collect();
+        let with_attempts: BTreeSet<String> =
+            hosted.iter().map(|attempt| attempt.host.clone()).collect();
         let (mut next, mut failed) = (None, None);
         let mut expired = self.only_expired(hosted, &mut next);
         expired.sort_by(|one, other| one.host.cmp(&other.host));
@@ -31,15 +32,27 @@ impl Ops {
         }
         match failed {
             Some(error) => Err(error),
-            None => Ok([next, self.runners.forget_silent(&with_attempts, Instant::now())].into_iter().flatten().min()),
+            None => Ok([
+                next,
+                self.runners.forget_silent(&with_attempts, Instant::now()),
+            ]
+            .into_iter()
+            .flatten()
+            .min()),
         }
     }
 
     /// Returns the attempts whose leases have expired, and ends the sessions of their runners. `next` becomes the earliest expiry of the others.
-    fn only_expired(&self, attempts: Vec<HostedAttempt>, next: &mut Option<Instant>) -> Vec<HostedAttempt> {
+    fn only_expired(
+        &self,
+        attempts: Vec<HostedAttempt>,
+        next: &mut Option<Instant>,
+    ) -> Vec<HostedAttempt> {
         let is_expired = |attempt: &HostedAttempt| {
             let lease = lease_of(attempt);
-            let is_expired = self.runners.end_expired(&attempt.host, lease, Instant::now());
+            let is_expired = self
+                .runners
+                .end_expired(&attempt.host, lease, Instant::now());
             if !is_expired {
                 let expiry = self.runners.expiry(&attempt.host, lease);
                 *next = Some(next.map_or(expiry, |next| next.min(expiry)));
@@ -51,18 +64,31 @@ impl Ops {
 
     /// Records the loss of a batch. If an attempt of it cannot be recorded, the others are, and its error is returned as `Some`.
     async fn lose(&self, batch: &[HostedAttempt]) -> Result<Option<OpError>, OpError> {
-        let ids = |attempts: &[HostedAttempt]| attempts.iter().map(|attempt| AttemptId { run: attempt.run, n: attempt.n }).collect::<Vec<_>>();
+        let ids = |attempts: &[HostedAttempt]| {
+            attempts
+                .iter()
+                .map(|attempt| AttemptId {
+                    run: attempt.run,
+                    n: attempt.n,
+                })
+                .collect::<Vec<_>>()
+        };
         match self.lose_with_runners(ids(batch)).await {
             Ok(lost) => {
                 log_lost(batch, &lost.into_iter().collect());
                 return Ok(None);
             }
-            Err(error) if is_of_one(&error) => tracing::warn!(%error, "lost attempts cannot be recorded together"),
+            Err(error) if is_of_one(&error) => {
+                tracing::warn!(%error, "lost attempts cannot be recorded together")
+            }
             Err(error) => return Err(error),
         }
         let (mut lost, mut failed) = (BTreeSet::new(), None);
         for attempt in batch {
-            match self.lose_with_runners(ids(std::slice::from_ref(attempt))).await {
+            match self
+                .lose_with_runners(ids(std::slice::from_ref(attempt)))
+                .await
+            {
                 Ok(recorded) => lost.extend(recorded),
                 Err(error) if is_of_one(&error) => {
                     tracing::error!(run = %attempt.run, %error, "the loss of an attempt cannot be recorded");
@@ -86,19 +112,32 @@ fn lease_of(attempt: &HostedAttempt) -> Lease {
 
 /// Returns whether an error concerns what is recorded, and not the store.
 fn is_of_one(error: &OpError) -> bool {
-    matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_) | StoreError::Sql(_)))
+    matches!(
+        error,
+        OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_) | StoreError::Sql(_))
+    )
 }
 
 /// Logs each runner once, with the number of its lost attempts.
 fn log_lost(batch: &[HostedAttempt], lost: &BTreeSet<AttemptId>) {
     let mut runners: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for attempt in batch.iter().filter(|attempt| lost.contains(&AttemptId { run: attempt.run, n: attempt.n })) {
+    for attempt in batch.iter().filter(|attempt| {
+        lost.contains(&AttemptId {
+            run: attempt.run,
+            n: attempt.n,
+        })
+    }) {
         let (attempts, lease_s) = runners.entry(&attempt.host).or_default();
         *attempts += 1;
         *lease_s = Duration::as_secs(&lease_of(attempt).whole());
     }
     for (host, (attempts, lease_s)) in runners {
-        tracing::warn!(host = runner_name(host), attempts, lease_s, "a runner was cut off for longer than the lease");
+        tracing::warn!(
+            host = runner_name(host),
+            attempts,
+            lease_s,
+            "a runner was cut off for longer than the lease"
+        );
     }
 }
 
@@ -117,36 +156,78 @@ mod tests {
     }
 
     fn id(run: &Run) -> AttemptId {
-        AttemptId { run: run.id, n: run.attempt }
+        AttemptId {
+            run: run.id,
+            n: run.attempt,
+        }
     }
 
     async fn hosted_runs(fixture: &Fixture, count: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         for n in 0..count {
-            runs.push(fixture.hosted(new_run(&PERSON, None), &format!("rack-{}/aa", n % 3)).await);
+            runs.push(
+                fixture
+                    .hosted(new_run(&PERSON, None), &format!("rack-{}/aa", n % 3))
+                    .await,
+            );
         }
         runs
     }
 
     fn assert_lost_once(fixture: &Fixture, run: &Run) {
         let now = fixture.run(run.id);
-        assert!(matches!(now.state, RunState::Stopped { reason: StopReason::HostLost, .. }), "{:?}", now.state);
+        assert!(
+            matches!(
+                now.state,
+                RunState::Stopped {
+                    reason: StopReason::HostLost,
+                    ..
+                }
+            ),
+            "{:?}",
+            now.state
+        );
         assert!(now.checkpoint.is_some());
-        assert_eq!(fixture.kinds(run.id).iter().filter(|kind| **kind == "run.stopped").count(), 1);
+        assert_eq!(
+            fixture
+                .kinds(run.id)
+                .iter()
+                .filter(|kind| **kind == "run.stopped")
+                .count(),
+            1
+        );
     }
 
     fn below(parent: &Run, new: NewRun) -> NewRun {
-        NewRun { under: Some((parent.id, TreeLimits::default())), ..new }
+        NewRun {
+            under: Some((parent.id, TreeLimits::default())),
+            ..new
+        }
     }
 
     /// Runs whose loss has different consequences.
     async fn different_runs(fixture: &Fixture) -> Vec<Run> {
         let store = &fixture.store;
         let plain = fixture.hosted(new_run(&PERSON, None), "a/aa").await;
-        let budget = Budget { tokens: Some(1_000), ..Budget::default() };
-        let parent = fixture.hosted(NewRun { budget, ..new_run(&PERSON, None) }, "a/aa").await;
-        let child = fixture.hosted(below(&parent, new_run(&PERSON, None)), "b/bb").await;
-        let sibling = fixture.hosted(below(&parent, new_run(&PERSON, None)), "a/aa").await;
+        let budget = Budget {
+            tokens: Some(1_000),
+            ..Budget::default()
+        };
+        let parent = fixture
+            .hosted(
+                NewRun {
+                    budget,
+                    ..new_run(&PERSON, None)
+                },
+                "a/aa",
+            )
+            .await;
+        let child = fixture
+            .hosted(below(&parent, new_run(&PERSON, None)), "b/bb")
+            .await;
+        let sibling = fixture
+            .hosted(below(&parent, new_run(&PERSON, None)), "a/aa")
+            .await;
         let asking = fixture.hosted(new_run(&PERSON, None), "a/aa").await;
         let cancelled = fixture.hosted(new_run(&PERSON, None), "b/bb").await;
         let ended = fixture.hosted(new_run(&PERSON, None), "b/bb").await;
@@ -154,7 +235,13 @@ mod tests {
         let change = store.write(move |tx| {
             let (asking, cancelled, ended) = changed;
             tx.ask(&asking, &question(true, 60_000, None))?;
-            tx.advance(&cancelled, RunEvent::StopAsked(StopReason::Cancelled), KEEP, "test", "")?;
+            tx.advance(
+                &cancelled,
+                RunEvent::StopAsked(StopReason::Cancelled),
+                KEEP,
+                "test",
+                "",
+            )?;
             tx.set_agent_end(ended.id, ended.attempt, AGENT_END)
         });
         change.await.expect("changed");
@@ -162,17 +249,28 @@ mod tests {
     }
 
     /// The fact of an agent that has succeeded.
-    const AGENT_END: &str =
-        r#"{"fact":"ended","exit_code":0,"signal":null,"swept":0,"output_left_open":false,"active_ms":5,"result":"done","output_bytes":4}"#;
+    const AGENT_END: &str = r#"{"fact":"ended","exit_code":0,"signal":null,"swept":0,"output_left_open":false,"active_ms":5,"result":"done","output_bytes":4}"#;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn attempts_lost_together_end_as_one_by_one() {
         let (together, singly) = (fixture(), fixture());
-        let (first, second) = (different_runs(&together).await, different_runs(&singly).await);
-        assert!(ops(&together).lose_expired_attempts().await.expect("recorded").is_none());
+        let (first, second) = (
+            different_runs(&together).await,
+            different_runs(&singly).await,
+        );
+        assert!(
+            ops(&together)
+                .lose_expired_attempts()
+                .await
+                .expect("recorded")
+                .is_none()
+        );
         let one_by_one = ops(&singly);
         for run in &second {
-            one_by_one.lose_with_runners(vec![id(run)]).await.expect("recorded");
+            one_by_one
+                .lose_with_runners(vec![id(run)])
+                .await
+                .expect("recorded");
         }
         for (first, second) in first.iter().zip(&second) {
             let (one, other) = (together.run(first.id), singly.run(second.id));
@@ -183,14 +281,43 @@ mod tests {
             };
             assert_eq!(word(one.state), word(other.state));
             assert_eq!(
-                (one.checkpoint_attempt, one.is_waiting(), one.end_seq.is_some()),
-                (other.checkpoint_attempt, other.is_waiting(), other.end_seq.is_some())
+                (
+                    one.checkpoint_attempt,
+                    one.is_waiting(),
+                    one.end_seq.is_some()
+                ),
+                (
+                    other.checkpoint_attempt,
+                    other.is_waiting(),
+                    other.end_seq.is_some()
+                )
             );
         }
         let states: Vec<RunState> = first.iter().map(|run| together.run(run.id).state).collect();
-        assert!(states[..5].iter().all(|state| matches!(state, RunState::Stopped { reason: StopReason::HostLost, .. })), "{states:?}");
-        assert!(states[5..].iter().all(|state| state.is_finished()), "{states:?}");
-        assert_eq!(together.kinds(first[0].id), ["run.queued", "run.starting", "run.started", "run.checkpoint", "run.stopped"]);
+        assert!(
+            states[..5].iter().all(|state| matches!(
+                state,
+                RunState::Stopped {
+                    reason: StopReason::HostLost,
+                    ..
+                }
+            )),
+            "{states:?}"
+        );
+        assert!(
+            states[5..].iter().all(|state| state.is_finished()),
+            "{states:?}"
+        );
+        assert_eq!(
+            together.kinds(first[0].id),
+            [
+                "run.queued",
+                "run.starting",
+                "run.started",
+                "run.checkpoint",
+                "run.stopped"
+            ]
+        );
     }
 
     #[tokio::test]
@@ -202,7 +329,10 @@ mod tests {
         // The call is made when the first batch is being recorded.
         let (lost, live) = tokio::join!(ops.lose_expired_attempts(), live);
         lost.expect("recorded");
-        assert_eq!(live.expect("answered").values().sum::<u64>(), 2 * LOST_TOGETHER_MAX as u64);
+        assert_eq!(
+            live.expect("answered").values().sum::<u64>(),
+            2 * LOST_TOGETHER_MAX as u64
+        );
         runs.iter().for_each(|run| assert_lost_once(&fixture, run));
     }
 
@@ -210,8 +340,14 @@ mod tests {
     async fn next_hub_records_the_rest() {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 2 * LOST_TOGETHER_MAX).await;
-        ops(&fixture).lose_with_runners(runs[..LOST_TOGETHER_MAX].iter().map(id).collect()).await.expect("recorded");
-        ops(&fixture).lose_expired_attempts().await.expect("recorded");
+        ops(&fixture)
+            .lose_with_runners(runs[..LOST_TOGETHER_MAX].iter().map(id).collect())
+            .await
+            .expect("recorded");
+        ops(&fixture)
+            .lose_expired_attempts()
+            .await
+            .expect("recorded");
         runs.iter().for_each(|run| assert_lost_once(&fixture, run));
         assert!(!fixture.store.read(has_live_runs).expect("a store"));
     }
@@ -221,11 +357,30 @@ mod tests {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 2 * LOST_TOGETHER_MAX).await;
         let bad = id(&runs[LOST_TOGETHER_MAX]);
-        fixture.store.write(move |tx| tx.set_agent_end(bad.run, bad.n, "not JSON")).await.expect("stored");
-        let failed = ops(&fixture).lose_expired_attempts().await.expect_err("it cannot be read");
-        assert!(matches!(failed, OpError::Store(StoreError::Corrupt(_))), "{failed}");
-        let state = |run: RunId| fixture.store.read(|connection| run_by_id(connection, run)).expect("a store").expect("a run").state;
+        fixture
+            .store
+            .write(move |tx| tx.set_agent_end(bad.run, bad.n, "not JSON"))
+            .await
+            .expect("stored");
+        let failed = ops(&fixture)
+            .lose_expired_attempts()
+            .await
+            .expect_err("it cannot be read");
+        assert!(
+            matches!(failed, OpError::Store(StoreError::Corrupt(_))),
+            "{failed}"
+        );
+        let state = |run: RunId| {
+            fixture
+                .store
+                .read(|connection| run_by_id(connection, run))
+                .expect("a store")
+                .expect("a run")
+                .state
+        };
         assert_eq!(state(bad.run), RunState::Running);
-        runs.iter().filter(|run| run.id != bad.run).for_each(|run| assert_lost_once(&fixture, run));
+        runs.iter()
+            .filter(|run| run.id != bad.run)
+            .for_each(|run| assert_lost_once(&fixture, run));
     }
 }

@@ -17,12 +17,15 @@ pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
-use crate::link::{FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog, PostRemoved, RunnerJoined, RunnerWork};
+use crate::link::{
+    FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
+    PostRemoved, RunnerJoined, RunnerWork,
+};
 use crate::ops::attempts::{Loss, is_token_of};
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{
-    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic, attempt_row, ends_with_runtime, hosted_attempts,
-    left_on_runner, live_by_host, runner_name,
+    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic,
+    attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host, runner_name,
 };
 use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
@@ -63,8 +66,17 @@ impl Ops {
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
     pub fn join_runner(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
-        let JoinRunner { home_id, pools, labels, slots, version: _, confirmed } = call;
-        if !HOME_ID_BYTES.contains(&home_id.len()) || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let JoinRunner {
+            home_id,
+            pools,
+            labels,
+            slots,
+            version: _,
+            confirmed,
+        } = call;
+        if !HOME_ID_BYTES.contains(&home_id.len())
+            || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        {
             return Err(Denied::invalid("home_id", "use 16 to 64 hexadecimal digits").into());
         }
         if !(1..=SLOTS_MAX).contains(&slots) {
@@ -73,8 +85,13 @@ impl Ops {
         if pools.len() > POOLS_MAX {
             return Err(Denied::invalid("pools", format!("name at most {POOLS_MAX}")).into());
         }
-        if labels.len() > LABELS_MAX || !labels.iter().all(|(name, value)| is_label_part(name) && is_label_part(value)) {
-            let problem = format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
+        if labels.len() > LABELS_MAX
+            || !labels
+                .iter()
+                .all(|(name, value)| is_label_part(name) && is_label_part(value))
+        {
+            let problem =
+                format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
             return Err(Denied::invalid("labels", problem).into());
         }
         // Before the session begins: the hub may start again.
@@ -84,9 +101,18 @@ impl Ops {
         let config = self.config_or_builtin();
         let pools = served_pools(&config, pools, &labels)?;
         let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
-        let (host, id) = (format!("{token}/{home_id}"), crate::client::random_hex::<16>());
-        let begun =
-            self.runners.begin(&host, id.clone(), pools.iter().cloned().collect::<BTreeSet<_>>(), slots, Lease::from_ms(lease_ms), Instant::now());
+        let (host, id) = (
+            format!("{token}/{home_id}"),
+            crate::client::random_hex::<16>(),
+        );
+        let begun = self.runners.begin(
+            &host,
+            id.clone(),
+            pools.iter().cloned().collect::<BTreeSet<_>>(),
+            slots,
+            Lease::from_ms(lease_ms),
+            Instant::now(),
+        );
         if begun.is_none() {
             return Err(Denied::conflict(
                 "runner",
@@ -95,30 +121,62 @@ impl Ops {
             .into());
         }
         self.launches.note_joined(token);
-        let (hosted, removed) =
-            self.store.read(|connection| Ok::<_, StoreError>((hosted_attempts(connection)?, left_on_runner(connection, &host, REMOVED_MAX)?)))?;
+        let (hosted, removed) = self.store.read(|connection| {
+            Ok::<_, StoreError>((
+                hosted_attempts(connection)?,
+                left_on_runner(connection, &host, REMOVED_MAX)?,
+            ))
+        })?;
         let attempts = hosted.into_iter().filter(|attempt| attempt.host == host);
         self.runners.note_notified(&host, &removed);
         let leased = |attempt: HostedAttempt| LeasedAttempt {
-            attempt: AttemptId { run: attempt.run, n: attempt.n }.to_string(),
+            attempt: AttemptId {
+                run: attempt.run,
+                n: attempt.n,
+            }
+            .to_string(),
             lease_ms: u64::try_from(attempt.lease_ms).unwrap_or(0),
         };
-        Ok(RunnerJoined { session: id, name: token.to_owned(), lease_ms, pools, removed, attempts: attempts.map(leased).collect() })
+        Ok(RunnerJoined {
+            session: id,
+            name: token.to_owned(),
+            lease_ms,
+            pools,
+            removed,
+            attempts: attempts.map(leased).collect(),
+        })
     }
 
     /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended, and the runner must join again.
     #[must_use]
     pub fn runner_session(&self, token: &str, home_id: &str, id: &str) -> Option<RunnerSession> {
-        self.runners.contact(&format!("{token}/{home_id}"), id, Instant::now())
+        self.runners
+            .contact(&format!("{token}/{home_id}"), id, Instant::now())
     }
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
-    pub async fn runner_work(&self, session: &RunnerSession, call: &GetRunnerWork) -> Option<RunnerWork> {
-        let poll = self.runners.poll(session, &call.taken, !call.drains && !call.leaves && call.unwritable.is_none(), call.load.into())?;
-        if self.runners.note_unwritable(session, call.unwritable.as_ref()) {
+    pub async fn runner_work(
+        &self,
+        session: &RunnerSession,
+        call: &GetRunnerWork,
+    ) -> Option<RunnerWork> {
+        let poll = self.runners.poll(
+            session,
+            &call.taken,
+            !call.drains && !call.leaves && call.unwritable.is_none(),
+            call.load.into(),
+        )?;
+        if self
+            .runners
+            .note_unwritable(session, call.unwritable.as_ref())
+        {
             let host = runner_name(&session.host);
             match &call.unwritable {
-                Some(why) => tracing::warn!(host, why, "a runner takes no attempts until its home can be written"),
+                Some(why) => tracing::warn!(
+                    host,
+                    why,
+                    "a runner takes no attempts until its home can be written"
+                ),
                 None => tracing::info!(host, "the home of a runner can be written again"),
             }
         }
@@ -126,17 +184,39 @@ impl Ops {
             tracing::info!(host = runner_name(&session.host), "a runner has left");
             self.launches.note_left(&session.host);
             self.store.wake_ups().notify([&Topic::Queue]);
-            return Some(RunnerWork { orders: Vec::new(), reads: Vec::new(), removed: Vec::new(), left: true, fingerprint: None, confirmed: None });
+            return Some(RunnerWork {
+                orders: Vec::new(),
+                reads: Vec::new(),
+                removed: Vec::new(),
+                left: true,
+                fingerprint: None,
+                confirmed: None,
+            });
         }
         // From now on the scheduler counts it.
         self.store.wake_ups().notify([&Topic::Queue]);
         let wait_max = u64::try_from(poll.lease.wait_max().as_millis()).unwrap_or(0);
         let deadline = end_of_wait(call.wait_ms.min(wait_max));
         loop {
-            let (orders, reads, removed) = (self.runners.offers(session)?, self.runners.take_reads(session), self.runners.take_removed(session));
-            if !orders.is_empty() || !reads.is_empty() || !removed.is_empty() || Instant::now() >= deadline {
+            let (orders, reads, removed) = (
+                self.runners.offers(session)?,
+                self.runners.take_reads(session),
+                self.runners.take_removed(session),
+            );
+            if !orders.is_empty()
+                || !reads.is_empty()
+                || !removed.is_empty()
+                || Instant::now() >= deadline
+            {
                 let confirmed = self.store.statement_for_runner();
-                return Some(RunnerWork { orders, reads, removed, left: false, fingerprint: None, confirmed });
+                return Some(RunnerWork {
+                    orders,
+                    reads,
+                    removed,
+                    left: false,
+                    fingerprint: None,
+                    confirmed,
+                });
             }
             ends_with_runtime().await;
             tokio::select! {
@@ -152,7 +232,11 @@ impl Ops {
     /// No call waits for such a part from this runner.
     pub fn accept_log_part(&self, session: &RunnerSession, part: PostLog) -> Result<(), OpError> {
         let number = part.number;
-        if self.runners.answer_read(session, part) { Ok(()) } else { Err(Denied::not_found("read of a log", &number.to_string()).into()) }
+        if self.runners.answer_read(session, part) {
+            Ok(())
+        } else {
+            Err(Denied::not_found("read of a log", &number.to_string()).into())
+        }
     }
 
     /// Sends connected runners the removed runs whose files they may have. The others receive them when they join.
@@ -161,7 +245,9 @@ impl Ops {
     /// A failure of the store.
     pub(in crate::ops) fn send_removed(&self) -> Result<(), OpError> {
         for host in self.runners.connected() {
-            let removed = self.store.read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
+            let removed = self
+                .store
+                .read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
             self.runners.add_removed(&host, removed);
         }
         Ok(())
@@ -169,10 +255,18 @@ impl Ops {
 
     /// Adds to why a queued run has not started which runners cannot write to their homes.
     pub(in crate::ops) fn add_unwritable(&self, view: &mut RunView) {
-        let Some(queue) = view.queue.as_mut().filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage)) else { return };
+        let Some(queue) = view
+            .queue
+            .as_mut()
+            .filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage))
+        else {
+            return;
+        };
         let unwritable = self.runners.unwritable(&view.pool);
         for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
-            queue.why.push_str(&format!("; {}: {why}", runner_name(host)));
+            queue
+                .why
+                .push_str(&format!("; {}: {why}", runner_name(host)));
         }
     }
 
@@ -180,7 +274,11 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn confirm_removed(&self, session: &RunnerSession, call: PostRemoved) -> Result<(), OpError> {
+    pub async fn confirm_removed(
+        &self,
+        session: &RunnerSession,
+        call: PostRemoved,
+    ) -> Result<(), OpError> {
         let host = session.host.clone();
         let next = self.store.write(move |tx| {
             tx.forget_left_on_runner(&host, &call.runs)?;
@@ -201,16 +299,30 @@ impl Ops {
         }
         let config = self.config_or_builtin();
         let lease_ms = config.runner_lease_ms;
-        let admission = |load| Admission { limits: config.pressure, load };
-        let watches_memory = waiting.iter().any(|runner| admission(runner.load).watches_memory());
+        let admission = |load| Admission {
+            limits: config.pressure,
+            load,
+        };
+        let watches_memory = waiting
+            .iter()
+            .any(|runner| admission(runner.load).watches_memory());
         let (live, needs) = self.store.read(|connection| {
-            let needs = if watches_memory { MemoryNeeds::read(connection)? } else { MemoryNeeds::default() };
+            let needs = if watches_memory {
+                MemoryNeeds::read(connection)?
+            } else {
+                MemoryNeeds::default()
+            };
             Ok::<_, StoreError>((live_by_host(connection)?, needs))
         })?;
         let live = |host: &str| live.get(host).copied().unwrap_or(0);
         let mut places = Vec::new();
         for runner in waiting {
-            let sessions::WaitingRunner { session, pools, slots, load } = runner;
+            let sessions::WaitingRunner {
+                session,
+                pools,
+                slots,
+                load,
+            } = runner;
             let live = live(&session.host);
             let free = slots.saturating_sub(live).min(ORDERS_MAX);
             if free == 0 {
@@ -218,10 +330,23 @@ impl Ops {
             }
             let held = Held::of(admission(load), live, &needs, Some(&session.host));
             // A loaded machine is measured again after each start.
-            let free = if Held::has_room(admission(load), live, &needs, &session.host, free) { free } else { 1 };
+            let free = if Held::has_room(admission(load), live, &needs, &session.host, free) {
+                free
+            } else {
+                1
+            };
             self.runners.note_held(&session, held.all);
             if held.all.is_none() {
-                places.push(RunnerPlace { place: StartPlace::Runner { host: session.host.clone(), pools, lease_ms, held }, free, session });
+                places.push(RunnerPlace {
+                    place: StartPlace::Runner {
+                        host: session.host.clone(),
+                        pools,
+                        lease_ms,
+                        held,
+                    },
+                    free,
+                    session,
+                });
             }
         }
         Ok(places)
@@ -230,12 +355,18 @@ impl Ops {
     /// Offers claimed attempts to their runner. If the runner's session has ended, the runs return to the queue.
     pub async fn offer_launches(&self, place: &RunnerPlace, launches: Vec<Launch>) {
         let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
-        if self.runners.offer(&place.session, launches.into_iter().map(|launch| (launch.id.to_string(), launch.order))) {
+        if self.runners.offer(
+            &place.session,
+            launches
+                .into_iter()
+                .map(|launch| (launch.id.to_string(), launch.order)),
+        ) {
             return;
         }
         // The orders have not left the hub.
         for id in ids {
-            self.record_not_started(id, &Denied::conflict("runner", "it has left").into()).await;
+            self.record_not_started(id, &Denied::conflict("runner", "it has left").into())
+                .await;
         }
     }
 
@@ -243,38 +374,65 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, the token is not that of the attempt, or its lease has expired.
-    pub fn check_relayed(&self, session: &RunnerSession, attempt: &str, token: &str) -> Result<AttemptId, OpError> {
-        Ok(self.store.read(|connection| supervised_attempt(connection, session, attempt, token))?)
+    pub fn check_relayed(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+        token: &str,
+    ) -> Result<AttemptId, OpError> {
+        Ok(self
+            .store
+            .read(|connection| supervised_attempt(connection, session, attempt, token))?)
     }
 
     /// Applies the remaining facts of an attempt without processes.
     ///
     /// # Errors
     /// The attempt is not on this runner, or its lease has expired.
-    pub async fn apply_left_facts(&self, session: &RunnerSession, call: PostLeftFacts) -> Result<FactsStored, OpError> {
+    pub async fn apply_left_facts(
+        &self,
+        session: &RunnerSession,
+        call: PostLeftFacts,
+    ) -> Result<FactsStored, OpError> {
         let id = self.check_hosted(session, &call.attempt)?;
-        Ok(FactsStored { cursor: self.apply_facts(id, call.facts).await? })
+        Ok(FactsStored {
+            cursor: self.apply_facts(id, call.facts).await?,
+        })
     }
 
     /// Records the end of an attempt without processes whose facts have been applied.
     ///
     /// # Errors
     /// The attempt is not on this runner, or its lease has expired.
-    pub async fn end_hosted(&self, session: &RunnerSession, call: PostEnded) -> Result<(), OpError> {
+    pub async fn end_hosted(
+        &self,
+        session: &RunnerSession,
+        call: PostEnded,
+    ) -> Result<(), OpError> {
         let id = self.check_hosted(session, &call.attempt)?;
         if self.is_settled(id)? {
             return Ok(());
         }
-        self.end_lost_attempt(id, call.remains, None, Loss::Supervisor).await
+        self.end_lost_attempt(id, call.remains, None, Loss::Supervisor)
+            .await
     }
 
     fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
-        Ok(self.store.read(|connection| hosted_attempt(connection, session, attempt))?.0)
+        Ok(self
+            .store
+            .read(|connection| hosted_attempt(connection, session, attempt))?
+            .0)
     }
 
     /// Reads an attempt that is or was on a runner.
-    fn placed_attempt(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), OpError> {
-        Ok(self.store.read(|connection| placed_attempt(connection, session, attempt))?)
+    fn placed_attempt(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+    ) -> Result<(AttemptId, AttemptRow), OpError> {
+        Ok(self
+            .store
+            .read(|connection| placed_attempt(connection, session, attempt))?)
     }
 
     /// Waits until a runner joins, after which leases can expire.
@@ -284,18 +442,34 @@ impl Ops {
 }
 
 fn foreign_attempt() -> Denied {
-    Denied::NotAllowed { who: "a runner", action: "act for an attempt of another machine" }
+    Denied::NotAllowed {
+        who: "a runner",
+        action: "act for an attempt of another machine",
+    }
 }
 
 /// Reads an attempt that is or was on a runner.
-fn placed_attempt(connection: &Connection, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), StoreError> {
-    let id = AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
+fn placed_attempt(
+    connection: &Connection,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<(AttemptId, AttemptRow), StoreError> {
+    let id =
+        AttemptId::parse(attempt).ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
     let row = attempt_row(connection, id.run, id.n)?;
-    Ok((id, row.filter(|row| row.host.as_deref() == Some(session.host.as_str())).ok_or_else(foreign_attempt)?))
+    Ok((
+        id,
+        row.filter(|row| row.host.as_deref() == Some(session.host.as_str()))
+            .ok_or_else(foreign_attempt)?,
+    ))
 }
 
 /// Reads an attempt that is on a runner.
-fn hosted_attempt(connection: &Connection, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, AttemptRow), StoreError> {
+fn hosted_attempt(
+    connection: &Connection,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<(AttemptId, AttemptRow), StoreError> {
     let (id, row) = placed_attempt(connection, session, attempt)?;
     if row.lost_at.is_some() {
         return Err(Denied::conflict("attempt", format!("the lease of {id} has expired")).into());
@@ -304,29 +478,68 @@ fn hosted_attempt(connection: &Connection, session: &RunnerSession, attempt: &st
 }
 
 /// Checks that an attempt is on a runner, and that its supervisor has presented the right token.
-fn supervised_attempt(connection: &Connection, session: &RunnerSession, attempt: &str, token: &str) -> Result<AttemptId, StoreError> {
+fn supervised_attempt(
+    connection: &Connection,
+    session: &RunnerSession,
+    attempt: &str,
+    token: &str,
+) -> Result<AttemptId, StoreError> {
     let (id, row) = hosted_attempt(connection, session, attempt)?;
-    if is_token_of(&row, token) { Ok(id) } else { Err(foreign_attempt().into()) }
+    if is_token_of(&row, token) {
+        Ok(id)
+    } else {
+        Err(foreign_attempt().into())
+    }
 }
 
 /// Returns the pools that a runner serves: those that it names, or all with labels if it has these.
-fn served_pools(config: &Config, named: Vec<String>, labels: &BTreeMap<String, String>) -> Result<Vec<String>, Denied> {
-    let missing =
-        |pool: &PoolEntry| pool.labels.iter().find(|(name, value)| labels.get(*name) != Some(*value)).map(|(name, value)| format!("{name}={value}"));
+fn served_pools(
+    config: &Config,
+    named: Vec<String>,
+    labels: &BTreeMap<String, String>,
+) -> Result<Vec<String>, Denied> {
+    let missing = |pool: &PoolEntry| {
+        pool.labels
+            .iter()
+            .find(|(name, value)| labels.get(*name) != Some(*value))
+            .map(|(name, value)| format!("{name}={value}"))
+    };
     if named.is_empty() {
-        let fits = |pool: &PoolEntry| pool.on_runners && !pool.labels.is_empty() && missing(pool).is_none();
-        let found: Vec<String> = config.pools.iter().filter(|(_, pool)| fits(pool)).map(|(name, _)| name.to_string()).collect();
+        let fits = |pool: &PoolEntry| {
+            pool.on_runners && !pool.labels.is_empty() && missing(pool).is_none()
+        };
+        let found: Vec<String> = config
+            .pools
+            .iter()
+            .filter(|(_, pool)| fits(pool))
+            .map(|(name, _)| name.to_string())
+            .collect();
         let problem = "no pool for runners needs only labels that this runner has: set labels in its [pools.NAME], or name pools with --pool";
-        return if found.is_empty() { Err(Denied::invalid("labels", problem)) } else { Ok(found) };
+        return if found.is_empty() {
+            Err(Denied::invalid("labels", problem))
+        } else {
+            Ok(found)
+        };
     }
     for name in &named {
-        let pool = PoolName::parse(name).ok().and_then(|name| config.pools.get(&name)).filter(|pool| pool.on_runners);
+        let pool = PoolName::parse(name)
+            .ok()
+            .and_then(|name| config.pools.get(&name))
+            .filter(|pool| pool.on_runners);
         let Some(pool) = pool else {
             let name: String = name.chars().take(80).collect();
-            return Err(Denied::invalid("pools", format!("the hub has no pool {name} for runners: set runners = true in its [pools.{name}]")));
+            return Err(Denied::invalid(
+                "pools",
+                format!(
+                    "the hub has no pool {name} for runners: set runners = true in its [pools.{name}]"
+                ),
+            ));
         };
         if let Some(label) = missing(pool) {
-            return Err(Denied::invalid("labels", format!("pool {name} needs {label}: start the runner with --label {label}")));
+            return Err(Denied::invalid(
+                "labels",
+                format!("pool {name} needs {label}: start the runner with --label {label}"),
+            ));
         }
     }
     Ok(named)

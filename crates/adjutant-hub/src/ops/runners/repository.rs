@@ -1,7 +1,10 @@
 //! The repositories of runs on runners: sends them to the runner, and stores the work of the runs.
 
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
-use crate::link::{BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX};
+use crate::link::{
+    BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
+    SnapshotsBundle, WORK_BYTES_MAX,
+};
 use crate::named_locks::NamedLock;
 use crate::ops::runners::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
@@ -16,11 +19,19 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner or has ended; the repository is gone or too large; git or the disk failed.
-    pub async fn repository_bundle(&self, session: &RunnerSession, call: &GetRepository) -> Result<File, OpError> {
+    pub async fn repository_bundle(
+        &self,
+        session: &RunnerSession,
+        call: &GetRepository,
+    ) -> Result<File, OpError> {
         let (id, run) = self.hosted_run(session, &call.attempt)?;
-        let workspace = self.store.read(|connection| workspace_of(connection, run.id))?;
+        let workspace = self
+            .store
+            .read(|connection| workspace_of(connection, run.id))?;
         let _one = self.bundles.lock(&call.attempt).await;
-        let workspace = workspace.ok_or_else(|| Denied::conflict("run", format!("{} has no workspace of its own", run.name)))?;
+        let workspace = workspace.ok_or_else(|| {
+            Denied::conflict("run", format!("{} has no workspace of its own", run.name))
+        })?;
         let scratch = self.scratch_of(&run).await?;
         let repo = scratch.repo();
         let refs = {
@@ -32,9 +43,20 @@ impl Ops {
         };
         let carried = repo.carried_settings().await?;
         let wanted: Vec<String> = refs.values().cloned().collect();
-        let CarriedSettings { object_format, settings, patterns, shallow } = carried;
+        let CarriedSettings {
+            object_format,
+            settings,
+            patterns,
+            shallow,
+        } = carried;
         let mut file = self.spool(id)?;
-        let line = RepositoryBundle { refs, object_format, settings, patterns, shallow };
+        let line = RepositoryBundle {
+            refs,
+            object_format,
+            settings,
+            patterns,
+            shallow,
+        };
         let to = spool::write_line(&mut file, &line).map_err(of_spool)?;
         git::write_pack(&scratch, &wanted, &call.known, to, REPOSITORY_BYTES_MAX).await?;
         file.seek(SeekFrom::Start(0)).map_err(of_spool)?;
@@ -45,7 +67,11 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which is recorded with the run.
-    pub async fn refs_of_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<RunRefsReply, OpError> {
+    pub async fn refs_of_hosted(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+    ) -> Result<RunRefsReply, OpError> {
         let (_, run, _) = self.run_of_work(session, attempt)?;
         let refs = async { Ok(git::carried_refs(&self.repo_of(&run).await?, run.id).await?) };
         match refs.await {
@@ -59,7 +85,11 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; the disk failed.
-    pub async fn file_for_work(&self, session: &RunnerSession, attempt: &str) -> Result<(File, NamedLock), OpError> {
+    pub async fn file_for_work(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+    ) -> Result<(File, NamedLock), OpError> {
         let (id, _, _) = self.run_of_work(session, attempt)?;
         let one = self.bundles.lock(&format!("work of {attempt}")).await;
         Ok((self.spool(id)?, one))
@@ -71,11 +101,17 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of the run, or git failed, which is recorded
     /// with the run.
-    pub async fn accept_work(&self, session: &RunnerSession, attempt: &str, mut file: File) -> Result<(), OpError> {
-        let SnapshotsBundle { refs, problem } = match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {
-            Ok(line) => line,
-            Err(error) => return Err(Denied::invalid("body", error.to_string()).into()),
-        };
+    pub async fn accept_work(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+        mut file: File,
+    ) -> Result<(), OpError> {
+        let SnapshotsBundle { refs, problem } =
+            match spool::read_line(&mut file, BUNDLE_LINE_BYTES_MAX) {
+                Ok(line) => line,
+                Err(error) => return Err(Denied::invalid("body", error.to_string()).into()),
+            };
         // No merge, discard or cleanup of the run at the same time, and no fetch by a later attempt.
         let _only = self.tree_changes.lock().await;
         let (_, run, kept) = self.run_of_work(session, attempt)?;
@@ -84,19 +120,34 @@ impl Ops {
             None => self.store_work(&run, &refs, kept, file).await,
         };
         match accepted {
-            Ok(()) if run.snapshot_problem.is_some() && kept == KeptAs::Refs => {
-                Ok(self.store.write(move |tx| tx.clear_snapshot_problem(run.id)).await?)
-            }
+            Ok(()) if run.snapshot_problem.is_some() && kept == KeptAs::Refs => Ok(self
+                .store
+                .write(move |tx| tx.clear_snapshot_problem(run.id))
+                .await?),
             Ok(()) => Ok(()),
             Err(error) => Err(self.note_not_stored(&run, error).await?),
         }
     }
 
-    async fn store_work(&self, run: &Run, refs: &RunRefs, kept: KeptAs, mut file: File) -> Result<(), OpError> {
+    async fn store_work(
+        &self,
+        run: &Run,
+        refs: &RunRefs,
+        kept: KeptAs,
+        mut file: File,
+    ) -> Result<(), OpError> {
         let (at, end) = (file.stream_position(), file.metadata());
         let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
         let scratch = self.scratch_of(run).await?;
-        Ok(git::accept_work(&scratch, run.id, refs, kept, has_pack.then_some(file), WORK_BYTES_MAX).await?)
+        Ok(git::accept_work(
+            &scratch,
+            run.id,
+            refs,
+            kept,
+            has_pack.then_some(file),
+            WORK_BYTES_MAX,
+        )
+        .await?)
     }
 
     /// Records why the work of a run is only on its runner. Returns the error for the runner, which says whether the call can succeed later.
@@ -122,36 +173,68 @@ impl Ops {
     }
 
     /// Returns the run of a live attempt on a runner.
-    fn hosted_run(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, Run), OpError> {
+    fn hosted_run(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+    ) -> Result<(AttemptId, Run), OpError> {
         let id = self.check_hosted(session, attempt)?;
-        let run = self.store.read(|connection| run_by_id(connection, id.run))?.filter(|run| run.attempt == id.n && run.state.is_live());
-        Ok((id, run.ok_or_else(|| Denied::conflict("attempt", format!("{id} has ended")))?))
+        let run = self
+            .store
+            .read(|connection| run_by_id(connection, id.run))?
+            .filter(|run| run.attempt == id.n && run.state.is_live());
+        Ok((
+            id,
+            run.ok_or_else(|| Denied::conflict("attempt", format!("{id} has ended")))?,
+        ))
     }
 
     /// Returns the run of an attempt whose work its runner may send, and how the work is kept. These are live attempts, lost ones, and those
     /// whose work could not be stored. After other attempts, a runner could change work that a person has reviewed.
-    fn run_of_work(&self, session: &RunnerSession, attempt: &str) -> Result<(AttemptId, Run, KeptAs), OpError> {
+    fn run_of_work(
+        &self,
+        session: &RunnerSession,
+        attempt: &str,
+    ) -> Result<(AttemptId, Run, KeptAs), OpError> {
         let (id, row) = self.placed_attempt(session, attempt)?;
-        let (run, workspace) = self.store.read(|connection| Ok((run_by_id(connection, id.run)?, workspace_of(connection, id.run)?)))?;
+        let (run, workspace) = self.store.read(|connection| {
+            Ok((
+                run_by_id(connection, id.run)?,
+                workspace_of(connection, id.run)?,
+            ))
+        })?;
         let run = run.ok_or_else(|| Denied::not_found("run", &id.run.to_string()))?;
         let is_last = run.attempt == id.n;
-        let is_missing = row.lost_at.is_some() || (is_last && (run.state.is_live() || run.snapshot_problem.is_some()));
+        let is_missing = row.lost_at.is_some()
+            || (is_last && (run.state.is_live() || run.snapshot_problem.is_some()));
         if !is_missing {
             return Err(Denied::conflict("attempt", format!("{id} has ended")).into());
         }
-        let is_merged = workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Merged);
+        let is_merged =
+            workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Merged);
         // Later attempts and the merge have not seen it.
-        let kept = if is_last && !is_merged { KeptAs::Refs } else { KeptAs::Commits };
+        let kept = if is_last && !is_merged {
+            KeptAs::Refs
+        } else {
+            KeptAs::Commits
+        };
         Ok((id, run, kept))
     }
 
     fn spool(&self, id: AttemptId) -> Result<File, OpError> {
-        spool::create(&self.home.dir, &self.home.runs_dir().join(id.run.to_string())).map_err(of_spool)
+        spool::create(
+            &self.home.dir,
+            &self.home.runs_dir().join(id.run.to_string()),
+        )
+        .map_err(of_spool)
     }
 
     /// Returns the name of the runner on which a run has worked last, so that its workspace is there. `None`: on this machine, or nowhere yet.
     pub(in crate::ops) fn runner_of(&self, run: &Run) -> Result<Option<String>, OpError> {
-        let host = self.store.read(|connection| last_host(connection, run.id, None))?.flatten();
+        let host = self
+            .store
+            .read(|connection| last_host(connection, run.id, None))?
+            .flatten();
         Ok(host.map(|host| crate::store::runner_name(&host).to_owned()))
     }
 }

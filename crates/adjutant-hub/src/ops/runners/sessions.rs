@@ -23,7 +23,10 @@ pub struct RunnerSession {
 impl RunnerSession {
     /// Returns a session that was not begun.
     pub(super) fn of_host(host: &str) -> Self {
-        Self { host: host.to_owned(), id: String::new() }
+        Self {
+            host: host.to_owned(),
+            id: String::new(),
+        }
     }
 }
 
@@ -104,7 +107,12 @@ pub(in crate::ops) struct Sessions {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { began: Instant::now(), hosts: Arc::default(), joined: Arc::default(), arrivals: Arc::default() }
+        Self {
+            began: Instant::now(),
+            hosts: Arc::default(),
+            joined: Arc::default(),
+            arrivals: Arc::default(),
+        }
     }
 }
 
@@ -114,9 +122,19 @@ impl Sessions {
     }
 
     /// Begins a session, which ends the one before. `None`: a runner is waiting for attempts in that one.
-    pub(super) fn begin(&self, host: &str, id: String, pools: BTreeSet<String>, slots: u64, lease: Lease, now: Instant) -> Option<()> {
+    pub(super) fn begin(
+        &self,
+        host: &str,
+        id: String,
+        pools: BTreeSet<String>,
+        slots: u64,
+        lease: Lease,
+        now: Instant,
+    ) -> Option<()> {
         let mut hosts = self.hosts();
-        let before = hosts.get_mut(host).and_then(|host| host.session.take_if(|session| session.polls == 0));
+        let before = hosts
+            .get_mut(host)
+            .and_then(|host| host.session.take_if(|session| session.polls == 0));
         if before.is_none() && hosts.get(host).is_some_and(|host| host.session.is_some()) {
             return None;
         }
@@ -139,7 +157,13 @@ impl Sessions {
             last_read: 0,
             changed: Arc::default(),
         };
-        hosts.insert(host.to_owned(), Host { contact: now, session: Some(session) });
+        hosts.insert(
+            host.to_owned(),
+            Host {
+                contact: now,
+                session: Some(session),
+            },
+        );
         drop(hosts);
         self.joined.notify_one();
         self.arrivals.notify_waiters();
@@ -152,12 +176,21 @@ impl Sessions {
         let known = hosts.get_mut(host)?;
         known.session.as_ref().filter(|session| session.id == id)?;
         known.contact = known.contact.max(now);
-        Some(RunnerSession { host: host.to_owned(), id: id.to_owned() })
+        Some(RunnerSession {
+            host: host.to_owned(),
+            id: id.to_owned(),
+        })
     }
 
     /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would take another one. `load`: that of its
     /// machine.
-    pub(super) fn poll(&self, session: &RunnerSession, taken: &[String], takes: bool, load: MachineLoad) -> Option<Poll> {
+    pub(super) fn poll(
+        &self,
+        session: &RunnerSession,
+        taken: &[String],
+        takes: bool,
+        load: MachineLoad,
+    ) -> Option<Poll> {
         let mut hosts = self.hosts();
         let found = of(&mut hosts, session)?;
         found.offers.retain(|(attempt, _)| !taken.contains(attempt));
@@ -165,16 +198,26 @@ impl Sessions {
         found.takes = takes;
         found.polls += 1;
         found.takers += u32::from(takes);
-        Some(Poll { sessions: self.clone(), session: session.clone(), takes, changed: Arc::clone(&found.changed), lease: found.lease })
+        Some(Poll {
+            sessions: self.clone(),
+            session: session.clone(),
+            takes,
+            changed: Arc::clone(&found.changed),
+            lease: found.lease,
+        })
     }
 
     /// Returns the unconfirmed orders, as many as one reply may contain. `None`: the session has ended.
     pub(super) fn offers(&self, session: &RunnerSession) -> Option<Vec<Order>> {
         let (mut hosts, mut bytes) = (self.hosts(), 0);
-        let unconfirmed = of(&mut hosts, session)?.offers.iter().map(|(_, order)| order);
+        let unconfirmed = of(&mut hosts, session)?
+            .offers
+            .iter()
+            .map(|(_, order)| order);
         let fits = |order: &&Order| {
             let is_first = bytes == 0;
-            bytes += order.prompt.len() + order.new_session_prompt.as_ref().map_or(0, String::len) + 1;
+            bytes +=
+                order.prompt.len() + order.new_session_prompt.as_ref().map_or(0, String::len) + 1;
             is_first || bytes <= PROMPTS_BYTES_MAX
         };
         Some(unconfirmed.take_while(fits).cloned().collect())
@@ -190,9 +233,15 @@ impl Sessions {
     }
 
     /// Adds orders. Returns whether the session lasts.
-    pub(super) fn offer(&self, session: &RunnerSession, orders: impl IntoIterator<Item = (String, Order)>) -> bool {
+    pub(super) fn offer(
+        &self,
+        session: &RunnerSession,
+        orders: impl IntoIterator<Item = (String, Order)>,
+    ) -> bool {
         let mut hosts = self.hosts();
-        let Some(found) = of(&mut hosts, session) else { return false };
+        let Some(found) = of(&mut hosts, session) else {
+            return false;
+        };
         found.offers.extend(orders);
         found.changed.notify_one();
         true
@@ -205,13 +254,24 @@ impl Sessions {
 
     /// Returns whether a runner is connected.
     pub(in crate::ops) fn is_connected(&self, host: &str) -> bool {
-        self.hosts().get(host).is_some_and(|host| host.session.is_some())
+        self.hosts()
+            .get(host)
+            .is_some_and(|host| host.session.is_some())
     }
 
     /// Asks a runner for a part of a log.
-    pub(in crate::ops) fn ask_for_log(&self, host: &str, attempt: String, first: u32, call: ReadLogs, ended: bool) -> LogAsked {
+    pub(in crate::ops) fn ask_for_log(
+        &self,
+        host: &str,
+        attempt: String,
+        first: u32,
+        call: ReadLogs,
+        ended: bool,
+    ) -> LogAsked {
         let mut hosts = self.hosts();
-        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return LogAsked::NotConnected };
+        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else {
+            return LogAsked::NotConnected;
+        };
         session.readers.retain(|_, reader| !reader.is_closed());
         let Session { reads, readers, .. } = session;
         reads.retain(|read| readers.contains_key(&read.number));
@@ -221,23 +281,36 @@ impl Sessions {
         session.last_read += 1;
         let (reader, answer) = oneshot::channel();
         session.readers.insert(session.last_read, reader);
-        session.reads.push(LogRead { number: session.last_read, attempt, first, ended, call });
+        session.reads.push(LogRead {
+            number: session.last_read,
+            attempt,
+            first,
+            ended,
+            call,
+        });
         session.changed.notify_one();
         LogAsked::Waiting(answer)
     }
 
     /// Takes the parts of logs that a runner is to send. A lost reply loses them: their readers do not wait for long.
     pub(super) fn take_reads(&self, session: &RunnerSession) -> Vec<LogRead> {
-        of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.reads)).unwrap_or_default()
+        of(&mut self.hosts(), session)
+            .map(|session| std::mem::take(&mut session.reads))
+            .unwrap_or_default()
     }
 
     /// Adds removed runs to be sent to a runner, each once in its session.
     pub(super) fn add_removed(&self, host: &str, runs: Vec<String>) {
         let mut hosts = self.hosts();
-        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else { return };
+        let Some(session) = hosts.get_mut(host).and_then(|host| host.session.as_mut()) else {
+            return;
+        };
         // What the runner has confirmed is not listed any more.
         session.notified.retain(|run| runs.contains(run));
-        session.removed.extend(runs.into_iter().filter(|run| session.notified.insert(run.clone())));
+        session.removed.extend(
+            runs.into_iter()
+                .filter(|run| session.notified.insert(run.clone())),
+        );
         if !session.removed.is_empty() {
             session.changed.notify_one();
         }
@@ -245,19 +318,26 @@ impl Sessions {
 
     /// Records the removed runs that were sent to a runner when it joined.
     pub(super) fn note_notified(&self, host: &str, runs: &[String]) {
-        if let Some(session) = self.hosts().get_mut(host).and_then(|host| host.session.as_mut()) {
+        if let Some(session) = self
+            .hosts()
+            .get_mut(host)
+            .and_then(|host| host.session.as_mut())
+        {
             session.notified.extend(runs.iter().cloned());
         }
     }
 
     /// Takes the removed runs that are to be sent to a runner. What is lost with a reply is sent when it joins again.
     pub(super) fn take_removed(&self, session: &RunnerSession) -> Vec<String> {
-        of(&mut self.hosts(), session).map(|session| std::mem::take(&mut session.removed)).unwrap_or_default()
+        of(&mut self.hosts(), session)
+            .map(|session| std::mem::take(&mut session.removed))
+            .unwrap_or_default()
     }
 
     /// Passes a part of a log to its reader. Returns whether there is still one.
     pub(super) fn answer_read(&self, session: &RunnerSession, answer: PostLog) -> bool {
-        let reader = of(&mut self.hosts(), session).and_then(|session| session.readers.remove(&answer.number));
+        let reader = of(&mut self.hosts(), session)
+            .and_then(|session| session.readers.remove(&answer.number));
         reader.is_some_and(|reader| reader.send(answer.page.ok_or(answer.problem)).is_ok())
     }
 
@@ -265,10 +345,25 @@ impl Sessions {
     pub(super) fn waiting(&self) -> Vec<WaitingRunner> {
         let hosts = self.hosts();
         let waiting = hosts.iter().filter_map(|(host, known)| {
-            let Session { id, pools, slots, load, .. } =
-                known.session.as_ref().filter(|session| session.takes && session.takers > 0 && session.offers.is_empty())?;
-            let session = RunnerSession { host: host.clone(), id: id.clone() };
-            Some(WaitingRunner { session, pools: pools.clone(), slots: *slots, load: *load })
+            let Session {
+                id,
+                pools,
+                slots,
+                load,
+                ..
+            } = known.session.as_ref().filter(|session| {
+                session.takes && session.takers > 0 && session.offers.is_empty()
+            })?;
+            let session = RunnerSession {
+                host: host.clone(),
+                id: id.clone(),
+            };
+            Some(WaitingRunner {
+                session,
+                pools: pools.clone(),
+                slots: *slots,
+                load: *load,
+            })
         });
         waiting.collect()
     }
@@ -283,7 +378,9 @@ impl Sessions {
     /// Records why the home of a runner cannot be written. `None`: it can be. Returns whether this has begun or ended.
     pub(super) fn note_unwritable(&self, session: &RunnerSession, why: Option<&String>) -> bool {
         let mut hosts = self.hosts();
-        let Some(found) = of(&mut hosts, session) else { return false };
+        let Some(found) = of(&mut hosts, session) else {
+            return false;
+        };
         let before = std::mem::replace(&mut found.unwritable, why.cloned());
         before.is_some() != why.is_some()
     }
@@ -291,19 +388,31 @@ impl Sessions {
     /// Returns the runners of a pool whose homes cannot be written, and why.
     pub(super) fn unwritable(&self, pool: &str) -> Vec<(String, String)> {
         let hosts = self.hosts();
-        let serving = hosts.iter().filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
+        let serving = hosts
+            .iter()
+            .filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
         let of_pool = serving.filter(|(_, session)| session.pools.contains(pool));
-        of_pool.filter_map(|(name, session)| Some((name.clone(), session.unwritable.clone()?))).collect()
+        of_pool
+            .filter_map(|(name, session)| Some((name.clone(), session.unwritable.clone()?)))
+            .collect()
     }
 
     /// Returns the pools that runners serve, and whether at least one of these can take a run.
     pub(in crate::ops) fn served_pools(&self) -> BTreeMap<String, PoolPlace> {
         let mut served = BTreeMap::new();
-        for session in self.hosts().values().filter_map(|host| host.session.as_ref()) {
+        for session in self
+            .hosts()
+            .values()
+            .filter_map(|host| host.session.as_ref())
+        {
             for pool in &session.pools {
                 let place = served.entry(pool.clone()).or_insert(PoolPlace::NoRunner);
                 if *place != PoolPlace::Runners {
-                    let held = session.unwritable.as_ref().map(|_| QueueReason::RunnerStorage).or(session.held);
+                    let held = session
+                        .unwritable
+                        .as_ref()
+                        .map(|_| QueueReason::RunnerStorage)
+                        .or(session.held);
                     *place = held.map_or(PoolPlace::Runners, PoolPlace::RunnersHeld);
                 }
             }
@@ -313,15 +422,24 @@ impl Sessions {
 
     /// Returns the hosts that have a session.
     pub(super) fn connected(&self) -> Vec<String> {
-        self.hosts().iter().filter(|(_, host)| host.session.is_some()).map(|(name, _)| name.clone()).collect()
+        self.hosts()
+            .iter()
+            .filter(|(_, host)| host.session.is_some())
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Counts the free slots of the runners that serve a pool. `live`: the attempts of a host.
     pub(super) fn free_slots(&self, pool: &str, live: impl Fn(&str) -> u64) -> u64 {
         let hosts = self.hosts();
-        let serving = hosts.iter().filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
-        let able = serving.filter(|(_, session)| session.takes && session.held.is_none() && session.pools.contains(pool));
-        able.map(|(name, session)| session.slots.saturating_sub(live(name))).sum()
+        let serving = hosts
+            .iter()
+            .filter_map(|(name, host)| Some((name, host.session.as_ref()?)));
+        let able = serving.filter(|(_, session)| {
+            session.takes && session.held.is_none() && session.pools.contains(pool)
+        });
+        able.map(|(name, session)| session.slots.saturating_sub(live(name)))
+            .sum()
     }
 
     /// Returns when this hub began.
@@ -331,13 +449,18 @@ impl Sessions {
 
     /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with the hub.
     pub(super) fn expiry(&self, host: &str, lease: Lease) -> Instant {
-        self.hosts().get(host).map_or(self.began, |host| host.contact) + lease.whole()
+        self.hosts()
+            .get(host)
+            .map_or(self.began, |host| host.contact)
+            + lease.whole()
     }
 
     /// Ends the session of a host if its lease has expired, so that no further call counts. Returns whether it has.
     pub(super) fn end_expired(&self, host: &str, lease: Lease, now: Instant) -> bool {
         let mut hosts = self.hosts();
-        let Some(known) = hosts.get_mut(host) else { return self.began + lease.whole() <= now };
+        let Some(known) = hosts.get_mut(host) else {
+            return self.began + lease.whole() <= now;
+        };
         if known.contact + lease.whole() > now {
             return false;
         }
@@ -346,15 +469,26 @@ impl Sessions {
     }
 
     /// Ends the sessions of silent hosts, and forgets hosts without a session and attempts. Returns when the next session expires.
-    pub(super) fn forget_silent(&self, with_attempts: &BTreeSet<String>, now: Instant) -> Option<Instant> {
+    pub(super) fn forget_silent(
+        &self,
+        with_attempts: &BTreeSet<String>,
+        now: Instant,
+    ) -> Option<Instant> {
         let mut hosts = self.hosts();
         for known in hosts.values_mut() {
-            if known.session.as_ref().is_some_and(|session| known.contact + session.lease.whole() <= now) {
+            if known
+                .session
+                .as_ref()
+                .is_some_and(|session| known.contact + session.lease.whole() <= now)
+            {
                 known.end();
             }
         }
         hosts.retain(|name, known| known.session.is_some() || with_attempts.contains(name));
-        hosts.values().filter_map(|known| Some(known.contact + known.session.as_ref()?.lease.whole())).min()
+        hosts
+            .values()
+            .filter_map(|known| Some(known.contact + known.session.as_ref()?.lease.whole()))
+            .min()
     }
 
     /// Waits until a runner joins.
@@ -371,8 +505,15 @@ impl Host {
     }
 }
 
-fn of<'a>(hosts: &'a mut BTreeMap<String, Host>, session: &RunnerSession) -> Option<&'a mut Session> {
-    hosts.get_mut(&session.host)?.session.as_mut().filter(|found| found.id == session.id)
+fn of<'a>(
+    hosts: &'a mut BTreeMap<String, Host>,
+    session: &RunnerSession,
+) -> Option<&'a mut Session> {
+    hosts
+        .get_mut(&session.host)?
+        .session
+        .as_mut()
+        .filter(|found| found.id == session.id)
 }
 
 /// A call that waits for attempts.
@@ -410,7 +551,14 @@ mod tests {
 
     fn begin(sessions: &Sessions, id: &str) -> Option<RunnerSession> {
         let now = Instant::now();
-        sessions.begin("a/1", id.to_owned(), ["gpu".to_owned()].into(), 2, Lease::from_ms(10_000), now)?;
+        sessions.begin(
+            "a/1",
+            id.to_owned(),
+            ["gpu".to_owned()].into(),
+            2,
+            Lease::from_ms(10_000),
+            now,
+        )?;
         sessions.contact("a/1", id, now)
     }
 
@@ -418,11 +566,30 @@ mod tests {
     async fn order_is_offered_until_it_is_confirmed() {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
-        let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
+        let numbers = || {
+            sessions
+                .offers(&session)
+                .expect("it lasts")
+                .iter()
+                .map(|order| order.attempt)
+                .collect::<Vec<_>>()
+        };
         assert!(sessions.offer(&session, [1, 2].map(|n| (format!("r/{n}"), order(n)))));
-        drop(sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll"));
-        assert_eq!((numbers(), numbers()), (vec![1, 2], vec![1, 2]), "a reply may be lost");
-        drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
+        drop(
+            sessions
+                .poll(&session, &[], true, MachineLoad::default())
+                .expect("a poll"),
+        );
+        assert_eq!(
+            (numbers(), numbers()),
+            (vec![1, 2], vec![1, 2]),
+            "a reply may be lost"
+        );
+        drop(
+            sessions
+                .poll(&session, &["r/1".to_owned()], true, MachineLoad::default())
+                .expect("a poll"),
+        );
         assert_eq!(numbers(), [2]);
     }
 
@@ -432,10 +599,15 @@ mod tests {
         let session = begin(&sessions, "one").expect("a session");
         let poll = |taken: &[&str]| {
             let taken: Vec<String> = taken.iter().map(|attempt| (*attempt).to_owned()).collect();
-            sessions.poll(&session, &taken, true, MachineLoad::default()).expect("a poll")
+            sessions
+                .poll(&session, &taken, true, MachineLoad::default())
+                .expect("a poll")
         };
         let _first = poll(&[]);
-        assert!(sessions.waiting().len() == 1 && sessions.offer(&session, [1, 2].map(|n| (format!("r/{n}"), order(n)))));
+        assert!(
+            sessions.waiting().len() == 1
+                && sessions.offer(&session, [1, 2].map(|n| (format!("r/{n}"), order(n))))
+        );
         assert!(sessions.waiting().is_empty());
         let _second = poll(&["r/1"]);
         assert!(sessions.waiting().is_empty(), "one is not confirmed");
@@ -447,11 +619,32 @@ mod tests {
     async fn long_prompts_are_sent_with_several_replies() {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
-        let long = |n| Order { prompt: "x".repeat(PROMPTS_BYTES_MAX), ..order(n) };
-        assert!(sessions.offer(&session, [("r/1".to_owned(), long(1)), ("r/2".to_owned(), order(2)), ("r/3".to_owned(), order(3))]));
-        let numbers = || sessions.offers(&session).expect("it lasts").iter().map(|order| order.attempt).collect::<Vec<_>>();
+        let long = |n| Order {
+            prompt: "x".repeat(PROMPTS_BYTES_MAX),
+            ..order(n)
+        };
+        assert!(sessions.offer(
+            &session,
+            [
+                ("r/1".to_owned(), long(1)),
+                ("r/2".to_owned(), order(2)),
+                ("r/3".to_owned(), order(3))
+            ]
+        ));
+        let numbers = || {
+            sessions
+                .offers(&session)
+                .expect("it lasts")
+                .iter()
+                .map(|order| order.attempt)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(numbers(), [1]);
-        drop(sessions.poll(&session, &["r/1".to_owned()], true, MachineLoad::default()).expect("a poll"));
+        drop(
+            sessions
+                .poll(&session, &["r/1".to_owned()], true, MachineLoad::default())
+                .expect("a poll"),
+        );
         assert_eq!(numbers(), [2, 3]);
     }
 
@@ -459,13 +652,25 @@ mod tests {
     async fn runner_leaves_only_if_no_order_is_for_it() {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
-        let waiting = sessions.poll(&session, &[], true, MachineLoad::default()).expect("a poll");
+        let waiting = sessions
+            .poll(&session, &[], true, MachineLoad::default())
+            .expect("a poll");
         assert!(sessions.offer(&session, [("r/1".to_owned(), order(1))]));
         assert!(!sessions.leave(&session), "it has not taken the order");
-        drop(sessions.poll(&session, &["r/1".to_owned()], false, MachineLoad::default()).expect("a poll"));
+        drop(
+            sessions
+                .poll(&session, &["r/1".to_owned()], false, MachineLoad::default())
+                .expect("a poll"),
+        );
         assert!(sessions.leave(&session) && !sessions.leave(&session));
-        assert!(!sessions.offer(&session, [("r/2".to_owned(), order(2))]), "the run returns to the queue");
-        assert!(sessions.offers(&session).is_none(), "a call that still waits ends");
+        assert!(
+            !sessions.offer(&session, [("r/2".to_owned(), order(2))]),
+            "the run returns to the queue"
+        );
+        assert!(
+            sessions.offers(&session).is_none(),
+            "a call that still waits ends"
+        );
         drop(waiting);
         begin(&sessions, "two").expect("it may return");
     }
@@ -474,16 +679,26 @@ mod tests {
     async fn session_ends_with_the_next_one_but_not_while_its_runner_waits() {
         let sessions = Sessions::default();
         let first = begin(&sessions, "one").expect("a session");
-        assert!(sessions.waiting().is_empty(), "it does not wait for attempts yet");
-        let poll = sessions.poll(&first, &[], true, MachineLoad::default()).expect("a poll");
+        assert!(
+            sessions.waiting().is_empty(),
+            "it does not wait for attempts yet"
+        );
+        let poll = sessions
+            .poll(&first, &[], true, MachineLoad::default())
+            .expect("a poll");
         assert_eq!(sessions.waiting().len(), 1);
         assert_eq!(begin(&sessions, "two"), None);
         drop(poll);
-        let draining = sessions.poll(&first, &[], false, MachineLoad::default()).expect("a poll");
+        let draining = sessions
+            .poll(&first, &[], false, MachineLoad::default())
+            .expect("a poll");
         assert!(sessions.waiting().is_empty(), "it takes no further attempt");
         drop(draining);
         begin(&sessions, "two").expect("a session");
-        assert!(sessions.contact("a/1", "one", Instant::now()).is_none() && !sessions.offer(&first, [("r/1".to_owned(), order(1))]));
+        assert!(
+            sessions.contact("a/1", "one", Instant::now()).is_none()
+                && !sessions.offer(&first, [("r/1".to_owned(), order(1))])
+        );
     }
 
     #[test]
@@ -491,12 +706,24 @@ mod tests {
         let sessions = Sessions::default();
         let session = begin(&sessions, "one").expect("a session");
         let ask = || sessions.ask_for_log("a/1", "r/1".to_owned(), 1, ReadLogs::default(), false);
-        let LogAsked::Waiting(mut answer) = ask() else { panic!("it has a session") };
+        let LogAsked::Waiting(mut answer) = ask() else {
+            panic!("it has a session")
+        };
         let reads = sessions.take_reads(&session);
         assert_eq!((reads.len(), sessions.take_reads(&session).len()), (1, 0));
-        let part = PostLog { number: reads[0].number, page: Some(LogPage::default()), problem: String::new() };
+        let part = PostLog {
+            number: reads[0].number,
+            page: Some(LogPage::default()),
+            problem: String::new(),
+        };
         for other in ["another", "one"] {
-            assert!(!sessions.answer_read(&RunnerSession { host: "b/1".to_owned(), id: other.to_owned() }, part.clone()));
+            assert!(!sessions.answer_read(
+                &RunnerSession {
+                    host: "b/1".to_owned(),
+                    id: other.to_owned()
+                },
+                part.clone()
+            ));
         }
         assert!(answer.try_recv().is_err(), "another runner cannot answer");
         assert!(sessions.answer_read(&session, part));
@@ -504,17 +731,37 @@ mod tests {
         // A reader that has gone frees its place, and is not asked for.
         drop(ask());
         let waiting: Vec<_> = (0..READS_MAX).map(|_| ask()).collect();
-        assert!(waiting.iter().all(|asked| matches!(asked, LogAsked::Waiting(_))) && matches!(ask(), LogAsked::TooMany));
+        assert!(
+            waiting
+                .iter()
+                .all(|asked| matches!(asked, LogAsked::Waiting(_)))
+                && matches!(ask(), LogAsked::TooMany)
+        );
         assert_eq!(sessions.take_reads(&session).len(), READS_MAX);
-        assert!(matches!(sessions.ask_for_log("c/1", "r/1".to_owned(), 1, ReadLogs::default(), false), LogAsked::NotConnected));
+        assert!(matches!(
+            sessions.ask_for_log("c/1", "r/1".to_owned(), 1, ReadLogs::default(), false),
+            LogAsked::NotConnected
+        ));
     }
 
     #[test]
     fn pool_is_held_if_all_its_runners_are() {
         let sessions = Sessions::default();
         let begin = |host: &str, pools: &[&str]| {
-            let (now, pools) = (Instant::now(), pools.iter().map(|pool| (*pool).to_owned()).collect());
-            sessions.begin(host, "one".to_owned(), pools, 1, Lease::from_ms(10_000), now).expect("begun");
+            let (now, pools) = (
+                Instant::now(),
+                pools.iter().map(|pool| (*pool).to_owned()).collect(),
+            );
+            sessions
+                .begin(
+                    host,
+                    "one".to_owned(),
+                    pools,
+                    1,
+                    Lease::from_ms(10_000),
+                    now,
+                )
+                .expect("begun");
             sessions.contact(host, "one", now).expect("a session")
         };
         let (a, b) = (begin("a/1", &["gpu", "big"]), begin("b/1", &["gpu"]));
@@ -535,13 +782,24 @@ mod tests {
         begin(&sessions, "one").expect("a session");
         let at = |s: u64| Instant::now() + Duration::from_secs(s);
         sessions.contact("a/1", "one", at(8)).expect("it lasts");
-        assert!(!sessions.end_expired("a/1", lease, at(17)) && sessions.served_pools().contains_key("gpu"));
+        assert!(
+            !sessions.end_expired("a/1", lease, at(17))
+                && sessions.served_pools().contains_key("gpu")
+        );
         assert!(sessions.end_expired("a/1", lease, at(19)));
-        assert!(sessions.contact("a/1", "one", at(20)).is_none() && sessions.served_pools().is_empty());
+        assert!(
+            sessions.contact("a/1", "one", at(20)).is_none() && sessions.served_pools().is_empty()
+        );
         // Attempts with a longer lease keep the time of the last call.
         let longer = Lease::from_ms(20_000);
-        assert!(!sessions.end_expired("a/1", longer, at(27)) && sessions.end_expired("a/1", longer, at(29)));
-        assert!(!sessions.end_expired("unknown/1", longer, at(19)), "the hub gives an unknown runner a whole lease");
+        assert!(
+            !sessions.end_expired("a/1", longer, at(27))
+                && sessions.end_expired("a/1", longer, at(29))
+        );
+        assert!(
+            !sessions.end_expired("unknown/1", longer, at(19)),
+            "the hub gives an unknown runner a whole lease"
+        );
         sessions.forget_silent(&BTreeSet::new(), at(30));
         assert!(sessions.hosts().is_empty());
     }

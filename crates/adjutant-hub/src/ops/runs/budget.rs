@@ -11,12 +11,26 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or finished with all runs below it; the budget above has too little; more than the user has configured.
-    pub async fn change_budget(&self, caller: Caller, call: ChangeBudget) -> Result<RunView, OpError> {
-        let action = if call.add.is_some() { Action::Resume } else { Action::See };
+    pub async fn change_budget(
+        &self,
+        caller: Caller,
+        call: ChangeBudget,
+    ) -> Result<RunView, OpError> {
+        let action = if call.add.is_some() {
+            Action::Resume
+        } else {
+            Action::See
+        };
         Self::check(&caller.who, action)?;
         let home = self.home.clone();
         let Some(add) = call.add else {
-            return Ok(self.store.read(|connection| render::run(connection, &home, &lookup::run(connection, &caller.who, action, &call.run)?))?);
+            return Ok(self.store.read(|connection| {
+                render::run(
+                    connection,
+                    &home,
+                    &lookup::run(connection, &caller.who, action, &call.run)?,
+                )
+            })?);
         };
         let add = stated_budget("add", Some(&add))?;
         let (config, retention) = (self.config_or_builtin(), self.retention());
@@ -26,7 +40,11 @@ impl Ops {
             if let RunState::Finished(outcome) = run.state
                 && unfinished_below(tx.connection(), run.id)? == 0
             {
-                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+                return Err(Denied::RunFinished {
+                    run: run.name.clone(),
+                    outcome,
+                }
+                .into());
             }
             for holder in raise(tx, who, &config, &run, &add)? {
                 tx.resume_after_raise(holder, retention, &who.to_string())?;

@@ -21,9 +21,16 @@ const REMOVED: &str = ".removed-";
 impl Ops {
     /// Lists the shared caches that no run needs once these are removed.
     pub(super) fn unused_caches(&self, removed: &BTreeSet<RunId>) -> Result<Vec<String>, OpError> {
-        let mut unused = self.store.read(|connection| unused_caches(connection, &self.home, removed))?;
+        let mut unused = self
+            .store
+            .read(|connection| unused_caches(connection, &self.home, removed))?;
         // Caches that an earlier cleanup could not remove.
-        unused.extend(entries(&self.home.caches_dir()).iter().filter_map(|name| name.strip_prefix(REMOVED)).map(str::to_owned));
+        unused.extend(
+            entries(&self.home.caches_dir())
+                .iter()
+                .filter_map(|name| name.strip_prefix(REMOVED))
+                .map(str::to_owned),
+        );
         Ok(unused)
     }
 
@@ -46,22 +53,40 @@ impl Ops {
         let removed = tokio::task::spawn_blocking(move || {
             let is_removed = |name: &String| {
                 let removed = files::remove_dir(&all.join(name));
-                removed.inspect_err(|error| tracing::warn!(%error, name, "unused caches cannot be removed")).is_ok()
+                removed
+                    .inspect_err(
+                        |error| tracing::warn!(%error, name, "unused caches cannot be removed"),
+                    )
+                    .is_ok()
             };
-            let moved = entries(&all).into_iter().filter(|name| name.starts_with(REMOVED));
-            moved.filter(is_removed).filter_map(|name| name.strip_prefix(REMOVED).map(str::to_owned)).collect()
+            let moved = entries(&all)
+                .into_iter()
+                .filter(|name| name.starts_with(REMOVED));
+            moved
+                .filter(is_removed)
+                .filter_map(|name| name.strip_prefix(REMOVED).map(str::to_owned))
+                .collect()
         });
-        removed.await.map_err(|error| OpError::Io(error.to_string()))
+        removed
+            .await
+            .map_err(|error| OpError::Io(error.to_string()))
     }
 }
 
-fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>) -> Result<Vec<String>, StoreError> {
+fn unused_caches(
+    connection: &Connection,
+    home: &Home,
+    removed: &BTreeSet<RunId>,
+) -> Result<Vec<String>, StoreError> {
     let names = entries(&home.caches_dir());
     if names.is_empty() {
         return Ok(names);
     }
     let mut used: BTreeSet<PathBuf> = BTreeSet::new();
-    for workspace in all_workspaces(connection)?.iter().filter(|workspace| !removed.contains(&workspace.run)) {
+    for workspace in all_workspaces(connection)?
+        .iter()
+        .filter(|workspace| !removed.contains(&workspace.run))
+    {
         used.insert(cache_root(home, &workspace.repository));
         // A configured absolute directory can be below the caches of another repository.
         used.extend(cache_dirs(home, workspace).into_values());
@@ -70,12 +95,19 @@ fn unused_caches(connection: &Connection, home: &Home, removed: &BTreeSet<RunId>
         let root = home.caches_dir().join(name);
         used.iter().any(|used| used.starts_with(&root))
     };
-    Ok(names.into_iter().filter(|name| is_cache_root(name) && !name.starts_with(REMOVED) && !is_used(name)).collect())
+    Ok(names
+        .into_iter()
+        .filter(|name| is_cache_root(name) && !name.starts_with(REMOVED) && !is_used(name))
+        .collect())
 }
 
 /// Lists the names in a directory. A failure is logged and counts as an empty directory.
 fn entries(dir: &std::path::Path) -> Vec<String> {
-    let found = fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>());
+    let found = fs::read_dir(dir).and_then(|entries| {
+        entries
+            .map(|entry| Ok(entry?.file_name()))
+            .collect::<io::Result<Vec<_>>>()
+    });
     let found = match found {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
@@ -85,7 +117,10 @@ fn entries(dir: &std::path::Path) -> Vec<String> {
         }
     };
     // Adjutant's own names are UTF-8.
-    let mut names: Vec<String> = found.into_iter().filter_map(|name| name.into_string().ok()).collect();
+    let mut names: Vec<String> = found
+        .into_iter()
+        .filter_map(|name| name.into_string().ok())
+        .collect();
     names.sort_unstable();
     names
 }

@@ -21,10 +21,26 @@ pub(super) struct NamedAgents {
 }
 
 /// Resolves the agents of a dispatch: those that it names, else those of its pool, else the default one.
-pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolName>) -> Result<NamedAgents, OpError> {
-    let path = call.set_env.get("PATH").or(call.env.get("PATH")).map_or("", String::as_str);
-    let mut named: Vec<String> = call.agent.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
-    let of_pool = pool.and_then(|pool| config.pools.get(pool)).filter(|pool| named.is_empty() && !pool.agents.is_empty());
+pub(super) fn named_agents(
+    config: &Config,
+    call: &Dispatch,
+    pool: Option<&PoolName>,
+) -> Result<NamedAgents, OpError> {
+    let path = call
+        .set_env
+        .get("PATH")
+        .or(call.env.get("PATH"))
+        .map_or("", String::as_str);
+    let mut named: Vec<String> = call
+        .agent
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(ToOwned::to_owned)
+        .collect();
+    let of_pool = pool
+        .and_then(|pool| config.pools.get(pool))
+        .filter(|pool| named.is_empty() && !pool.agents.is_empty());
     // A caller that names several agents accepts each of them.
     let after_failure = of_pool.is_none_or(|pool| pool.fallback);
     if let Some(pool) = of_pool {
@@ -34,23 +50,34 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
         named.extend(config.default_agent.clone());
     }
     if named.is_empty() {
-        return Err(OpError::NoAgentGiven { installed: programs::installed_agents(config, path) });
+        return Err(OpError::NoAgentGiven {
+            installed: programs::installed_agents(config, path),
+        });
     }
     if named.len() > 1 && !call.args.is_empty() {
         return Err(Denied::invalid("args", "are arguments of one CLI: name one agent").into());
     }
     if named.len() > ALTERNATIVES_MAX {
-        return Err(Denied::Limit { what: "agents of one run", limit: ALTERNATIVES_MAX as u64 }.into());
+        return Err(Denied::Limit {
+            what: "agents of one run",
+            limit: ALTERNATIVES_MAX as u64,
+        }
+        .into());
     }
     let (mut usable, mut unusable, mut first_problem) = (Vec::new(), Vec::new(), None);
     for (at, name) in named.iter().enumerate() {
         if named[..at].contains(name) {
             return Err(Denied::invalid("agent", format!("{name} is named twice")).into());
         }
-        let Some(entry) = AgentName::parse(name).ok().and_then(|name| config.agents.get(&name)) else {
+        let Some(entry) = AgentName::parse(name)
+            .ok()
+            .and_then(|name| config.agents.get(&name))
+        else {
             return Err(programs::unknown_agent(config, name, path));
         };
-        let pool = pool.cloned().unwrap_or_else(|| config.pool_of(&entry.spec.name));
+        let pool = pool
+            .cloned()
+            .unwrap_or_else(|| config.pool_of(&entry.spec.name));
         // A runner has its own programs.
         let is_on_runners = config.pools.get(&pool).is_some_and(|pool| pool.on_runners);
         match agent_for(entry, call, path, is_on_runners) {
@@ -63,12 +90,21 @@ pub(super) fn named_agents(config: &Config, call: &Dispatch, pool: Option<&PoolN
     }
     match first_problem {
         Some(problem) if usable.is_empty() => Err(problem),
-        _ => Ok(NamedAgents { usable, unusable, after_failure }),
+        _ => Ok(NamedAgents {
+            usable,
+            unusable,
+            after_failure,
+        }),
     }
 }
 
 /// Returns an agent with the settings of a dispatch.
-fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str, is_on_runners: bool) -> Result<AgentSpec, OpError> {
+fn agent_for(
+    entry: &AgentEntry,
+    call: &Dispatch,
+    path: &str,
+    is_on_runners: bool,
+) -> Result<AgentSpec, OpError> {
     checked_prompt(&call.prompt, entry.spec.prompt)?;
     if !is_on_runners {
         programs::program(entry, path)?;
@@ -76,18 +112,28 @@ fn agent_for(entry: &AgentEntry, call: &Dispatch, path: &str, is_on_runners: boo
     let mut agent = entry.spec.clone();
     agent.receive_expected_messages(&call.prompt);
     if let Some(permissions) = &call.permissions {
-        agent.permissions = permissions.known().ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
+        agent.permissions = permissions
+            .known()
+            .ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?;
     }
     profiles::check(&agent, entry.spec.permissions)?;
     agent.overrides = overrides_for(&agent, call)?;
     agent.trust_repo |= call.trust_repo;
     agent.auto_resume &= !call.no_auto_resume;
     if let Some(fence) = &call.fence {
-        agent.fence = fence.known().ok_or_else(|| Denied::invalid("fence", "use none, workspace or best-effort"))?;
+        agent.fence = fence
+            .known()
+            .ok_or_else(|| Denied::invalid("fence", "use none, workspace or best-effort"))?;
     }
     match call.timeout_s {
         Some(0) => return Err(Denied::invalid("timeout_s", "at least 1").into()),
-        Some(seconds) => agent.timeout_ms = Some(i64::try_from(seconds).unwrap_or(i64::MAX / 1000).saturating_mul(1000)),
+        Some(seconds) => {
+            agent.timeout_ms = Some(
+                i64::try_from(seconds)
+                    .unwrap_or(i64::MAX / 1000)
+                    .saturating_mul(1000),
+            )
+        }
         None => {}
     }
     Ok(agent)
@@ -105,17 +151,34 @@ pub(super) fn choose_agent(
     }
     let (used, costs) = (slots_used(connection, pools)?, mean_costs(connection)?);
     let alternative = |(agent, pool): &(AgentSpec, PoolName)| {
-        let limits = pools.by_name.get(pool.as_str()).filter(|limits| !limits.is_paused);
-        let free = limits.map_or(0, |limits| limits.slots.saturating_sub(used.in_pool(pool.as_str()).used()));
+        let limits = pools
+            .by_name
+            .get(pool.as_str())
+            .filter(|limits| !limits.is_paused);
+        let free = limits.map_or(0, |limits| {
+            limits
+                .slots
+                .saturating_sub(used.in_pool(pool.as_str()).used())
+        });
         Ok(Alternative {
             has_slot: queued_up_to(connection, pool.as_str(), free)? < free,
             is_limited: pools.limited.contains_key(agent.name.as_str()),
             cost_micros: costs.get(agent.name.as_str()).copied(),
         })
     };
-    let alternatives: Vec<Alternative> = all.iter().map(alternative).collect::<Result<_, StoreError>>()?;
-    let Some((at, reason)) = choose(&alternatives) else { return Ok((0, None)) };
-    let others: Vec<&str> = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, (agent, _))| agent.name.as_str()).collect();
+    let alternatives: Vec<Alternative> = all
+        .iter()
+        .map(alternative)
+        .collect::<Result<_, StoreError>>()?;
+    let Some((at, reason)) = choose(&alternatives) else {
+        return Ok((0, None));
+    };
+    let others: Vec<&str> = all
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != at)
+        .map(|(_, (agent, _))| agent.name.as_str())
+        .collect();
     let others = others.join(", ");
     let reason = match reason {
         ChoiceReason::Only => "the only one that can be used".to_owned(),
@@ -124,6 +187,10 @@ pub(super) fn choose_agent(
         ChoiceReason::Price => format!("its runs cost less, before {others}"),
         ChoiceReason::Order => format!("named first, before {others}"),
     };
-    let skipped = if unusable.is_empty() { String::new() } else { format!(" ({})", unusable.join("; ")) };
+    let skipped = if unusable.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", unusable.join("; "))
+    };
     Ok((at, Some(format!("{}: {reason}{skipped}", all[at].0.name))))
 }

@@ -5,10 +5,14 @@ use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
 use crate::store::{Run, StoreError, Tx};
-use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun};
+use crate::view::{
+    Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun,
+};
 use adjutant_core::checkpoint::{Choice, choices};
 use adjutant_core::run::Retention;
-use adjutant_core::{Action, ClientName, Denied, Principal, RequestId, RunEvent, RunId, RunState, StopReason, limits};
+use adjutant_core::{
+    Action, ClientName, Denied, Principal, RequestId, RunEvent, RunId, RunState, StopReason, limits,
+};
 use std::collections::BTreeMap;
 
 impl Ops {
@@ -18,7 +22,11 @@ impl Ops {
     /// Unknown, foreign or finished.
     pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Cancel)?;
-        check_size("reason", call.reason.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size(
+            "reason",
+            call.reason.as_deref().unwrap_or(""),
+            limits::TEXT_BYTES_MAX,
+        )?;
         let (home, retention) = (self.home.clone(), self.retention());
         self.write_using_reserved_space(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
@@ -26,7 +34,13 @@ impl Ops {
                 tx.set_detail(run.id, reason)?;
             }
             let text = call.reason.as_deref().unwrap_or("");
-            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, &who.to_string(), text)?;
+            let run = tx.advance(
+                &run,
+                RunEvent::StopAsked(StopReason::Cancelled),
+                retention,
+                &who.to_string(),
+                text,
+            )?;
             tx.cancel_below(run.id, retention, &who.to_string())?;
             render::run(tx.connection(), &home, &run)
         })
@@ -42,7 +56,13 @@ impl Ops {
         let (home, retention) = (self.home.clone(), self.retention());
         self.write_using_reserved_space(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
-            let run = tx.advance(&run, RunEvent::StopAsked(StopReason::Paused), retention, &who.to_string(), "")?;
+            let run = tx.advance(
+                &run,
+                RunEvent::StopAsked(StopReason::Paused),
+                retention,
+                &who.to_string(),
+                "",
+            )?;
             render::run(tx.connection(), &home, &run)
         })
         .await
@@ -54,36 +74,80 @@ impl Ops {
     /// Unknown, foreign, or not stopped.
     pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Resume)?;
-        check_size("resolution", call.resolution.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
-        check_size("next_step", call.next_step.as_deref().unwrap_or(""), limits::TEXT_BYTES_MAX)?;
+        check_size(
+            "resolution",
+            call.resolution.as_deref().unwrap_or(""),
+            limits::TEXT_BYTES_MAX,
+        )?;
+        check_size(
+            "next_step",
+            call.next_step.as_deref().unwrap_or(""),
+            limits::TEXT_BYTES_MAX,
+        )?;
         let choice = call
             .choice
             .as_ref()
-            .map(|choice| choice.known().ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce")))
+            .map(|choice| {
+                choice
+                    .known()
+                    .ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce"))
+            })
             .transpose()?;
-        let add = call.budget.as_deref().map(|text| stated_budget("budget", Some(text))).transpose()?;
-        let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
-        let kept = self.credentials_for(&caller.who, Action::Resume, &call.run, call.env).await?;
+        let add = call
+            .budget
+            .as_deref()
+            .map(|text| stated_budget("budget", Some(text)))
+            .transpose()?;
+        let (home, retention, config) = (
+            self.home.clone(),
+            self.retention(),
+            self.config_or_builtin(),
+        );
+        let kept = self
+            .credentials_for(&caller.who, Action::Resume, &call.run, call.env)
+            .await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let resume = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Resume, &call.run)?;
-            let text = call.resolution.as_deref().or(choice.map(Choice::about)).unwrap_or("");
-            if choice.is_some() && choices(run.state, run.checkpoint.as_ref()).is_empty() && matches!(run.state, RunState::Stopped { .. }) {
-                return Err(Denied::invalid("choice", "this run was not stopped by an error or a limit: omit choice").into());
+            let text = call
+                .resolution
+                .as_deref()
+                .or(choice.map(Choice::about))
+                .unwrap_or("");
+            if choice.is_some()
+                && choices(run.state, run.checkpoint.as_ref()).is_empty()
+                && matches!(run.state, RunState::Stopped { .. })
+            {
+                return Err(Denied::invalid(
+                    "choice",
+                    "this run was not stopped by an error or a limit: omit choice",
+                )
+                .into());
             }
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+                return Err(Denied::RunFinished {
+                    run: run.name.clone(),
+                    outcome,
+                }
+                .into());
             }
             let raised = match &add {
                 Some(add) => raise(tx, who, &config, &run, add)?,
                 None => Vec::new(),
             };
-            let says_nothing = call.resolution.is_none() && call.next_step.is_none() && choice.is_none();
-            let is_raise_only = add.is_some() && says_nothing && !matches!(run.state, RunState::Stopped { .. });
+            let says_nothing =
+                call.resolution.is_none() && call.next_step.is_none() && choice.is_none();
+            let is_raise_only =
+                add.is_some() && says_nothing && !matches!(run.state, RunState::Stopped { .. });
             let is_released = run.state == RunState::Queued && tx.release_held(&run, who)?;
             if !is_released && !is_raise_only {
                 resume_stopped(tx, &run, who, retention, credentials.as_deref(), text)?;
-                tx.set_resolution(run.id, call.resolution.as_deref(), call.next_step.as_deref(), choice)?;
+                tx.set_resolution(
+                    run.id,
+                    call.resolution.as_deref(),
+                    call.next_step.as_deref(),
+                    choice,
+                )?;
             }
             for holder in raised {
                 tx.resume_after_raise(holder, retention, &who.to_string())?;
@@ -105,25 +169,51 @@ impl Ops {
     ) -> Result<CommentedView, OpError> {
         check_size("text", &text, limits::TEXT_BYTES_MAX)?;
         let is_resumable = |state: RunState| matches!(state, RunState::Stopped { reason, .. } if reason != StopReason::Parked);
-        let found = self.store.read(|connection| lookup::run(connection, &caller.who, Action::Message, &run.to_string()))?;
+        let found = self.store.read(|connection| {
+            lookup::run(connection, &caller.who, Action::Message, &run.to_string())
+        })?;
         let kept = match is_resumable(found.state) {
-            true => Some(self.credentials_for(&caller.who, Action::Resume, &run.to_string(), env).await?),
+            true => Some(
+                self.credentials_for(&caller.who, Action::Resume, &run.to_string(), env)
+                    .await?,
+            ),
             false => None,
         };
-        let credentials = kept.as_ref().and_then(|kept| kept.id().map(ToOwned::to_owned));
-        let (id, retention, has_credentials) = (RequestId::new(clock::now(), random()), self.retention(), kept.is_some());
+        let credentials = kept
+            .as_ref()
+            .and_then(|kept| kept.id().map(ToOwned::to_owned));
+        let (id, retention, has_credentials) = (
+            RequestId::new(clock::now(), random()),
+            self.retention(),
+            kept.is_some(),
+        );
         let sent = self
             .write(caller, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Message, &run.to_string())?;
                 if let RunState::Finished(outcome) = run.state {
-                    return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+                    return Err(Denied::RunFinished {
+                        run: run.name.clone(),
+                        outcome,
+                    }
+                    .into());
                 }
                 let message = tx.send_message(&run, who, id, &text)?;
                 let is_resumed = has_credentials && is_resumable(run.state);
                 if is_resumed {
-                    resume_stopped(tx, &tx.run(run.id)?, who, retention, credentials.as_deref(), "comments on its changes")?;
+                    resume_stopped(
+                        tx,
+                        &tx.run(run.id)?,
+                        who,
+                        retention,
+                        credentials.as_deref(),
+                        "comments on its changes",
+                    )?;
                 }
-                Ok(CommentedView { message: render::message(&message, &run.name), is_resumed, follow_up: None })
+                Ok(CommentedView {
+                    message: render::message(&message, &run.name),
+                    is_resumed,
+                    follow_up: None,
+                })
             })
             .await;
         if let Some(kept) = kept {
@@ -146,7 +236,11 @@ impl Ops {
         self.write(caller, move |tx, who| {
             let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;
             if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into());
+                return Err(Denied::RunFinished {
+                    run: run.name.clone(),
+                    outcome,
+                }
+                .into());
             }
             let message = tx.send_message(&run, who, id, &call.text)?;
             Ok(render::message(&message, &run.name))
@@ -160,7 +254,11 @@ impl Ops {
     /// Unknown run, or an unusable client name.
     pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
         Self::check(&caller.who, Action::Adopt)?;
-        let owner = if call.client.is_empty() { Principal::Person } else { Principal::Client(ClientName::parse(&call.client)?) };
+        let owner = if call.client.is_empty() {
+            Principal::Person
+        } else {
+            Principal::Client(ClientName::parse(&call.client)?)
+        };
         if call.runs.is_empty() {
             return Err(Denied::invalid("runs", "name at least one").into());
         }
@@ -169,7 +267,11 @@ impl Ops {
             let mut list = RunList::default();
             for given in &call.runs {
                 let run = lookup::run(tx.connection(), who, Action::Adopt, given)?;
-                let root = if run.root == run.id { run } else { tx.run(run.root)? };
+                let root = if run.root == run.id {
+                    run
+                } else {
+                    tx.run(run.root)?
+                };
                 let root = tx.adopt(&root, &owner, &crate::ops::chats::name_of(&owner), who)?;
                 ledger::compare_adopted(tx, &root)?;
                 list.runs.push(render::run(tx.connection(), &home, &root)?);
@@ -190,18 +292,36 @@ fn resume_stopped(
     text: &str,
 ) -> Result<(), StoreError> {
     tx.may_refuse_late()?;
-    if matches!(run.state, RunState::Stopped { reason: StopReason::ResourceLimit, .. }) {
+    if matches!(
+        run.state,
+        RunState::Stopped {
+            reason: StopReason::ResourceLimit,
+            ..
+        }
+    ) {
         // Resuming grants the time limit again; otherwise the run would be stopped at once.
         // Reset first, because charged time must not count as the run's time too.
         tx.forget_active_time(run.id)?;
         tx.charge_active_time(run, retention)?;
     }
-    if matches!(run.state, RunState::Stopped { reason: StopReason::UnreadableBlock, .. }) {
+    if matches!(
+        run.state,
+        RunState::Stopped {
+            reason: StopReason::UnreadableBlock,
+            ..
+        }
+    ) {
         // Who resumes it has looked at its output.
         tx.settle_unreadable_blocks(run.id)?;
         tx.clear_detail(run.id)?;
     }
-    if matches!(run.state, RunState::Stopped { reason: StopReason::RateLimited, .. }) {
+    if matches!(
+        run.state,
+        RunState::Stopped {
+            reason: StopReason::RateLimited,
+            ..
+        }
+    ) {
         // Resuming a run by hand tries the agent at once.
         tx.clear_usage_limit(&run.agent, tx.now())?;
     }

@@ -11,24 +11,33 @@ use crate::ops::runs::overrides::check_overrides;
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random, render};
 use crate::preset::Preset;
 use crate::store::{
-    Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, after_for_retry, newest_follower, run_input, runs_using_directory,
-    workspace_of,
+    Connection, KeptCredentials, NewRun, NewWorkspace, RunInput, StoreError, Tx, after_for_retry,
+    newest_follower, run_input, runs_using_directory, workspace_of,
 };
 use crate::view::{Dispatch, FollowUp, Retry, RunView};
 use adjutant_core::merge::continued_task;
 use adjutant_core::pool::{AfterEnd, AfterFailed};
 use adjutant_core::signal::Independence;
 use adjutant_core::tree::Rank;
-use adjutant_core::{Action, AgentSpec, Denied, Fence, Isolation, PoolName, Principal, RunEvent, RunId, RunName, RunState};
+use adjutant_core::{
+    Action, AgentSpec, Denied, Fence, Isolation, PoolName, Principal, RunEvent, RunId, RunName,
+    RunState,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Checks that a client requests no weaker fence than the user has configured for an agent.
 fn check_client_fence(config: &Config, agents: &[AgentSpec]) -> Result<(), Denied> {
     for agent in agents {
-        let required = config.agents.get(&agent.name).map_or(Fence::None, |entry| entry.spec.fence);
+        let required = config
+            .agents
+            .get(&agent.name)
+            .map_or(Fence::None, |entry| entry.spec.fence);
         if required.stricter(agent.fence) != agent.fence {
-            let problem = format!("the user's configuration requires {}; a client can only request a stricter fence", required.word());
+            let problem = format!(
+                "the user's configuration requires {}; a client can only request a stricter fence",
+                required.word()
+            );
             return Err(Denied::invalid("fence", problem));
         }
     }
@@ -36,10 +45,21 @@ fn check_client_fence(config: &Config, agents: &[AgentSpec]) -> Result<(), Denie
 }
 
 /// Returns where a run works if its dispatcher does not say: as its pool, its agent or its repository is configured.
-fn configured_isolation(config: &Config, agent: &AgentSpec, pool: &PoolName, cwd: &Path) -> Isolation {
+fn configured_isolation(
+    config: &Config,
+    agent: &AgentSpec,
+    pool: &PoolName,
+    cwd: &Path,
+) -> Isolation {
     match config.pools.get(pool).and_then(|pool| pool.isolation) {
         Some(isolation) => isolation,
-        None if config.agents.get(&agent.name).is_some_and(|entry| entry.has_isolation) => agent.isolation,
+        None if config
+            .agents
+            .get(&agent.name)
+            .is_some_and(|entry| entry.has_isolation) =>
+        {
+            agent.isolation
+        }
         None => config.workspaces.isolation_in(cwd),
     }
 }
@@ -49,7 +69,9 @@ fn configured_isolation(config: &Config, agent: &AgentSpec, pool: &PoolName, cwd
 fn isolation_on_runner(stated: Option<Isolation>, cwd: &Path) -> Result<Isolation, Denied> {
     let is_in_repository = cwd.ancestors().any(|dir| dir.join(".git").exists());
     let problem = match (stated, is_in_repository) {
-        (Some(Isolation::Worktree), _) => "runs on runners work in a clone of the repository: use isolation clone",
+        (Some(Isolation::Worktree), _) => {
+            "runs on runners work in a clone of the repository: use isolation clone"
+        }
         (Some(Isolation::None), true) => {
             "runs on runners work in a clone of the repository, not in its files: use isolation clone, or dispatch from a directory outside (-C DIR)"
         }
@@ -74,17 +96,38 @@ impl Ops {
             return Err(Denied::invalid("set_env", problem).into());
         }
         // A caller over HTTP may be on another machine, so the hub's own environment (such as PATH) is used.
-        let call = if call.env.is_empty() { Dispatch { env: crate::config::base_env(), ..call } } else { call };
-        let pool = call.pool.as_deref().map(|name| known_pool(&config, name)).transpose()?;
-        let NamedAgents { usable, unusable, after_failure } = named_agents(&config, &call, pool.as_ref())?;
+        let call = if call.env.is_empty() {
+            Dispatch {
+                env: crate::config::base_env(),
+                ..call
+            }
+        } else {
+            call
+        };
+        let pool = call
+            .pool
+            .as_deref()
+            .map(|name| known_pool(&config, name))
+            .transpose()?;
+        let NamedAgents {
+            usable,
+            unusable,
+            after_failure,
+        } = named_agents(&config, &call, pool.as_ref())?;
         if caller.who != Principal::Person {
             check_client_fence(&config, &usable)?;
         }
         let cwd = checked_cwd(&call.cwd)?;
-        let name = call.name.as_deref().map(|name| RunName::parse(name).map_err(|error| checks::unusable_name(name, &error))).transpose()?;
+        let name = call
+            .name
+            .as_deref()
+            .map(|name| RunName::parse(name).map_err(|error| checks::unusable_name(name, &error)))
+            .transpose()?;
         let mut found = Vec::new();
         for agent in usable.iter().filter(|agent| agent.trust_repo) {
-            let Some(preset) = Preset::from_text(&agent.preset) else { continue };
+            let Some(preset) = Preset::from_text(&agent.preset) else {
+                continue;
+            };
             found.extend(self.collect_configuration(&cwd, &preset).await?);
         }
         // The flag of this run counts as a review; a setting in the configuration needs earlier trust.
@@ -102,38 +145,61 @@ impl Ops {
         };
         let mut agents: Vec<(AgentSpec, PoolName)> = usable.into_iter().map(of_agent).collect();
         let rank = match &call.priority {
-            Some(word) => Rank::of(word.known().ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?, Independence::Parallel),
+            Some(word) => Rank::of(
+                word.known()
+                    .ok_or_else(|| Denied::invalid("priority", "use P0, P1 or P2"))?,
+                Independence::Parallel,
+            ),
             None => Rank::default(),
         };
         let after = checked_after(&call.after)?;
         let after_failed = match &call.after_failed {
-            Some(word) => word.known().ok_or_else(|| Denied::invalid("after_failed", "use cancel or hold"))?,
+            Some(word) => word
+                .known()
+                .ok_or_else(|| Denied::invalid("after_failed", "use cancel or hold"))?,
             None => AfterFailed::default(),
         };
-        let stated = call.isolation.as_ref().map(|word| word.known().ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree")));
+        let stated = call.isolation.as_ref().map(|word| {
+            word.known()
+                .ok_or_else(|| Denied::invalid("isolation", "use none, clone or worktree"))
+        });
         let stated = stated.transpose()?;
-        let is_on_runners = agents.iter().any(|(_, pool)| config.pools.get(pool).is_some_and(|pool| pool.on_runners));
+        let is_on_runners = agents
+            .iter()
+            .any(|(_, pool)| config.pools.get(pool).is_some_and(|pool| pool.on_runners));
         let isolation = match stated {
             _ if is_on_runners => isolation_on_runner(stated, Path::new(&cwd))?,
             Some(isolation) => isolation,
             None => configured_isolation(&config, &agents[0].0, &agents[0].1, Path::new(&cwd)),
         };
         let mut fence_workspace = None;
-        let env_in_effect = env.iter().chain(&call.set_env).map(|(name, value)| (name.clone(), value.clone())).collect();
+        let env_in_effect = env
+            .iter()
+            .chain(&call.set_env)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         for (agent, _) in &mut agents {
-            fence_workspace = self.check_fence(&config, agent, Path::new(&cwd), isolation, &env_in_effect)?.or(fence_workspace);
+            fence_workspace = self
+                .check_fence(&config, agent, Path::new(&cwd), isolation, &env_in_effect)?
+                .or(fence_workspace);
             agent.isolation = isolation;
         }
-        let workspace = self.plan_workspace(&cwd, isolation, call.with_changes).await.map_err(|error| match error {
-            OpError::Git(error) if call.isolation.is_none() => OpError::NoWorkspace { isolation, error },
-            error => error,
-        })?;
+        let workspace = self
+            .plan_workspace(&cwd, isolation, call.with_changes)
+            .await
+            .map_err(|error| match error {
+                OpError::Git(error) if call.isolation.is_none() => {
+                    OpError::NoWorkspace { isolation, error }
+                }
+                error => error,
+            })?;
         let planned = workspace.clone();
         let stated = stated_budget("budget", call.budget.as_deref())?;
         for (agent, pool) in &agents {
             budget_for(&config, &caller.who, agent, pool, &stated)?;
         }
-        let (refuse_shared, settings) = (config.refuse_shared_directory, self.pool_settings(&config));
+        let (refuse_shared, settings) =
+            (config.refuse_shared_directory, self.pool_settings(&config));
         let kept = self.store.save_credentials(env).await?;
         let kept_variables = self.store.save_variables(call.set_env).await?;
         let (env, variables) = (kept.env.clone(), kept_variables.id().map(ToOwned::to_owned));
@@ -164,7 +230,12 @@ impl Ops {
                 pool,
                 after: after
                     .iter()
-                    .map(|(given, on)| Ok((lookup::run(tx.connection(), who, Action::See, given)?.id, *on)))
+                    .map(|(given, on)| {
+                        Ok((
+                            lookup::run(tx.connection(), who, Action::See, given)?.id,
+                            *on,
+                        ))
+                    })
                     .collect::<Result<_, StoreError>>()?,
                 after_failed,
                 agent_why,
@@ -173,7 +244,14 @@ impl Ops {
                 unmetered: unmetered(&config, &agent),
                 task: call.prompt.clone(),
                 by: who.clone(),
-                input: RunInput { prompt: call.prompt, agent, env, criteria: call.criteria, accept: call.accept, variables },
+                input: RunInput {
+                    prompt: call.prompt,
+                    agent,
+                    env,
+                    criteria: call.criteria,
+                    accept: call.accept,
+                    variables,
+                },
             };
             let run = tx.dispatch(&new)?;
             if agents.len() > 1 {
@@ -196,7 +274,12 @@ impl Ops {
     }
 
     /// Pins the base of a dispatched run. A repeated call has dispatched none.
-    async fn pin_dispatched(&self, id: RunId, planned: Option<NewWorkspace>, dispatched: Result<RunView, OpError>) -> Result<RunView, OpError> {
+    async fn pin_dispatched(
+        &self,
+        id: RunId,
+        planned: Option<NewWorkspace>,
+        dispatched: Result<RunView, OpError>,
+    ) -> Result<RunView, OpError> {
         let view = dispatched?;
         if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
             self.pin_base(id, &planned).await;
@@ -220,16 +303,41 @@ impl Ops {
     /// Unknown, foreign, or still live; its directory is gone.
     pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
-        let run = self.store.read(|connection| newest_follower(connection, lookup::run(connection, &caller.who, Action::Retry, &call.run)?))?;
+        let run = self.store.read(|connection| {
+            newest_follower(
+                connection,
+                lookup::run(connection, &caller.who, Action::Retry, &call.run)?,
+            )
+        })?;
         if let Some(runner) = self.runner_of(&run)? {
-            return Err(Denied::conflict("run", format!("the directory of {} is on the runner {runner}: start another run", run.name)).into());
+            return Err(Denied::conflict(
+                "run",
+                format!(
+                    "the directory of {} is on the runner {runner}: start another run",
+                    run.name
+                ),
+            )
+            .into());
         }
         if !Path::new(&run.cwd).is_dir() {
-            return Err(Denied::conflict("run", format!("the directory of {} is removed: start another run", run.name)).into());
+            return Err(Denied::conflict(
+                "run",
+                format!(
+                    "the directory of {} is removed: start another run",
+                    run.name
+                ),
+            )
+            .into());
         }
-        let new_session_prompt = continued_task(&run.name, &run.task, run.result.as_deref(), &call.prompt);
-        let retry = Retry { run: run.id.to_string(), prompt: Some(call.prompt), env: call.env };
-        self.retry_in(caller, retry, None, Some(new_session_prompt)).await
+        let new_session_prompt =
+            continued_task(&run.name, &run.task, run.result.as_deref(), &call.prompt);
+        let retry = Retry {
+            run: run.id.to_string(),
+            prompt: Some(call.prompt),
+            env: call.env,
+        };
+        self.retry_in(caller, retry, None, Some(new_session_prompt))
+            .await
     }
 
     /// The same as [`Self::retry`] in this workspace. `None`: in the directory of the earlier run, also where that is its workspace.
@@ -243,19 +351,43 @@ impl Ops {
     ) -> Result<RunView, OpError> {
         Self::check(&caller.who, Action::Retry)?;
         let (id, name_seed) = (RunId::new(clock::now(), random()), random());
-        let (home, retention, config) = (self.home.clone(), self.retention(), self.config_or_builtin());
-        let (tree, refuse_shared, settings) = (config.tree, config.refuse_shared_directory, self.pool_settings(&config));
+        let (home, retention, config) = (
+            self.home.clone(),
+            self.retention(),
+            self.config_or_builtin(),
+        );
+        let (tree, refuse_shared, settings) = (
+            config.tree,
+            config.refuse_shared_directory,
+            self.pool_settings(&config),
+        );
         let planned = workspace.clone();
-        let kept = self.credentials_for(&caller.who, Action::Retry, &call.run, call.env).await?;
+        let kept = self
+            .credentials_for(&caller.who, Action::Retry, &call.run, call.env)
+            .await?;
         let credentials = kept.id().map(ToOwned::to_owned);
         let retry = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Retry, &call.run)?;
             tx.wait_for_retry(&run, id)?;
             let old = match run.state {
                 RunState::Finished(_) => run,
-                RunState::Stopped { .. } => tx.advance(&run, RunEvent::Retired, retention, &who.to_string(), "retried")?,
-                RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => {
-                    return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "retried; cancel it first" }.into());
+                RunState::Stopped { .. } => tx.advance(
+                    &run,
+                    RunEvent::Retired,
+                    retention,
+                    &who.to_string(),
+                    "retried",
+                )?,
+                RunState::Queued
+                | RunState::Starting
+                | RunState::Running
+                | RunState::Stopping(_) => {
+                    return Err(Denied::WrongState {
+                        run: run.name.clone(),
+                        state: run.state.word(),
+                        wanted: "retried; cancel it first",
+                    }
+                    .into());
                 }
             };
             if old.owner == *who {
@@ -283,7 +415,9 @@ impl Ops {
                 retry_of: Some(old.id),
                 under: old.parent.map(|parent| (parent, tree)),
                 rank: old.rank,
-                pool: PoolName::parse(&old.pool).map_err(|error| StoreError::Corrupt(format!("the pool of {}: {error}", old.id)))?,
+                pool: PoolName::parse(&old.pool).map_err(|error| {
+                    StoreError::Corrupt(format!("the pool of {}: {error}", old.id))
+                })?,
                 after: after_for_retry(tx.connection(), old.id)?,
                 after_failed: old.after_failed,
                 agent_why: None,
@@ -312,16 +446,33 @@ impl Ops {
 
     /// Resolves the base of the workspace of a run that is dispatched again. `None`: the run was not isolated, or is
     /// unknown; an unknown one is refused later.
-    async fn plan_workspace_of_retry(&self, who: &Principal, run: &str) -> Result<Option<NewWorkspace>, OpError> {
-        let old = self.store.read(|connection| match lookup::run(connection, who, Action::Retry, run) {
-            Ok(run) => Ok(workspace_of(connection, run.id)?.map(|workspace| (workspace, run.cwd))),
-            Err(StoreError::Denied(_)) => Ok(None),
-            Err(error) => Err(error),
+    async fn plan_workspace_of_retry(
+        &self,
+        who: &Principal,
+        run: &str,
+    ) -> Result<Option<NewWorkspace>, OpError> {
+        let old = self.store.read(|connection| {
+            match lookup::run(connection, who, Action::Retry, run) {
+                Ok(run) => {
+                    Ok(workspace_of(connection, run.id)?.map(|workspace| (workspace, run.cwd)))
+                }
+                Err(StoreError::Denied(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
         })?;
-        let Some((old, cwd)) = old else { return Ok(None) };
-        let below = Path::new(&cwd).strip_prefix(&old.path).unwrap_or("".as_ref());
-        let new = self.plan_workspace(&old.repository, old.isolation, old.changes.is_some()).await?;
-        Ok(new.map(|new| NewWorkspace { below: below.to_owned(), ..new }))
+        let Some((old, cwd)) = old else {
+            return Ok(None);
+        };
+        let below = Path::new(&cwd)
+            .strip_prefix(&old.path)
+            .unwrap_or("".as_ref());
+        let new = self
+            .plan_workspace(&old.repository, old.isolation, old.changes.is_some())
+            .await?;
+        Ok(new.map(|new| NewWorkspace {
+            below: below.to_owned(),
+            ..new
+        }))
     }
 
     /// Stores the credentials for a run's next attempt, after checking that its agent still supports the run's
@@ -334,11 +485,14 @@ impl Ops {
         env: BTreeMap<String, String>,
     ) -> Result<KeptCredentials, OpError> {
         checked_env(&env)?;
-        let agent = self.store.read(|connection| match lookup::run(connection, who, action, run) {
-            Ok(run) => Ok(Some(run_input(connection, run.id)?.agent)),
-            Err(StoreError::Denied(_)) => Ok(None),
-            Err(error) => Err(error),
-        })?;
+        let agent =
+            self.store.read(
+                |connection| match lookup::run(connection, who, action, run) {
+                    Ok(run) => Ok(Some(run_input(connection, run.id)?.agent)),
+                    Err(StoreError::Denied(_)) => Ok(None),
+                    Err(error) => Err(error),
+                },
+            )?;
         if let Some(agent) = &agent {
             self.check_again(agent)?;
         }
@@ -378,7 +532,11 @@ fn owner_of(who: &Principal) -> Principal {
 }
 
 /// Refuses a directory that another queued or live run uses.
-fn refuse_shared_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<(), StoreError> {
+fn refuse_shared_directory(
+    connection: &Connection,
+    cwd: &str,
+    except: RunId,
+) -> Result<(), StoreError> {
     match runs_using_directory(connection, cwd, except)?.first() {
         None => Ok(()),
         Some(other) => Err(Denied::DirectoryInUse { run: other.clone() }.into()),

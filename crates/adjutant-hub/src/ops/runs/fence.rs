@@ -21,7 +21,11 @@ impl Ops {
         env: &BTreeMap<String, String>,
     ) -> Result<Option<String>, OpError> {
         if agent.fence != Fence::Workspace {
-            return Ok(if isolation == Isolation::None { fence_workspace(agent.fence, cwd, None) } else { None });
+            return Ok(if isolation == Isolation::None {
+                fence_workspace(agent.fence, cwd, None)
+            } else {
+                None
+            });
         }
         if config.containment == Containment::Subreaper {
             return Err(OpError::NoFence { why: "it needs a PID namespace, and the configuration says containment = \"subreaper\"".to_owned() });
@@ -29,11 +33,24 @@ impl Ops {
         match isolation {
             Isolation::Clone => Ok(None),
             // Git writes the index and the refs of a worktree into the repository.
-            Isolation::Worktree => Err(OpError::NoFence { why: "a worktree writes to its repository; use isolation = \"clone\"".to_owned() }),
+            Isolation::Worktree => Err(OpError::NoFence {
+                why: "a worktree writes to its repository; use isolation = \"clone\"".to_owned(),
+            }),
             Isolation::None => {
-                let user_home = env.get("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok());
-                let home = self.home.dir.canonicalize().unwrap_or_else(|_| self.home.dir.clone());
-                let workspace = shared_workspace(cwd, git::nearest_repository(cwd), user_home.as_deref(), &home);
+                let user_home = env
+                    .get("HOME")
+                    .and_then(|home| PathBuf::from(home).canonicalize().ok());
+                let home = self
+                    .home
+                    .dir
+                    .canonicalize()
+                    .unwrap_or_else(|_| self.home.dir.clone());
+                let workspace = shared_workspace(
+                    cwd,
+                    git::nearest_repository(cwd),
+                    user_home.as_deref(),
+                    &home,
+                );
                 workspace.map_err(|unfit| Denied::invalid("cwd", unfit.to_string()))?;
                 Ok(fence_workspace(agent.fence, cwd, None))
             }

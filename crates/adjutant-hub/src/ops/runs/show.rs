@@ -4,7 +4,10 @@ use crate::clock;
 use crate::ops::repository_policies::not_in_effect;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{MORE_COUNTED_MAX, beside, newest_follower, newest_of, runs_before, runs_newest, signals_of, unread_of};
+use crate::store::{
+    MORE_COUNTED_MAX, beside, newest_follower, newest_of, runs_before, runs_newest, signals_of,
+    unread_of,
+};
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
 
@@ -25,7 +28,11 @@ impl Ops {
     /// The caller may not list, or `before` is unknown or foreign.
     pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
         Self::check(who, Action::ListRuns)?;
-        let owner = if *who == Principal::Person { None } else { Some(who) };
+        let owner = if *who == Principal::Person {
+            None
+        } else {
+            Some(who)
+        };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
@@ -33,15 +40,27 @@ impl Ops {
             let page = match call.before.as_deref() {
                 None => runs_newest(connection, owner, call.all, limit)?,
                 Some("") => runs_before(connection, owner, call.all, None, limit)?,
-                Some(run) => runs_before(connection, owner, call.all, Some(&lookup::run(connection, who, Action::See, run)?), limit)?,
+                Some(run) => runs_before(
+                    connection,
+                    owner,
+                    call.all,
+                    Some(&lookup::run(connection, who, Action::See, run)?),
+                    limit,
+                )?,
             };
             let pools = settings.in_effect(connection)?;
-            let mut runs = render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
+            let mut runs =
+                render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
             for view in &mut runs {
                 self.add_launch(&config, view);
                 self.add_unwritable(view);
             }
-            Ok(RunList { runs, more: page.more, more_at_least: page.more >= MORE_COUNTED_MAX.into(), clock: clock::warning() })
+            Ok(RunList {
+                runs,
+                more: page.more,
+                more_at_least: page.more >= MORE_COUNTED_MAX.into(),
+                clock: clock::warning(),
+            })
         })?)
     }
 
@@ -49,15 +68,27 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn get_run(&self, Caller { who, key }: &Caller, call: &GetRun) -> Result<RunView, OpError> {
+    pub async fn get_run(
+        &self,
+        Caller { who, key }: &Caller,
+        call: &GetRun,
+    ) -> Result<RunView, OpError> {
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
-            let run = if call.newest { newest_follower(connection, run)? } else { run };
+            let run = if call.newest {
+                newest_follower(connection, run)?
+            } else {
+                run
+            };
             let mut views = render::RunViews::new(connection, &self.home);
             let mut view = views.run(&run)?;
-            if view.changed_files.as_ref().is_some_and(|files| !files.is_empty()) {
+            if view
+                .changed_files
+                .as_ref()
+                .is_some_and(|files| !files.is_empty())
+            {
                 view.changed_beside = beside(connection, &run)?;
             }
             views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
@@ -67,12 +98,24 @@ impl Ops {
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
-            render::add_room(connection, &config, self.store.queued_runs(), &mut view.pending)?;
-            view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?.iter().map(render::event).collect();
+            render::add_room(
+                connection,
+                &config,
+                self.store.queued_runs(),
+                &mut view.pending,
+            )?;
+            view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?
+                .iter()
+                .map(render::event)
+                .collect();
             view.settled_more = left_out > 0;
             view.settled = render::requests(&settled[left_out..]);
             if *who == Principal::Run(run.id) && run.unread > 0 {
-                view.pending.extend(render::requests(&unread_of(connection, run.id, UNREAD_SHOWN_MAX)?));
+                view.pending.extend(render::requests(&unread_of(
+                    connection,
+                    run.id,
+                    UNREAD_SHOWN_MAX,
+                )?));
                 view.pending.sort_by_key(|request| request.asked_at.clone());
             }
             Ok((run, view))

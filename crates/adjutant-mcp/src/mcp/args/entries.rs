@@ -27,7 +27,9 @@ pub(super) const CHANGES: [Param; 4] = [
 
 /// The fields of an entry of `questions`.
 pub(super) const QUESTION: [Param; 6] = [
-    Param::new("question", Kind::Text).also(&["text"]).required(),
+    Param::new("question", Kind::Text)
+        .also(&["text"])
+        .required(),
     Param::new("question_id", Kind::Text),
     Param::new("context", Kind::Text),
     Param::new("options", Kind::Texts),

@@ -20,7 +20,12 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
         Err(Error::custom("not a struct"))
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _name: &'static str, fields: &'static [&'static str], _visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, Error> {
         *self.0 = fields;
         Err(Error::custom("a struct"))
     }

@@ -73,7 +73,10 @@ impl Param {
     /// Makes the argument required.
     #[must_use]
     pub const fn required(self) -> Self {
-        Self { required: true, ..self }
+        Self {
+            required: true,
+            ..self
+        }
     }
 
     /// Sets the description.
@@ -85,7 +88,10 @@ impl Param {
     /// Sets a shorter description for workers.
     #[must_use]
     pub const fn worker_about(self, about: &'static str) -> Self {
-        Self { worker_about: Some(about), ..self }
+        Self {
+            worker_about: Some(about),
+            ..self
+        }
     }
 
     /// Accepts further spellings.
@@ -103,25 +109,36 @@ impl Param {
     /// Lists the argument only under `--compat`.
     #[must_use]
     pub const fn compat_only(self) -> Self {
-        Self { compat_only: true, ..self }
+        Self {
+            compat_only: true,
+            ..self
+        }
     }
 
     /// Lists the argument for workers only under `--compat`.
     #[must_use]
     pub const fn worker_compat_only(self) -> Self {
-        Self { worker_compat_only: true, ..self }
+        Self {
+            worker_compat_only: true,
+            ..self
+        }
     }
 
     /// Accepts further words, which are listed only under `--compat`.
     #[must_use]
     pub const fn compat_words(self, compat_words: &'static [&'static str]) -> Self {
-        Self { compat_words, ..self }
+        Self {
+            compat_words,
+            ..self
+        }
     }
 
     /// Returns the description for a role. Empty: the name is sufficient.
     #[must_use]
     pub fn about_for(&self, role: Role) -> &'static str {
-        self.worker_about.filter(|_| role == Role::Worker).unwrap_or(self.about)
+        self.worker_about
+            .filter(|_| role == Role::Worker)
+            .unwrap_or(self.about)
     }
 
     /// Returns whether the argument is listed for a role only under `--compat`.
@@ -131,7 +148,9 @@ impl Param {
     }
 
     fn listed_name(&self, spelling: Spelling<'_>) -> &'static str {
-        let Spelling::Original(apart) = spelling else { return self.name };
+        let Spelling::Original(apart) = spelling else {
+            return self.name;
+        };
         match apart.iter().find(|(name, _)| *name == self.name) {
             Some((_, spelled)) => spelled,
             None if self.original.is_empty() => self.name,
@@ -145,12 +164,18 @@ impl Param {
             Kind::Integer | Kind::Count => json!({"type": "integer"}),
             Kind::Bool => json!({"type": "boolean"}),
             Kind::Word(words) => {
-                let more = if matches!(spelling, Spelling::Original(_)) { self.compat_words } else { &[] };
+                let more = if matches!(spelling, Spelling::Original(_)) {
+                    self.compat_words
+                } else {
+                    &[]
+                };
                 let listed = [words, more].concat();
                 json!({"type": "string", "enum": listed})
             }
             Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Kind::Answers | Kind::Questions => json!({"type": "array", "items": {"type": "object"}}),
+            Kind::Answers | Kind::Questions => {
+                json!({"type": "array", "items": {"type": "object"}})
+            }
             Kind::Changes => json!({"type": "object"}),
         };
         let about = self.about_for(role);
@@ -162,7 +187,9 @@ impl Param {
 
     /// Returns whether `name` is one of the argument's spellings.
     pub(super) fn has_spelling(&self, name: &str) -> bool {
-        self.name == name || (!self.original.is_empty() && self.original == name) || self.also.contains(&name)
+        self.name == name
+            || (!self.original.is_empty() && self.original == name)
+            || self.also.contains(&name)
     }
 
     /// Describes the accepted values.
@@ -193,10 +220,18 @@ pub enum Spelling<'a> {
 /// Returns the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
 /// arguments that are listed as required in addition to those that are.
 #[must_use]
-pub fn input_schema(params: &[Param], role: Role, spelling: Spelling<'_>, required: &[&str]) -> JsonObject {
+pub fn input_schema(
+    params: &[Param],
+    role: Role,
+    spelling: Spelling<'_>,
+    required: &[&str],
+) -> JsonObject {
     let mut properties = JsonObject::new();
     let mut needed = Vec::new();
-    for param in params.iter().filter(|param| matches!(spelling, Spelling::Original(_)) || !param.is_compat_only(role)) {
+    for param in params
+        .iter()
+        .filter(|param| matches!(spelling, Spelling::Original(_)) || !param.is_compat_only(role))
+    {
         let name = param.listed_name(spelling);
         properties.insert(name.to_owned(), param.schema(role, spelling));
         if param.required || required.contains(&param.name) {

@@ -25,15 +25,26 @@ pub fn tools(role: Role) -> &'static [ToolRow] {
 /// Returns whether a tool belongs to chats.
 #[must_use]
 pub fn is_of_chats(row: &ToolRow) -> bool {
-    [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE].iter().any(|tool| tool.name == row.name)
+    [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE]
+        .iter()
+        .any(|tool| tool.name == row.name)
 }
 
 /// Finds a tool by its name or an alias.
 #[must_use]
 pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
     let own = |name: &str| tools(role).iter().find(|row| row.name == name);
-    let alias = || ALIASES.iter().find(|(alias, _)| *alias == name).and_then(|(_, name)| own(name));
-    let by_agent = || name.strip_prefix(RUN_PREFIX).filter(|agent| !agent.is_empty()).and_then(|_| own("run_subagent"));
+    let alias = || {
+        ALIASES
+            .iter()
+            .find(|(alias, _)| *alias == name)
+            .and_then(|(_, name)| own(name))
+    };
+    let by_agent = || {
+        name.strip_prefix(RUN_PREFIX)
+            .filter(|agent| !agent.is_empty())
+            .and_then(|_| own("run_subagent"))
+    };
     own(name).or_else(alias).or_else(by_agent)
 }
 
@@ -57,8 +68,14 @@ pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> 
     if let Some(row) = tools(role).iter().find(|row| row.name == "run_subagent") {
         for (agent, description) in agents {
             let description = crate::mcp::text::line(description, 150);
-            let description = if description.is_empty() { String::new() } else { format!(": {description}") };
-            let about = format!("Starts the agent {agent} in the background{description}. Then call wait_for_subagents.");
+            let description = if description.is_empty() {
+                String::new()
+            } else {
+                format!(": {description}")
+            };
+            let about = format!(
+                "Starts the agent {agent} in the background{description}. Then call wait_for_subagents."
+            );
             list.push(row.listed_for_agent(agent, &about));
         }
     }
@@ -90,7 +107,10 @@ mod tests {
                 .collect();
             let visible = json!(sent).to_string();
             let tokens = bpe.encode_ordinary(&visible).len();
-            println!("{role:?}: {} tools, {tokens} of {tokens_max} tokens", list.len());
+            println!(
+                "{role:?}: {} tools, {tokens} of {tokens_max} tokens",
+                list.len()
+            );
             assert!(tokens <= tokens_max, "{role:?}: {tokens} tokens");
         }
     }
@@ -100,11 +120,35 @@ mod tests {
         for (role, ..) in ROLES {
             for tool in list(role, true, &[("echo".into(), "A scripted agent".into())]) {
                 let about = tool.description.as_deref().unwrap_or_default();
-                assert!((20..=300).contains(&about.chars().count()), "{}: {} characters", tool.name, about.chars().count());
-                assert!(tool.name.len() <= 64 && tool.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-'), "{}", tool.name);
+                assert!(
+                    (20..=300).contains(&about.chars().count()),
+                    "{}: {} characters",
+                    tool.name,
+                    about.chars().count()
+                );
+                assert!(
+                    tool.name.len() <= 64
+                        && tool
+                            .name
+                            .bytes()
+                            .all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-'),
+                    "{}",
+                    tool.name
+                );
                 let hints = tool.annotations.clone().expect("annotated");
-                let all = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
-                assert!(all.iter().all(Option::is_some) && tool.title.is_some() && tool.output_schema.is_some(), "{}", tool.name);
+                let all = [
+                    hints.read_only_hint,
+                    hints.destructive_hint,
+                    hints.idempotent_hint,
+                    hints.open_world_hint,
+                ];
+                assert!(
+                    all.iter().all(Option::is_some)
+                        && tool.title.is_some()
+                        && tool.output_schema.is_some(),
+                    "{}",
+                    tool.name
+                );
                 let schema = tool.schema_as_json_value().to_string();
                 for word in ["anyOf", "oneOf", "$ref", "null", "\"format\"", "$schema"] {
                     assert!(!schema.contains(word), "{}: {word}", tool.name);
@@ -116,15 +160,28 @@ mod tests {
     #[test]
     fn tool_list_is_stable_and_only_has_tools_of_its_role() {
         let who = [
-            (Role::Parent, Principal::Client(ClientName::parse("/work/a").expect("a name")), Relation::Owner),
-            (Role::Worker, Principal::Run(RunId::new(Time(1), [1; 10])), Relation::Itself),
+            (
+                Role::Parent,
+                Principal::Client(ClientName::parse("/work/a").expect("a name")),
+                Relation::Owner,
+            ),
+            (
+                Role::Worker,
+                Principal::Run(RunId::new(Time(1), [1; 10])),
+                Relation::Itself,
+            ),
         ];
         for (role, principal, relation) in who {
             assert_eq!(list(role, false, &[]), list(role, false, &[]));
             for row in tools(role) {
                 assert!(!row.actions.is_empty(), "{} has no rule", row.name);
                 for action in row.actions {
-                    assert_eq!(may(&principal, *action, relation), Verdict::Yes, "{}: {action:?}", row.name);
+                    assert_eq!(
+                        may(&principal, *action, relation),
+                        Verdict::Yes,
+                        "{}: {action:?}",
+                        row.name
+                    );
                 }
             }
         }
@@ -133,10 +190,26 @@ mod tests {
     #[test]
     fn tools_of_the_first_steps_are_always_loaded() {
         let loaded = |role| -> Vec<String> {
-            let is_loaded = |tool: &Tool| tool.meta.as_ref().is_some_and(|meta| meta.get("anthropic/alwaysLoad") == Some(&json!(true)));
-            list(role, false, &[]).into_iter().filter(is_loaded).map(|tool| tool.name.into_owned()).collect()
+            let is_loaded = |tool: &Tool| {
+                tool.meta
+                    .as_ref()
+                    .is_some_and(|meta| meta.get("anthropic/alwaysLoad") == Some(&json!(true)))
+            };
+            list(role, false, &[])
+                .into_iter()
+                .filter(is_loaded)
+                .map(|tool| tool.name.into_owned())
+                .collect()
         };
-        assert_eq!(loaded(Role::Parent), ["run_subagent", "wait_for_subagents", "reply_subagent", "list_coding_agents"]);
+        assert_eq!(
+            loaded(Role::Parent),
+            [
+                "run_subagent",
+                "wait_for_subagents",
+                "reply_subagent",
+                "list_coding_agents"
+            ]
+        );
         assert!(loaded(Role::Worker).contains(&"ask_parent".to_owned()));
     }
 
@@ -148,15 +221,41 @@ mod tests {
             (Role::Worker, "send_message", "send_chat_message"),
         ] {
             assert_eq!(find(role, old).map(|row| row.name), Some(new));
-            assert!(list(role, false, &[]).iter().all(|tool| tool.name != old), "{old} is listed");
+            assert!(
+                list(role, false, &[]).iter().all(|tool| tool.name != old),
+                "{old} is listed"
+            );
         }
-        assert_eq!(find(Role::Worker, "check_message_status").map(|row| row.name), Some("check_answer"));
-        assert_eq!(find(Role::Parent, "run_subagent_constructor").map(|row| row.name), Some("run_subagent"));
-        assert_eq!(find(Role::Parent, "run_subagent_").map(|row| row.name), None);
-        assert_eq!(find(Role::Worker, "run_subagent_echo").map(|row| row.name), None);
-        assert_eq!(find(Role::Worker, "reply_subagent").map(|row| row.name), None);
-        let names: Vec<_> = list(Role::Parent, true, &[("echo".into(), String::new())]).into_iter().map(|tool| tool.name.into_owned()).collect();
-        for name in ["check_status", "get_logs", "update_status", "run_subagent_echo"] {
+        assert_eq!(
+            find(Role::Worker, "check_message_status").map(|row| row.name),
+            Some("check_answer")
+        );
+        assert_eq!(
+            find(Role::Parent, "run_subagent_constructor").map(|row| row.name),
+            Some("run_subagent")
+        );
+        assert_eq!(
+            find(Role::Parent, "run_subagent_").map(|row| row.name),
+            None
+        );
+        assert_eq!(
+            find(Role::Worker, "run_subagent_echo").map(|row| row.name),
+            None
+        );
+        assert_eq!(
+            find(Role::Worker, "reply_subagent").map(|row| row.name),
+            None
+        );
+        let names: Vec<_> = list(Role::Parent, true, &[("echo".into(), String::new())])
+            .into_iter()
+            .map(|tool| tool.name.into_owned())
+            .collect();
+        for name in [
+            "check_status",
+            "get_logs",
+            "update_status",
+            "run_subagent_echo",
+        ] {
             assert!(names.iter().any(|listed| listed == name), "{name}");
         }
         assert!(caps::UNKNOWN < caps::OWN_WORKER);
@@ -169,35 +268,105 @@ mod tests {
         (Role::Parent, "check_status", &["runId"], &["runId"]),
         (Role::Parent, "get_subagent_logs", &["runId"], &["runId"]),
         (Role::Parent, "get_logs", &["runId"], &["runId"]),
-        (Role::Parent, "update_subagent_status", &["runId", "status", "summary"], &["runId", "status"]),
-        (Role::Parent, "update_status", &["runId", "status", "summary"], &["runId", "status"]),
-        (Role::Parent, "reply_subagent", &["runId", "messageId", "answer"], &[]),
+        (
+            Role::Parent,
+            "update_subagent_status",
+            &["runId", "status", "summary"],
+            &["runId", "status"],
+        ),
+        (
+            Role::Parent,
+            "update_status",
+            &["runId", "status", "summary"],
+            &["runId", "status"],
+        ),
+        (
+            Role::Parent,
+            "reply_subagent",
+            &["runId", "messageId", "answer"],
+            &[],
+        ),
         (Role::Parent, "get_pending_questions", &["run_id"], &[]),
         (Role::Parent, "start-chat", &["title"], &["title"]),
         (Role::Parent, "list-chats", &[], &[]),
         (Role::Parent, "show-chat", &["chatId"], &["chatId"]),
-        (Role::Parent, "send-message", &["chatId", "agentName", "message"], &["chatId", "agentName", "message"]),
-        (Role::Parent, "ask_gemini", &["chatId", "agentName", "prompt"], &["prompt"]),
-        (Role::Worker, "ask_parent", &["runId", "question"], &["question"]),
-        (Role::Worker, "check_message_status", &["runId", "messageId"], &["runId", "messageId"]),
-        (Role::Worker, "check_answer", &["message_id"], &["message_id"]),
-        (Role::Worker, "send-message", &["chatId", "agentName", "message"], &["chatId", "agentName", "message"]),
+        (
+            Role::Parent,
+            "send-message",
+            &["chatId", "agentName", "message"],
+            &["chatId", "agentName", "message"],
+        ),
+        (
+            Role::Parent,
+            "ask_gemini",
+            &["chatId", "agentName", "prompt"],
+            &["prompt"],
+        ),
+        (
+            Role::Worker,
+            "ask_parent",
+            &["runId", "question"],
+            &["question"],
+        ),
+        (
+            Role::Worker,
+            "check_message_status",
+            &["runId", "messageId"],
+            &["runId", "messageId"],
+        ),
+        (
+            Role::Worker,
+            "check_answer",
+            &["message_id"],
+            &["message_id"],
+        ),
+        (
+            Role::Worker,
+            "send-message",
+            &["chatId", "agentName", "message"],
+            &["chatId", "agentName", "message"],
+        ),
         (
             Role::Worker,
             "update_subagent_status",
-            &["status", "summary", "deliverables", "metrics_achieved", "issues_encountered", "recommendations", "total_duration"],
+            &[
+                "status",
+                "summary",
+                "deliverables",
+                "metrics_achieved",
+                "issues_encountered",
+                "recommendations",
+                "total_duration",
+            ],
             &["status"],
         ),
         (
             Role::Worker,
             "stop_work",
-            &["stop_reason", "details", "blocker_type", "completed_work", "blocked_work", "state_snapshot", "resume_requirements", "error_recovery"],
+            &[
+                "stop_reason",
+                "details",
+                "blocker_type",
+                "completed_work",
+                "blocked_work",
+                "state_snapshot",
+                "resume_requirements",
+                "error_recovery",
+            ],
             &["stop_reason", "details"],
         ),
         (
             Role::Worker,
             "delegate_work",
-            &["new_task_description", "delegation_reason", "independence", "context_required", "estimated_duration", "priority", "coordination"],
+            &[
+                "new_task_description",
+                "delegation_reason",
+                "independence",
+                "context_required",
+                "estimated_duration",
+                "priority",
+                "coordination",
+            ],
             &["new_task_description"],
         ),
     ];
@@ -206,32 +375,62 @@ mod tests {
     fn compat_lists_the_original_names_and_required_arguments() {
         for (role, name, args, required) in ORIGINAL {
             let list = list(role, true, &[("claude".into(), String::new())]);
-            let tool = list.iter().find(|tool| tool.name == name).unwrap_or_else(|| panic!("{role:?}: no {name}"));
+            let tool = list
+                .iter()
+                .find(|tool| tool.name == name)
+                .unwrap_or_else(|| panic!("{role:?}: no {name}"));
             let schema = tool.schema_as_json_value();
-            let listed: Vec<&String> = schema["properties"].as_object().expect("properties").keys().collect();
+            let listed: Vec<&String> = schema["properties"]
+                .as_object()
+                .expect("properties")
+                .keys()
+                .collect();
             for arg in args {
-                assert!(listed.iter().any(|listed| listed == arg), "{role:?} {name}: no {arg} in {listed:?}");
+                assert!(
+                    listed.iter().any(|listed| listed == arg),
+                    "{role:?} {name}: no {arg} in {listed:?}"
+                );
             }
-            let needed: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let needed: Vec<&str> = schema["required"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
             for arg in required {
-                assert!(needed.contains(arg), "{role:?} {name}: {arg} is not required, only {needed:?}");
+                assert!(
+                    needed.contains(arg),
+                    "{role:?} {name}: {arg} is not required, only {needed:?}"
+                );
             }
             // A call with the listed arguments is accepted.
             let row = find(role, name).expect("a tool");
-            let given = schema["properties"].as_object().expect("properties").iter().map(|(name, schema)| {
-                let value = match schema["type"].as_str() {
-                    Some("integer") => json!(1),
-                    Some("boolean") => json!(true),
-                    Some("array") => json!([]),
-                    Some("object") => json!({}),
-                    _ => schema["enum"].get(0).cloned().unwrap_or_else(|| json!("x")),
-                };
-                (name.clone(), value)
-            });
+            let given = schema["properties"]
+                .as_object()
+                .expect("properties")
+                .iter()
+                .map(|(name, schema)| {
+                    let value = match schema["type"].as_str() {
+                        Some("integer") => json!(1),
+                        Some("boolean") => json!(true),
+                        Some("array") => json!([]),
+                        Some("object") => json!({}),
+                        _ => schema["enum"].get(0).cloned().unwrap_or_else(|| json!("x")),
+                    };
+                    (name.clone(), value)
+                });
             let mut given: JsonObject = given.collect();
             given.insert("agent".to_owned(), json!("claude"));
-            let given = given.into_iter().filter(|(name, _)| name != "agent" || row.params.iter().any(|param| param.name == "agent")).collect();
-            assert!(Args::read(row.params, Some(given)).is_ok(), "{role:?} {name}");
+            let given = given
+                .into_iter()
+                .filter(|(name, _)| {
+                    name != "agent" || row.params.iter().any(|param| param.name == "agent")
+                })
+                .collect();
+            assert!(
+                Args::read(row.params, Some(given)).is_ok(),
+                "{role:?} {name}"
+            );
         }
     }
 
@@ -244,16 +443,36 @@ mod tests {
                 listed.sort_unstable();
                 fields.sort_unstable();
                 assert_eq!(fields, listed, "{role:?} {}", row.name);
-                let all = || row.params.iter().map(|param| (param.name.to_owned(), example(param)));
+                let all = || {
+                    row.params
+                        .iter()
+                        .map(|param| (param.name.to_owned(), example(param)))
+                };
                 let decode = |object: JsonObject| (row.handler.decode)(Args::unchecked(object));
                 assert_eq!(decode(all().collect()), Ok(()), "{role:?} {}", row.name);
                 for param in row.params {
                     let without = decode(all().filter(|(name, _)| name != param.name).collect());
-                    assert_eq!(without.is_err(), param.required, "{role:?} {}: {} left out: {without:?}", row.name, param.name);
-                    let Kind::Word(words) = param.kind else { continue };
+                    assert_eq!(
+                        without.is_err(),
+                        param.required,
+                        "{role:?} {}: {} left out: {without:?}",
+                        row.name,
+                        param.name
+                    );
+                    let Kind::Word(words) = param.kind else {
+                        continue;
+                    };
                     for word in words {
-                        let with = all().filter(|(name, _)| name != param.name).chain([(param.name.to_owned(), json!(word))]);
-                        assert_eq!(decode(with.collect()), Ok(()), "{role:?} {}: {} {word}", row.name, param.name);
+                        let with = all()
+                            .filter(|(name, _)| name != param.name)
+                            .chain([(param.name.to_owned(), json!(word))]);
+                        assert_eq!(
+                            decode(with.collect()),
+                            Ok(()),
+                            "{role:?} {}: {} {word}",
+                            row.name,
+                            param.name
+                        );
                     }
                 }
             }
@@ -279,8 +498,19 @@ mod tests {
         use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");
         let run = adjutant_core::RunId::new(adjutant_core::Time(1_763_686_923_004), *b"0123456789");
-        for voice in [ParentChannel::Tools, ParentChannel::Blocks, ParentChannel::Chat] {
-            let statement = with_statement(run, "brave-otter", &["calm-newt".to_owned()], voice, &Acceptance::default(), "");
+        for voice in [
+            ParentChannel::Tools,
+            ParentChannel::Blocks,
+            ParentChannel::Chat,
+        ] {
+            let statement = with_statement(
+                run,
+                "brave-otter",
+                &["calm-newt".to_owned()],
+                voice,
+                &Acceptance::default(),
+                "",
+            );
             let tokens = bpe.encode_ordinary(&statement).len();
             assert!(tokens < 350, "{voice:?}: {tokens}");
         }

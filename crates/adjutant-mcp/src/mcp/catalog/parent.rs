@@ -22,24 +22,41 @@ pub const PARENT: [ToolRow; 15] = [
         title: "Start a sub-agent",
         about: "Use to delegate a task to another coding agent in the background; do small or tightly coupled steps yourself. It sees nothing of this conversation: the prompt must stand alone. Start all independent tasks, then call wait_for_subagents.",
         params: &[
-            Param::new("agent", Kind::Names).required().about("From list_coding_agents"),
-            Param::new("prompt", Kind::Text).original("input").also(&["task", "message", "instructions"]).required(),
+            Param::new("agent", Kind::Names)
+                .required()
+                .about("From list_coding_agents"),
+            Param::new("prompt", Kind::Text)
+                .original("input")
+                .also(&["task", "message", "instructions"])
+                .required(),
             Param::new("cwd", Kind::Text).about("Default: this project"),
             Param::new("name", Kind::Text).about("Unique: a-z, 0-9, -"),
             Param::new("model", Kind::Text),
             Param::new("timeout_s", Kind::Count).about("Of work; then it stops"),
-            Param::new("permissions", Kind::Word(&["read", "edit", "full"]))
-                .about("read: changes nothing; edit (default): files in cwd; full: anything, unasked"),
-            Param::new("isolation", Kind::Word(&["none", "clone", "worktree"])).about("clone, worktree: own copy, merged by merge_changes"),
+            Param::new("permissions", Kind::Word(&["read", "edit", "full"])).about(
+                "read: changes nothing; edit (default): files in cwd; full: anything, unasked",
+            ),
+            Param::new("isolation", Kind::Word(&["none", "clone", "worktree"]))
+                .about("clone, worktree: own copy, merged by merge_changes"),
             Param::new("fence", Kind::Word(&["workspace", "best-effort"])).compat_only(),
-            Param::new("no_auto_resume", Kind::Bool).about("Stay stopped after a usage limit").compat_only(),
+            Param::new("no_auto_resume", Kind::Bool)
+                .about("Stay stopped after a usage limit")
+                .compat_only(),
             Param::new("criteria", Kind::Text).about("What counts as done"),
             Param::new("accept", Kind::Texts).about("Checks its end: [\"cargo\",\"test\"]"),
-            Param::new("pool", Kind::Text).about("The run needs one of its slots; with agent \"\", it chooses the agent").compat_only(),
+            Param::new("pool", Kind::Text)
+                .about("The run needs one of its slots; with agent \"\", it chooses the agent")
+                .compat_only(),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])).compat_only(),
-            Param::new("after", Kind::Texts).about("Start after these runs succeed; NAME:any: after any end").compat_only(),
-            Param::new("after_failed", Kind::Word(&["cancel", "hold"])).about("If one of them fails").compat_only(),
-            Param::new("budget", Kind::Text).about("For the run and all runs below it: cost=5,tokens=2M,time=1h").compat_only(),
+            Param::new("after", Kind::Texts)
+                .about("Start after these runs succeed; NAME:any: after any end")
+                .compat_only(),
+            Param::new("after_failed", Kind::Word(&["cancel", "hold"]))
+                .about("If one of them fails")
+                .compat_only(),
+            Param::new("budget", Kind::Text)
+                .about("For the run and all runs below it: cost=5,tokens=2M,time=1h")
+                .compat_only(),
             WAIT.about("Default 0"),
             KEY.compat_only(),
         ],
@@ -62,7 +79,8 @@ pub const PARENT: [ToolRow; 15] = [
         about: "Use after starting runs, instead of polling: returns when a run asks, reports, goes silent, stops or ends. Default: all live runs. Answer questions with reply_subagent, then call again with its cursor.",
         params: &[
             Param::new("run_ids", Kind::Texts).also(&["runIds", "run_id", "runId", "runs"]),
-            Param::new("until", Kind::Word(&["attention", "any", "all"])).about("attention (default): needs you; any, all: ends"),
+            Param::new("until", Kind::Word(&["attention", "any", "all"]))
+                .about("attention (default): needs you; any, all: ends"),
             Param::new("cursor", Kind::Text).about("From the last wait"),
             WAIT,
         ],
@@ -86,8 +104,12 @@ pub const PARENT: [ToolRow; 15] = [
         about: "Use for the details of one run: state, result, open questions. Without run_id: a line for each.",
         params: &[
             RUN,
-            Param::new("history", Kind::Bool).compat_only().about("Its events, oldest first: signals, requests, stops"),
-            Param::new("events_after", Kind::Integer).compat_only().about("Its events after this position"),
+            Param::new("history", Kind::Bool)
+                .compat_only()
+                .about("Its events, oldest first: signals, requests, stops"),
+            Param::new("events_after", Kind::Integer)
+                .compat_only()
+                .about("Its events after this position"),
         ],
         actions: &[Action::See, Action::ListRuns, Action::Events],
         effect: Effect::Reads,
@@ -99,7 +121,10 @@ pub const PARENT: [ToolRow; 15] = [
             ("runs", "array", false),
             ("next", "string", true),
         ],
-        handler: handler!(parent::check_subagent_status, parent::CheckSubagentStatusArgs),
+        handler: handler!(
+            parent::check_subagent_status,
+            parent::CheckSubagentStatusArgs
+        ),
     },
     ToolRow {
         name: "get_subagent_logs",
@@ -108,7 +133,9 @@ pub const PARENT: [ToolRow; 15] = [
         params: &[
             RUN.required(),
             Param::new("after", Kind::Count),
-            Param::new("grep", Kind::Text).about("Only lines with this text").compat_only(),
+            Param::new("grep", Kind::Text)
+                .about("Only lines with this text")
+                .compat_only(),
             Param::new("max_chars", Kind::Count).compat_only(),
         ],
         actions: &[Action::Logs],
@@ -129,7 +156,11 @@ pub const PARENT: [ToolRow; 15] = [
         name: "get_pending_questions",
         title: "List open questions",
         about: "Use to see what needs you: questions and approvals, oldest first, stopped runs, messages. Answer with reply_subagent.",
-        params: &[RUN, MESSAGE_ID, Param::new("after", Kind::Text).compat_only()],
+        params: &[
+            RUN,
+            MESSAGE_ID,
+            Param::new("after", Kind::Text).compat_only(),
+        ],
         actions: &[Action::ListRequests, Action::ReadAnswer],
         effect: Effect::Reads,
         core: false,
@@ -140,7 +171,10 @@ pub const PARENT: [ToolRow; 15] = [
             ("more", "integer", false),
             ("next", "string", true),
         ],
-        handler: handler!(parent::get_pending_questions, parent::GetPendingQuestionsArgs),
+        handler: handler!(
+            parent::get_pending_questions,
+            parent::GetPendingQuestionsArgs
+        ),
     },
     ToolRow {
         name: "reply_subagent",
@@ -152,11 +186,19 @@ pub const PARENT: [ToolRow; 15] = [
             Param::new("answer", Kind::Text).also(&["message"]),
             Param::new("decision", Kind::Word(DECISIONS)),
             Param::new("reason", Kind::Text).about("Needed to deny"),
-            Param::new("changes", Kind::Changes).about("Approve a delegation with another prompt, agent, cwd or priority"),
-            Param::new("answers", Kind::Answers).about("Several: {message_id, answer or decision, reason}"),
-            Param::new("same", Kind::Bool).about("Also approve the same operation again").compat_only(),
-            Param::new("for_s", Kind::Count).about("With same: for this long").compat_only(),
-            Param::new("uses", Kind::Count).about("With same: this many times").compat_only(),
+            Param::new("changes", Kind::Changes)
+                .about("Approve a delegation with another prompt, agent, cwd or priority"),
+            Param::new("answers", Kind::Answers)
+                .about("Several: {message_id, answer or decision, reason}"),
+            Param::new("same", Kind::Bool)
+                .about("Also approve the same operation again")
+                .compat_only(),
+            Param::new("for_s", Kind::Count)
+                .about("With same: for this long")
+                .compat_only(),
+            Param::new("uses", Kind::Count)
+                .about("With same: this many times")
+                .compat_only(),
         ],
         actions: &[Action::Answer],
         effect: Effect::WritesOnce,
@@ -176,18 +218,40 @@ pub const PARENT: [ToolRow; 15] = [
         about: "Use to change a run's course: message informs its agent, stop pauses it, resume continues it, cancel ends it, retry runs it again. Then call wait_for_subagents.",
         params: &[
             RUN.required(),
-            Param::new("action", Kind::Word(&["message", "stop", "resume", "cancel", "retry"])).required(),
-            Param::new("text", Kind::Text).also(&["message", "reason", "prompt"]).about("The message, reason, resolution or new prompt"),
-            Param::new("choice", Kind::Word(&["skip", "retry", "delegate", "reduce"]))
-                .about("After an error: skip or repeat the step, delegate, do less"),
+            Param::new(
+                "action",
+                Kind::Word(&["message", "stop", "resume", "cancel", "retry"]),
+            )
+            .required(),
+            Param::new("text", Kind::Text)
+                .also(&["message", "reason", "prompt"])
+                .about("The message, reason, resolution or new prompt"),
+            Param::new(
+                "choice",
+                Kind::Word(&["skip", "retry", "delegate", "reduce"]),
+            )
+            .about("After an error: skip or repeat the step, delegate, do less"),
             Param::new("next_step", Kind::Text).compat_only(),
-            Param::new("budget", Kind::Text).about("With resume: raise it by cost=5,tokens=2M,time=1h").compat_only(),
+            Param::new("budget", Kind::Text)
+                .about("With resume: raise it by cost=5,tokens=2M,time=1h")
+                .compat_only(),
         ],
-        actions: &[Action::Message, Action::Pause, Action::Resume, Action::Cancel, Action::Retry],
+        actions: &[
+            Action::Message,
+            Action::Pause,
+            Action::Resume,
+            Action::Cancel,
+            Action::Retry,
+        ],
         // It ends at most a run of the caller's, whose files and log stay.
         effect: Effect::Adds,
         core: false,
-        output: &[("run_id", "string", true), ("name", "string", true), ("action", "string", true), ("next", "string", true)],
+        output: &[
+            ("run_id", "string", true),
+            ("name", "string", true),
+            ("action", "string", true),
+            ("next", "string", true),
+        ],
         handler: handler!(parent::steer_subagent, parent::SteerSubagentArgs),
     },
     ToolRow {
@@ -203,7 +267,12 @@ pub const PARENT: [ToolRow; 15] = [
         actions: &[Action::Review],
         effect: Effect::Reads,
         core: false,
-        output: &[("run_id", "string", true), ("name", "string", true), ("text", "string", true), ("next", "string", true)],
+        output: &[
+            ("run_id", "string", true),
+            ("name", "string", true),
+            ("text", "string", true),
+            ("next", "string", true),
+        ],
         handler: handler!(parent::review_changes, parent::ReviewChangesArgs),
     },
     ToolRow {
@@ -236,8 +305,15 @@ pub const PARENT: [ToolRow; 15] = [
         actions: &[Action::Annotate],
         effect: Effect::WritesOnce,
         core: false,
-        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        handler: handler!(parent::update_subagent_status, parent::UpdateSubagentStatusArgs),
+        output: &[
+            ("run_id", "string", true),
+            ("status", "string", true),
+            ("next", "string", true),
+        ],
+        handler: handler!(
+            parent::update_subagent_status,
+            parent::UpdateSubagentStatusArgs
+        ),
     },
     ToolRow {
         name: "list_coding_agents",
@@ -247,7 +323,12 @@ pub const PARENT: [ToolRow; 15] = [
         actions: &[Action::ListAgents],
         effect: Effect::Reads,
         core: true,
-        output: &[("agents", "array", true), ("versions_pending", "array", false), ("warnings", "array", false), ("next", "string", true)],
+        output: &[
+            ("agents", "array", true),
+            ("versions_pending", "array", false),
+            ("warnings", "array", false),
+            ("next", "string", true),
+        ],
         handler: handler!(parent::list_agents, parent::ListCodingAgentsArgs),
     },
     START_CHAT,

@@ -32,7 +32,11 @@ pub struct Handler {
 macro_rules! handler {
     ($function:path, $arguments:ty) => {
         $crate::mcp::catalog::row::Handler {
-            run: |session, caller, args| Box::pin(async move { $function(session, caller, args.decode::<$arguments>()?).await }),
+            run: |session, caller, args| {
+                Box::pin(
+                    async move { $function(session, caller, args.decode::<$arguments>()?).await },
+                )
+            },
             #[cfg(test)]
             fields: $crate::mcp::args::fields_of::<$arguments>,
             #[cfg(test)]
@@ -75,16 +79,39 @@ pub struct ToolRow {
 impl ToolRow {
     pub(super) fn listed(&self, role: Role, name: &str, about: &str, compat: bool) -> Tool {
         if !compat {
-            return self.describe(name, about, input_schema(self.params, role, Spelling::Own, &[]));
+            return self.describe(
+                name,
+                about,
+                input_schema(self.params, role, Spelling::Own, &[]),
+            );
         }
-        let apart = SPELLED_APART.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
-        let required = ORIGINALLY_REQUIRED.iter().find(|(tool, _)| *tool == name).map_or(&[][..], |(_, names)| names);
-        self.describe(name, about, input_schema(self.params, role, Spelling::Original(apart), required))
+        let apart = SPELLED_APART
+            .iter()
+            .find(|(tool, _)| *tool == name)
+            .map_or(&[][..], |(_, names)| names);
+        let required = ORIGINALLY_REQUIRED
+            .iter()
+            .find(|(tool, _)| *tool == name)
+            .map_or(&[][..], |(_, names)| names);
+        self.describe(
+            name,
+            about,
+            input_schema(self.params, role, Spelling::Original(apart), required),
+        )
     }
 
     pub(super) fn listed_for_agent(&self, agent: &str, about: &str) -> Tool {
-        let params: Vec<Param> = self.params.iter().filter(|param| param.name != "agent").copied().collect();
-        self.describe(&format!("{RUN_PREFIX}{agent}"), about, input_schema(&params, Role::Parent, Spelling::Original(&[]), &[]))
+        let params: Vec<Param> = self
+            .params
+            .iter()
+            .filter(|param| param.name != "agent")
+            .copied()
+            .collect();
+        self.describe(
+            &format!("{RUN_PREFIX}{agent}"),
+            about,
+            input_schema(&params, Role::Parent, Spelling::Original(&[]), &[]),
+        )
     }
 
     fn describe(&self, name: &str, about: &str, input: JsonObject) -> Tool {
@@ -107,14 +134,25 @@ impl ToolRow {
             Effect::Adds => (false, false, false),
             Effect::Removes => (false, true, false),
         };
-        ToolAnnotations::with_title(self.title).read_only(reads).destructive(removes).idempotent(once).open_world(false)
+        ToolAnnotations::with_title(self.title)
+            .read_only(reads)
+            .destructive(removes)
+            .idempotent(once)
+            .open_world(false)
     }
 
     fn output_schema(&self) -> JsonObject {
         let mut properties = JsonObject::new();
         let mut required = Vec::new();
         for (name, kind, always) in self.output {
-            properties.insert((*name).to_owned(), if kind.is_empty() { json!({}) } else { json!({ "type": kind }) });
+            properties.insert(
+                (*name).to_owned(),
+                if kind.is_empty() {
+                    json!({})
+                } else {
+                    json!({ "type": kind })
+                },
+            );
             if *always {
                 required.push(*name);
             }

@@ -29,7 +29,9 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("default", Kind::Text).about("Used if no answer comes"),
             Param::new("expires_s", Kind::Count).compat_only(),
             Param::new("blocking", Kind::Bool).about("false: continue meanwhile"),
-            Param::new("question_id", Kind::Text).compat_only().about("Your own id for it"),
+            Param::new("question_id", Kind::Text)
+                .compat_only()
+                .about("Your own id for it"),
             Param::new("reason", Kind::Text).compat_only(),
             Param::new("blocked_at", Kind::Text).compat_only(),
             Param::new("can_resume_with", Kind::Text).compat_only(),
@@ -60,9 +62,15 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("action", Kind::Text).required(),
             Param::new("preview", Kind::Text).about("Command, diff, text"),
             Param::new("risk", Kind::Text),
-            Param::new("command", Kind::Text).about("The command line, for policies").compat_only(),
-            Param::new("url", Kind::Text).about("The address, for policies").compat_only(),
-            Param::new("paths", Kind::Texts).about("The files, for policies").compat_only(),
+            Param::new("command", Kind::Text)
+                .about("The command line, for policies")
+                .compat_only(),
+            Param::new("url", Kind::Text)
+                .about("The address, for policies")
+                .compat_only(),
+            Param::new("paths", Kind::Texts)
+                .about("The files, for policies")
+                .compat_only(),
             Param::new("context", Kind::Text).compat_only(),
             Param::new("blocking", Kind::Bool).compat_only(),
             Param::new("options", Kind::Texts).compat_only(),
@@ -91,8 +99,14 @@ pub const WORKER: [ToolRow; 11] = [
         title: "Delegate",
         about: "Use to delegate a separate task to another agent, if your parent approves; with blocks_current_work it waits for the result. If pending, call check_answer.",
         params: &[
-            Param::new("new_task_description", Kind::Text).also(&["task", "prompt"]).required().about("Must stand alone"),
-            Param::new("independence", Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"])),
+            Param::new("new_task_description", Kind::Text)
+                .also(&["task", "prompt"])
+                .required()
+                .about("Must stand alone"),
+            Param::new(
+                "independence",
+                Kind::Word(&["can_proceed_parallel", "blocks_current_work", "optional"]),
+            ),
             Param::new("context_required", Kind::Text),
             Param::new("coordination", Kind::Text).compat_only(),
             Param::new("reason", Kind::Text).original("delegation_reason"),
@@ -100,7 +114,9 @@ pub const WORKER: [ToolRow; 11] = [
             Param::new("directory", Kind::Text).also(&["cwd"]),
             Param::new("priority", Kind::Word(&["P0", "P1", "P2"])),
             Param::new("estimated_duration", Kind::Text).compat_only(),
-            Param::new("budget", Kind::Text).about("Transferred from your budget: cost=1,tokens=500k,time=20m").compat_only(),
+            Param::new("budget", Kind::Text)
+                .about("Transferred from your budget: cost=1,tokens=500k,time=20m")
+                .compat_only(),
             Param::new("expires_s", Kind::Count).compat_only(),
             WAIT.compat_only(),
             KEY.compat_only(),
@@ -150,29 +166,53 @@ pub const WORKER: [ToolRow; 11] = [
         actions: &[Action::See],
         effect: Effect::Reads,
         core: false,
-        output: &[("run_id", "string", true), ("status", "string", true), ("pending", "array", true), ("next", "string", true)],
-        handler: handler!(worker::check_subagent_status, worker::CheckSubagentStatusArgs),
+        output: &[
+            ("run_id", "string", true),
+            ("status", "string", true),
+            ("pending", "array", true),
+            ("next", "string", true),
+        ],
+        handler: handler!(
+            worker::check_subagent_status,
+            worker::CheckSubagentStatusArgs
+        ),
     },
     ToolRow {
         name: "stop_work",
         title: "Stop",
         about: "Use when you cannot continue: saves a checkpoint from which you are resumed. Then end your turn.",
         params: &[
-            Param::new("stop_reason", Kind::Word(&["blocker", "error"])).compat_words(&["completion"]).required(),
+            Param::new("stop_reason", Kind::Word(&["blocker", "error"]))
+                .compat_words(&["completion"])
+                .required(),
             Param::new("details", Kind::Text).required(),
             Param::new("blocker_type", Kind::Text).compat_only(),
-            Param::new("completed_work", Kind::Text).also(&["completed"]).compat_only(),
-            Param::new("blocked_work", Kind::Text).also(&["blocked"]).compat_only(),
-            Param::new("state_snapshot", Kind::Text).also(&["state"]).about("What you need to go on"),
-            Param::new("resume_requirements", Kind::Text).also(&["requirements"]).about("What has to happen first"),
-            Param::new("error_recovery", Kind::Text).also(&["recovery"]).compat_only(),
+            Param::new("completed_work", Kind::Text)
+                .also(&["completed"])
+                .compat_only(),
+            Param::new("blocked_work", Kind::Text)
+                .also(&["blocked"])
+                .compat_only(),
+            Param::new("state_snapshot", Kind::Text)
+                .also(&["state"])
+                .about("What you need to go on"),
+            Param::new("resume_requirements", Kind::Text)
+                .also(&["requirements"])
+                .about("What has to happen first"),
+            Param::new("error_recovery", Kind::Text)
+                .also(&["recovery"])
+                .compat_only(),
             OWN_RUN,
         ],
         actions: &[Action::Report],
         // It saves a checkpoint and the run can be resumed, so nothing is destroyed.
         effect: Effect::Adds,
         core: true,
-        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
+        output: &[
+            ("run_id", "string", true),
+            ("status", "string", true),
+            ("next", "string", true),
+        ],
         handler: handler!(worker::stop_work, worker::StopWorkArgs),
     },
     ToolRow {
@@ -194,8 +234,15 @@ pub const WORKER: [ToolRow; 11] = [
         actions: &[Action::Report],
         effect: Effect::WritesOnce,
         core: true,
-        output: &[("run_id", "string", true), ("status", "string", true), ("next", "string", true)],
-        handler: handler!(worker::update_subagent_status, worker::UpdateSubagentStatusArgs),
+        output: &[
+            ("run_id", "string", true),
+            ("status", "string", true),
+            ("next", "string", true),
+        ],
+        handler: handler!(
+            worker::update_subagent_status,
+            worker::UpdateSubagentStatusArgs
+        ),
     },
     START_CHAT_OF_WORKER,
     LIST_CHATS_OF_WORKER,

@@ -38,8 +38,14 @@ pub fn is_encoded(id: &RequestId) -> bool {
 pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line).ok()?;
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
-    let cancelled = envelope.params.filter(|_| envelope.method.map(RawValue::get) == Some("\"notifications/cancelled\""));
-    let cancelled = cancelled.and_then(|params| serde_json::from_str::<CancelledParams<'_>>(params.get()).ok()?.request_id);
+    let cancelled = envelope
+        .params
+        .filter(|_| envelope.method.map(RawValue::get) == Some("\"notifications/cancelled\""));
+    let cancelled = cancelled.and_then(|params| {
+        serde_json::from_str::<CancelledParams<'_>>(params.get())
+            .ok()?
+            .request_id
+    });
     let id = envelope.id.or(cancelled)?.get();
     let held = serde_json::to_string(&format!("{ENCODED_PREFIX}{}", id_to_encode(id)?)).ok()?;
     let Range { start, end } = place(text, id)?;
@@ -49,13 +55,20 @@ pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
 /// Returns the position of a substring in its text.
 pub(super) fn place(whole: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-    Some(start..start.checked_add(part.len()).filter(|end| *end <= whole.len())?)
+    Some(
+        start
+            ..start
+                .checked_add(part.len())
+                .filter(|end| *end <= whole.len())?,
+    )
 }
 
 /// Returns an id as rmcp can represent it. `None`: it is not an id.
 pub fn request_id(id: &str) -> Option<RequestId> {
     match id_to_encode(id) {
-        Some(id) => serde_json::from_str::<&RawValue>(id).is_ok().then(|| RequestId::String(format!("{ENCODED_PREFIX}{id}").into())),
+        Some(id) => serde_json::from_str::<&RawValue>(id)
+            .is_ok()
+            .then(|| RequestId::String(format!("{ENCODED_PREFIX}{id}").into())),
         None => serde_json::from_str(id).ok(),
     }
 }
@@ -64,14 +77,18 @@ pub fn request_id(id: &str) -> Option<RequestId> {
 fn id_to_encode(id: &str) -> Option<&str> {
     match id.as_bytes().first()? {
         b'-' | b'0'..=b'9' => id.parse::<i64>().is_err().then_some(id),
-        b'"' => serde_json::from_str::<String>(id).is_ok_and(|text| text.starts_with(ENCODED_PREFIX)).then_some(id),
+        b'"' => serde_json::from_str::<String>(id)
+            .is_ok_and(|text| text.starts_with(ENCODED_PREFIX))
+            .then_some(id),
         _ => None,
     }
 }
 
 /// Decodes an id to its original text.
 fn original_id(id: &RequestId) -> Option<&RawValue> {
-    let RequestId::String(text) = id else { return None };
+    let RequestId::String(text) = id else {
+        return None;
+    };
     let held: &RawValue = serde_json::from_str(text.strip_prefix(ENCODED_PREFIX)?).ok()?;
     // Only what `encode_ids` encodes, so that nothing else can be injected into a message.
     id_to_encode(held.get()).map(|_| held)
@@ -95,14 +112,24 @@ struct ErrorMessage<'a> {
 pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Response(response) => match original_id(&response.id) {
-            Some(id) => serde_json::to_vec(&ResultMessage { jsonrpc: JsonRpcVersion2_0, id, result: &response.result }),
+            Some(id) => serde_json::to_vec(&ResultMessage {
+                jsonrpc: JsonRpcVersion2_0,
+                id,
+                result: &response.result,
+            }),
             None => serde_json::to_vec(message),
         },
         ServerJsonRpcMessage::Error(refused) => match refused.id.as_ref().and_then(original_id) {
-            Some(id) => serde_json::to_vec(&ErrorMessage { jsonrpc: JsonRpcVersion2_0, id, error: &refused.error }),
+            Some(id) => serde_json::to_vec(&ErrorMessage {
+                jsonrpc: JsonRpcVersion2_0,
+                id,
+                error: &refused.error,
+            }),
             None => serde_json::to_vec(message),
         },
-        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => serde_json::to_vec(message),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {
+            serde_json::to_vec(message)
+        }
     }
 }
 
@@ -110,7 +137,11 @@ pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec
 pub fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Error(refused) if refused.id.is_none() => {
-            serde_json::to_vec(&ErrorMessage { jsonrpc: JsonRpcVersion2_0, id: RawValue::NULL, error: &refused.error })
+            serde_json::to_vec(&ErrorMessage {
+                jsonrpc: JsonRpcVersion2_0,
+                id: RawValue::NULL,
+                error: &refused.error,
+            })
         }
         _ => written(message),
     }
@@ -122,32 +153,67 @@ mod tests {
     use rmcp::model::{EmptyResult, ServerResult};
 
     fn id_of(line: &str) -> RequestId {
-        let kept = encode_ids(line.as_bytes()).unwrap_or_else(|| panic!("{line} needs no encoding"));
-        serde_json::from_value(serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")["id"].clone()).expect("an id")
+        let kept =
+            encode_ids(line.as_bytes()).unwrap_or_else(|| panic!("{line} needs no encoding"));
+        serde_json::from_value(
+            serde_json::from_slice::<serde_json::Value>(&kept).expect("JSON")["id"].clone(),
+        )
+        .expect("an id")
     }
 
     #[test]
     fn every_id_is_returned_unchanged() {
-        for id in ["1.5", "-0.0", "9223372036854775808", "123456789012345678901234567890", "1e400", "1.0", "\"\u{f8ff}id:1.5\"", "\"\\uf8ffid:\""] {
+        for id in [
+            "1.5",
+            "-0.0",
+            "9223372036854775808",
+            "123456789012345678901234567890",
+            "1e400",
+            "1.0",
+            "\"\u{f8ff}id:1.5\"",
+            "\"\\uf8ffid:\"",
+        ] {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"ping\", \"id\" : {id} }}");
             let id_ = id_of(&line);
             assert!(is_encoded(&id_), "{id}");
-            let result = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id_.clone());
+            let result = ServerJsonRpcMessage::response(
+                ServerResult::EmptyResult(EmptyResult {}),
+                id_.clone(),
+            );
             assert_eq!(
                 String::from_utf8(written(&result).expect("JSON")).expect("text"),
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}")
             );
-            let error = ServerJsonRpcMessage::error(ErrorData::invalid_request("no", None), Some(id_));
-            assert!(String::from_utf8(written(&error).expect("JSON")).expect("text").contains(&format!("\"id\":{id},")), "{id}");
+            let error =
+                ServerJsonRpcMessage::error(ErrorData::invalid_request("no", None), Some(id_));
+            assert!(
+                String::from_utf8(written(&error).expect("JSON"))
+                    .expect("text")
+                    .contains(&format!("\"id\":{id},")),
+                "{id}"
+            );
         }
     }
 
     #[test]
     fn ids_that_rmcp_parses_are_unchanged() {
         for id in ["1", "-9223372036854775808", "\"a\"", "null", "[1.5]", "{}"] {
-            assert_eq!(encode_ids(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()), None, "{id}");
+            assert_eq!(
+                encode_ids(
+                    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}").as_bytes()
+                ),
+                None,
+                "{id}"
+            );
         }
-        for line in ["", "[]", "1.5", "{\"id\":1.5,\"id\":2}", "{\"params\":{\"requestId\":1.5}}", "{\"jsonrpc\""] {
+        for line in [
+            "",
+            "[]",
+            "1.5",
+            "{\"id\":1.5,\"id\":2}",
+            "{\"params\":{\"requestId\":1.5}}",
+            "{\"jsonrpc\"",
+        ] {
             assert_eq!(encode_ids(line.as_bytes()), None, "{line}");
         }
     }
@@ -155,7 +221,8 @@ mod tests {
     #[test]
     fn cancellation_has_the_same_id() {
         let line = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1.50,"reason":"x"}}"#;
-        let kept: serde_json::Value = serde_json::from_slice(&encode_ids(line.as_bytes()).expect("held")).expect("JSON");
+        let kept: serde_json::Value =
+            serde_json::from_slice(&encode_ids(line.as_bytes()).expect("held")).expect("JSON");
         assert_eq!(kept["params"]["requestId"], format!("{ENCODED_PREFIX}1.50"));
     }
 
@@ -163,8 +230,15 @@ mod tests {
     fn text_cannot_forge_part_of_a_message() {
         for text in ["1,\"x\":2", "null", "true", "{}", "[1.5]", "5", "\"a\"", ""] {
             let id = RequestId::String(format!("{ENCODED_PREFIX}{text}").into());
-            let message = ServerJsonRpcMessage::response(ServerResult::EmptyResult(EmptyResult {}), id.clone());
-            assert_eq!(written(&message).expect("JSON"), serde_json::to_vec(&message).expect("JSON"), "{text}");
+            let message = ServerJsonRpcMessage::response(
+                ServerResult::EmptyResult(EmptyResult {}),
+                id.clone(),
+            );
+            assert_eq!(
+                written(&message).expect("JSON"),
+                serde_json::to_vec(&message).expect("JSON"),
+                "{text}"
+            );
         }
     }
 }

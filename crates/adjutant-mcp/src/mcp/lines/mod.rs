@@ -9,8 +9,9 @@ pub use received::{Refused, prepared};
 use crate::view::json_problem;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, GetMeta,
-    JsonRpcVersion2_0, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
+    ClientRequest, ErrorCode, ErrorData, GetMeta, JsonRpcVersion2_0, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -114,7 +115,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
                 (false, true) if ended => return Ok(Read::Line),
                 (false, true) => {}
                 (false, false) => {
-                    self.overlong_id = received::readable_id(&self.line[..self.line.len().min(KEPT_BYTES_MAX)]);
+                    self.overlong_id =
+                        received::readable_id(&self.line[..self.line.len().min(KEPT_BYTES_MAX)]);
                     self.line = Vec::new();
                     self.passing_over = !ended;
                     return Ok(Read::TooLong);
@@ -127,7 +129,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     pub fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
         let nulls = id.is_none() && !self.leaves_out_unread_ids;
         let message = ServerJsonRpcMessage::error(error, id);
-        let line = if nulls { ids::with_null_id(&message) } else { ids::written(&message) };
+        let line = if nulls {
+            ids::with_null_id(&message)
+        } else {
+            ids::written(&message)
+        };
         let writing = write(Arc::clone(&self.writer), line);
         self.reply.spawn(async {
             if let Err(error) = writing.await {
@@ -137,11 +143,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(writer: Arc<Mutex<Option<W>>>, line: serde_json::Result<Vec<u8>>) -> io::Result<()> {
+async fn write<W: AsyncWrite + Unpin>(
+    writer: Arc<Mutex<Option<W>>>,
+    line: serde_json::Result<Vec<u8>>,
+) -> io::Result<()> {
     let mut line = line?;
     line.push(b'\n');
     let mut writer = writer.lock().await;
-    let writer = writer.as_mut().ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the output is closed"))?;
+    let writer = writer
+        .as_mut()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the output is closed"))?;
     writer.write_all(&line).await?;
     writer.flush().await
 }
@@ -162,7 +173,12 @@ struct ToolCall {
 impl ToolCall {
     /// Converts the call to the message that rmcp would produce, with the metadata moved to the request.
     fn into_message(self) -> ClientJsonRpcMessage {
-        let Self { _version, id, _method, mut params } = self;
+        let Self {
+            _version,
+            id,
+            _method,
+            mut params,
+        } = self;
         let meta = params.meta.take();
         let mut request = CallToolRequest::new(params);
         if let Some(meta) = meta {
@@ -204,24 +220,40 @@ fn meaning(line: &[u8]) -> Meaning {
     let value: Value = match serde_json::from_slice(line) {
         Ok(value) => value,
         Err(error) => {
-            let problem = format!("this line is not JSON: {error}; send each message as one line of UTF-8");
-            return Meaning::Broken(ErrorData::new(ErrorCode::PARSE_ERROR, problem, None), received::readable_id(line));
+            let problem =
+                format!("this line is not JSON: {error}; send each message as one line of UTF-8");
+            return Meaning::Broken(
+                ErrorData::new(ErrorCode::PARSE_ERROR, problem, None),
+                received::readable_id(line),
+            );
         }
     };
     if value.is_array() {
         let problem = "a batch is accepted only in 2025-03-26, and has 1 to 32 messages: send each message by itself";
-        return Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), None);
+        return Meaning::Broken(
+            ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None),
+            None,
+        );
     }
-    let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    let id = value
+        .get("id")
+        .and_then(|id| serde_json::from_value(id.clone()).ok());
     let method = value.get("method").is_some_and(Value::is_string);
     let is_notification = method && value.get("id").is_none();
-    let is_response = value.get("method").is_none() && (value.get("result").is_some() || value.get("error").is_some());
+    let is_response = value.get("method").is_none()
+        && (value.get("result").is_some() || value.get("error").is_some());
     if is_notification || is_response {
         tracing::debug!(%error, "ignored a message");
         return Meaning::Nothing;
     }
-    let problem = format!("this is not a JSON-RPC 2.0 message: {}", json_problem(&error));
-    Meaning::Broken(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
+    let problem = format!(
+        "this is not a JSON-RPC 2.0 message: {}",
+        json_problem(&error)
+    );
+    Meaning::Broken(
+        ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None),
+        id,
+    )
 }
 
 /// Returns whether a message is a well-formed `initialize` of a version that has it.
@@ -231,14 +263,17 @@ pub fn is_initialize(message: &[u8]) -> bool {
         #[serde(borrow)]
         method: Cow<'a, str>,
     }
-    if !serde_json::from_slice::<Named<'_>>(message).is_ok_and(|named| named.method == "initialize") {
+    if !serde_json::from_slice::<Named<'_>>(message).is_ok_and(|named| named.method == "initialize")
+    {
         return false;
     }
     match serde_json::from_slice(message) {
         Ok(ClientJsonRpcMessage::Request(request)) => {
             let is_one = matches!(request.request, ClientRequest::InitializeRequest(_));
             let version = request.request.get_meta().protocol_version();
-            is_one && version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str())
+            is_one
+                && version
+                    .is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str())
         }
         _ => false,
     }
@@ -250,14 +285,19 @@ pub fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
         return None;
     }
     let messages: Vec<Box<RawValue>> = serde_json::from_slice(text).ok()?;
-    (1..=BATCH_MAX).contains(&messages.len()).then_some(messages)
+    (1..=BATCH_MAX)
+        .contains(&messages.len())
+        .then_some(messages)
 }
 
 /// Serializes the rejection of a request, with its id if it is readable.
 pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     let kept = ids::encode_ids(message);
-    let value: Value = serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
-    let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    let value: Value =
+        serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
+    let id = value
+        .get("id")
+        .and_then(|id| serde_json::from_value(id.clone()).ok());
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
 
@@ -272,10 +312,24 @@ pub fn refusal(message: &[u8]) -> Vec<u8> {
         Meaning::Broken(error, id) => (error, id),
         Meaning::Message(message) => {
             let problem = "over HTTP an id is a text or a whole number of 64 bits";
-            let id = if let ClientJsonRpcMessage::Request(request) = *message { Some(request.id) } else { None };
-            (ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id)
+            let id = if let ClientJsonRpcMessage::Request(request) = *message {
+                Some(request.id)
+            } else {
+                None
+            };
+            (
+                ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None),
+                id,
+            )
         }
-        Meaning::Nothing => (ErrorData::new(ErrorCode::INVALID_REQUEST, "this is not a JSON-RPC 2.0 message", None), None),
+        Meaning::Nothing => (
+            ErrorData::new(
+                ErrorCode::INVALID_REQUEST,
+                "this is not a JSON-RPC 2.0 message",
+                None,
+            ),
+            None,
+        ),
     };
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
@@ -287,7 +341,10 @@ where
 {
     type Error = io::Error;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         write(Arc::clone(&self.writer), ids::written(&message))
     }
 
@@ -301,9 +358,15 @@ where
                 Ok(Read::Line) => {}
                 Ok(Read::Ended) => return None,
                 Ok(Read::TooLong) => {
-                    let problem = format!("this line is longer than {} bytes; a message has to be shorter", self.line_bytes_max);
+                    let problem = format!(
+                        "this line is longer than {} bytes; a message has to be shorter",
+                        self.line_bytes_max
+                    );
                     let id = self.overlong_id.take();
-                    self.answer(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), id);
+                    self.answer(
+                        ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None),
+                        id,
+                    );
                     continue;
                 }
                 Err(error) => {
@@ -311,9 +374,16 @@ where
                     return None;
                 }
             }
-            let messages = if self.accepts_batches { batch(&self.line) } else { None };
+            let messages = if self.accepts_batches {
+                batch(&self.line)
+            } else {
+                None
+            };
             let meanings = match messages {
-                Some(messages) => messages.iter().map(|message| meaning(message.get().as_bytes())).collect(),
+                Some(messages) => messages
+                    .iter()
+                    .map(|message| meaning(message.get().as_bytes()))
+                    .collect(),
                 None => vec![meaning(&self.line)],
             };
             self.line.clear();
@@ -352,37 +422,89 @@ mod tests {
         drop(lines);
         let mut output = String::new();
         client.read_to_string(&mut output).await.expect("text");
-        (messages, output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
+        (
+            messages,
+            output
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"))
+                .collect(),
+        )
     }
 
     #[tokio::test]
     async fn unreadable_message_gets_an_error() {
-        let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"x\":\"{}\"}}", "x".repeat(20_000));
+        let long = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"x\":\"{}\"}}",
+            "x".repeat(20_000)
+        );
         for (line, code, id) in [
             ("{\"jsonrpc\": ", -32700, Value::Null),
             ("garbage", -32700, Value::Null),
             ("[]", -32600, Value::Null),
-            ("[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}]", -32600, Value::Null),
+            (
+                "[{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}]",
+                -32600,
+                Value::Null,
+            ),
             ("[1.5", -32700, Value::Null),
-            ("{\"jsonrpc\":\"2.0\",\"id\":0.5,\"method\":7}", -32600, Value::from(0.5)),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":0.5,\"method\":7}",
+                -32600,
+                Value::from(0.5),
+            ),
             ("\"x\"", -32600, Value::Null),
             ("{}", -32600, Value::Null),
-            ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}", -32600, Value::from(7)),
-            ("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":7}", -32600, Value::from("a")),
-            ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", -32600, Value::Null),
+            (
+                "{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}",
+                -32600,
+                Value::from(7),
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":7}",
+                -32600,
+                Value::from("a"),
+            ),
+            (
+                "{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}",
+                -32600,
+                Value::Null,
+            ),
             (&long, -32600, Value::from(1)),
-            (r#"{"jsonrpc":"2.0","id":20,"method":"ping","params":{"a":NaN}}"#, -32700, Value::from(20)),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping","params":{"a":}"#, -32700, Value::from(1.5)),
-            (r#"{"jsonrpc":"2.0","id":21,"method":"tools/call","params":{"name":"x","arguments":{"a":1,"a":2}}}"#, -32600, Value::from(21)),
-            (r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"x","arguments":[1]}}"#, -32602, Value::from(22)),
+            (
+                r#"{"jsonrpc":"2.0","id":20,"method":"ping","params":{"a":NaN}}"#,
+                -32700,
+                Value::from(20),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"ping","params":{"a":}"#,
+                -32700,
+                Value::from(1.5),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":21,"method":"tools/call","params":{"name":"x","arguments":{"a":1,"a":2}}}"#,
+                -32600,
+                Value::from(21),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"x","arguments":[1]}}"#,
+                -32602,
+                Value::from(22),
+            ),
         ] {
             let input = format!("{line}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}}\n");
             let (messages, answers) = exchange(input.as_bytes(), 10_000).await;
             assert_eq!((messages, answers.len()), (1, 1), "{line:.60}");
-            assert_eq!((&answers[0]["error"]["code"], answers[0].get("id")), (&Value::from(code), Some(&id)), "{line:.60}");
+            assert_eq!(
+                (&answers[0]["error"]["code"], answers[0].get("id")),
+                (&Value::from(code), Some(&id)),
+                "{line:.60}"
+            );
         }
         let (messages, answers) = exchange(b"\xff\xfe\x00\n", 10_000).await;
-        assert_eq!((messages, &answers[0]["error"]["code"]), (0, &Value::from(-32700)));
+        assert_eq!(
+            (messages, &answers[0]["error"]["code"]),
+            (0, &Value::from(-32700))
+        );
     }
 
     #[test]
@@ -395,10 +517,13 @@ mod tests {
             let call = serde_json::from_str::<ToolCall>(line).expect("a tool call");
             let mut theirs: ClientJsonRpcMessage = serde_json::from_str(line).expect("a message");
             let mut ours = call.into_message();
-            let written = |message: &ClientJsonRpcMessage| serde_json::to_value(message).expect("JSON");
+            let written =
+                |message: &ClientJsonRpcMessage| serde_json::to_value(message).expect("JSON");
             assert_eq!(written(&ours), written(&theirs), "{line}");
             let token = |message: &mut ClientJsonRpcMessage| match message {
-                ClientJsonRpcMessage::Request(call) => rmcp::model::GetMeta::get_meta_mut(&mut call.request).get_progress_token(),
+                ClientJsonRpcMessage::Request(call) => {
+                    rmcp::model::GetMeta::get_meta_mut(&mut call.request).get_progress_token()
+                }
                 _ => None,
             };
             assert_eq!(token(&mut ours), token(&mut theirs), "{line}");

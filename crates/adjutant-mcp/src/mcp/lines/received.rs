@@ -28,13 +28,21 @@ pub fn prepared(text: &[u8]) -> Result<Cow<'_, [u8]>, Box<Refused>> {
     let message = match with_object_arguments(&whole) {
         Ok(Some(replaced)) => Cow::Owned(replaced),
         Ok(None) => whole,
-        Err(problem) => return Err(Box::new(Refused(ErrorData::new(ErrorCode::INVALID_PARAMS, problem, None), readable_id(text)))),
+        Err(problem) => {
+            return Err(Box::new(Refused(
+                ErrorData::new(ErrorCode::INVALID_PARAMS, problem, None),
+                readable_id(text),
+            )));
+        }
     };
     match repeated_key(&message) {
         None => Ok(message),
         Some(key) => {
             let problem = format!("the key {key:?} is repeated: send it once");
-            Err(Box::new(Refused(ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None), readable_id(text))))
+            Err(Box::new(Refused(
+                ErrorData::new(ErrorCode::INVALID_REQUEST, problem, None),
+                readable_id(text),
+            )))
         }
     }
 }
@@ -46,7 +54,9 @@ fn with_whole_characters(text: &[u8]) -> Cow<'_, [u8]> {
     while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
         let escape = at + next;
         at = escape + 2;
-        let Some(unit) = code_unit(text, escape) else { continue };
+        let Some(unit) = code_unit(text, escape) else {
+            continue;
+        };
         at = escape + 6;
         match unit {
             0xD800..=0xDBFF if matches!(code_unit(text, at), Some(0xDC00..=0xDFFF)) => at += 6,
@@ -67,7 +77,13 @@ fn with_whole_characters(text: &[u8]) -> Cow<'_, [u8]> {
 /// Reads the escape `\uXXXX` at a position.
 fn code_unit(text: &[u8], at: usize) -> Option<u32> {
     let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
-    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?, 16).ok()
+    u32::from_str_radix(
+        std::str::from_utf8(digits)
+            .ok()
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?,
+        16,
+    )
+    .ok()
 }
 
 /// The parts of a tool call around its arguments.
@@ -87,8 +103,16 @@ struct Params<'a> {
 
 /// Replaces `arguments` that are a string by the object in it. `None`: they are an object, or there are none.
 fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, String> {
-    let Ok(text) = std::str::from_utf8(text) else { return Ok(None) };
-    let Ok(Call { method, params: Params { arguments } }) = serde_json::from_str::<Call<'_>>(text) else { return Ok(None) };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Ok(None);
+    };
+    let Ok(Call {
+        method,
+        params: Params { arguments },
+    }) = serde_json::from_str::<Call<'_>>(text)
+    else {
+        return Ok(None);
+    };
     let given = arguments.get();
     if method != "tools/call" || given.starts_with('{') || given == "null" {
         return Ok(None);
@@ -96,12 +120,22 @@ fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let wrong = || "arguments: must be a JSON object, such as {\"prompt\": \"…\"}".to_owned();
     let object = serde_json::from_str::<String>(given).map_err(|_| wrong())?;
     let object = String::from_utf8_lossy(&with_whole_characters(object.as_bytes())).into_owned();
-    let object = if object.trim().is_empty() { "{}" } else { object.trim() };
+    let object = if object.trim().is_empty() {
+        "{}"
+    } else {
+        object.trim()
+    };
     if !object.starts_with('{') || serde_json::from_str::<&RawValue>(object).is_err() {
         return Err(wrong());
     }
-    let Some(place) = ids::place(text, given) else { return Ok(None) };
-    Ok(Some([&text[..place.start], object, &text[place.end..]].concat().into_bytes()))
+    let Some(place) = ids::place(text, given) else {
+        return Ok(None);
+    };
+    Ok(Some(
+        [&text[..place.start], object, &text[place.end..]]
+            .concat()
+            .into_bytes(),
+    ))
 }
 
 /// Returns a key that an object of the message repeats. `None` also if the message is not JSON.
@@ -179,7 +213,13 @@ impl<'de> serde::de::DeserializeSeed<'de> for Nested<'_> {
 /// Finds the id of a request in a text that need not be JSON. `None`: it has none, or several, or is not a request; an error under the id
 /// of a response could end another call of the client.
 pub fn readable_id(text: &[u8]) -> Option<RequestId> {
-    let mut outermost = Outermost { text, at: 0, depth: 0, key: None, is_key_next: false };
+    let mut outermost = Outermost {
+        text,
+        at: 0,
+        depth: 0,
+        key: None,
+        is_key_next: false,
+    };
     let (mut id, mut is_request) = (None, false);
     while let Some((key, value)) = outermost.next_scalar() {
         match key {
@@ -219,14 +259,20 @@ impl<'a> Outermost<'a> {
                 b'"' => {
                     self.at = end_of_string(self.text, start)?;
                     let string = &self.text[start..self.at];
-                    match (self.depth == 1, std::mem::take(&mut self.is_key_next), self.key.take()) {
+                    match (
+                        self.depth == 1,
+                        std::mem::take(&mut self.is_key_next),
+                        self.key.take(),
+                    ) {
                         (true, true, _) => self.key = string.get(1..string.len() - 1),
                         (true, false, Some(key)) => return Some((key, string)),
                         _ => {}
                     }
                 }
                 b'-' | b'0'..=b'9' => {
-                    while self.text.get(self.at).is_some_and(|next| next.is_ascii_alphanumeric() || matches!(next, b'.' | b'+' | b'-')) {
+                    while self.text.get(self.at).is_some_and(|next| {
+                        next.is_ascii_alphanumeric() || matches!(next, b'.' | b'+' | b'-')
+                    }) {
                         self.at += 1;
                     }
                     if let Some(key) = self.key.take().filter(|_| self.depth == 1) {
@@ -258,7 +304,10 @@ mod tests {
     use serde_json::{Value, json};
 
     fn value(text: &str) -> Value {
-        serde_json::from_slice(&prepared(text.as_bytes()).unwrap_or_else(|refused| panic!("{text}: {}", refused.0))).expect("JSON")
+        serde_json::from_slice(
+            &prepared(text.as_bytes()).unwrap_or_else(|refused| panic!("{text}: {}", refused.0)),
+        )
+        .expect("JSON")
     }
 
     #[test]
@@ -276,13 +325,24 @@ mod tests {
         ] {
             assert_eq!(value(given)["a"], expected, "{given}");
         }
-        assert_eq!(value(r#"{"\ud83d":1}"#), json!({"\u{fffd}": 1}), "in a key too");
-        assert!(matches!(prepared(br#"{"a":"\ud83d\udd25"}"#), Ok(Cow::Borrowed(_))), "what is whole is not copied");
+        assert_eq!(
+            value(r#"{"\ud83d":1}"#),
+            json!({"\u{fffd}": 1}),
+            "in a key too"
+        );
+        assert!(
+            matches!(prepared(br#"{"a":"\ud83d\udd25"}"#), Ok(Cow::Borrowed(_))),
+            "what is whole is not copied"
+        );
     }
 
     #[test]
     fn arguments_in_a_string_are_taken_or_named() {
-        let call = |arguments: &str| format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"x","arguments":{arguments}}}}}"#);
+        let call = |arguments: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"x","arguments":{arguments}}}}}"#
+            )
+        };
         for (given, expected) in [
             (r#""{\"a\":1}""#, json!({"a": 1})),
             (r#"" {\"a\":\"\\ud83d\"} ""#, json!({"a": "\u{fffd}"})),
@@ -290,31 +350,68 @@ mod tests {
             (r#"{"a":"{}"}"#, json!({"a": "{}"})),
             ("null", Value::Null),
         ] {
-            assert_eq!(value(&call(given))["params"]["arguments"], expected, "{given}");
+            assert_eq!(
+                value(&call(given))["params"]["arguments"],
+                expected,
+                "{given}"
+            );
         }
         for wrong in [r#""x""#, r#""[1]""#, r#""{\"a\":""#, "[1]", "5", "true"] {
-            let Err(Refused(error, id)) = prepared(call(wrong).as_bytes()).map_err(|refused| *refused) else { panic!("{wrong}") };
-            assert!(error.message.starts_with("arguments:") && id == Some(RequestId::Number(7)), "{wrong}: {error:?}");
+            let Err(Refused(error, id)) =
+                prepared(call(wrong).as_bytes()).map_err(|refused| *refused)
+            else {
+                panic!("{wrong}")
+            };
+            assert!(
+                error.message.starts_with("arguments:") && id == Some(RequestId::Number(7)),
+                "{wrong}: {error:?}"
+            );
         }
-        assert_eq!(value(r#"{"method":"other","params":{"arguments":"x"}}"#)["params"]["arguments"], "x", "only of tool calls");
+        assert_eq!(
+            value(r#"{"method":"other","params":{"arguments":"x"}}"#)["params"]["arguments"],
+            "x",
+            "only of tool calls"
+        );
     }
 
     #[test]
     fn repeated_key_is_refused_by_name() {
         for (given, key) in [
-            (r#"{"id":1,"method":"m","params":{"arguments":{"prompt":"a","prompt":"b"}}}"#, "prompt"),
-            (r#"{"id":1,"method":"m","params":{"a":[{"x":1,"\u0078":2}]}}"#, "x"),
+            (
+                r#"{"id":1,"method":"m","params":{"arguments":{"prompt":"a","prompt":"b"}}}"#,
+                "prompt",
+            ),
+            (
+                r#"{"id":1,"method":"m","params":{"a":[{"x":1,"\u0078":2}]}}"#,
+                "x",
+            ),
             (r#"{"id":1,"method":"m","params":{},"params":{}}"#, "params"),
             (r#"{"id":1,"id":1,"method":"m"}"#, "id"),
         ] {
-            let Err(Refused(error, id)) = prepared(given.as_bytes()).map_err(|refused| *refused) else { panic!("{given}") };
-            assert!(error.message.contains(&format!("{key:?} is repeated")) && id == Some(RequestId::Number(1)), "{given}: {error:?}");
+            let Err(Refused(error, id)) = prepared(given.as_bytes()).map_err(|refused| *refused)
+            else {
+                panic!("{given}")
+            };
+            assert!(
+                error.message.contains(&format!("{key:?} is repeated"))
+                    && id == Some(RequestId::Number(1)),
+                "{given}: {error:?}"
+            );
         }
-        assert!(prepared(br#"{"a":{"x":1},"b":{"x":1},"c":[{"x":1},{"x":1}]}"#).is_ok(), "in different objects");
-        let string = r#"{"id":1,"method":"tools/call","params":{"arguments":"{\"a\":1,\"a\":2}"}}"#;
-        assert!(prepared(string.as_bytes()).is_err(), "also within a string of arguments");
         assert!(
-            matches!(prepared(br#"{"id":1,"id":2,"method":"m"}"#).map_err(|refused| *refused), Err(Refused(_, None))),
+            prepared(br#"{"a":{"x":1},"b":{"x":1},"c":[{"x":1},{"x":1}]}"#).is_ok(),
+            "in different objects"
+        );
+        let string = r#"{"id":1,"method":"tools/call","params":{"arguments":"{\"a\":1,\"a\":2}"}}"#;
+        assert!(
+            prepared(string.as_bytes()).is_err(),
+            "also within a string of arguments"
+        );
+        assert!(
+            matches!(
+                prepared(br#"{"id":1,"id":2,"method":"m"}"#).map_err(|refused| *refused),
+                Err(Refused(_, None))
+            ),
             "it is unknown which one waits"
         );
     }
@@ -322,9 +419,18 @@ mod tests {
     #[test]
     fn id_is_read_where_the_text_is_not_json() {
         for (text, expected) in [
-            (r#"{"jsonrpc":"2.0","id":20,"method":"m","params":{"a":NaN}}"#, Some("20")),
-            (r#"{"params":{"id":1,"a":[{"id":2}],"x":"}\"id\":9"},"method":"m","id":"a b"#, None),
-            (r#"{"params":{"id":1,"a":[{"id":2}],"x":"}\"id\":9"},"method":"m","id":"a b","#, Some("\"a b\"")),
+            (
+                r#"{"jsonrpc":"2.0","id":20,"method":"m","params":{"a":NaN}}"#,
+                Some("20"),
+            ),
+            (
+                r#"{"params":{"id":1,"a":[{"id":2}],"x":"}\"id\":9"},"method":"m","id":"a b"#,
+                None,
+            ),
+            (
+                r#"{"params":{"id":1,"a":[{"id":2}],"x":"}\"id\":9"},"method":"m","id":"a b","#,
+                Some("\"a b\""),
+            ),
             (r#"{"id":1.5,"method":"m","params":{"#, Some("1.5")),
             (r#"{"id":1,"method":"m"} trailing"#, Some("1")),
             (r#"{"id":1,"result":{"a":NaN}}"#, None),
@@ -338,8 +444,14 @@ mod tests {
             let expected = expected.and_then(ids::request_id);
             assert_eq!(readable_id(text.as_bytes()), expected, "{text}");
         }
-        assert_eq!(readable_id(b"{\"id\":3,\"method\":\"m\",\"params\":{\"a\":\"\xff\"}}"), Some(RequestId::Number(3)));
-        let deep = format!("{{\"id\":4,\"method\":\"m\",\"params\":{}", "[".repeat(20_000));
+        assert_eq!(
+            readable_id(b"{\"id\":3,\"method\":\"m\",\"params\":{\"a\":\"\xff\"}}"),
+            Some(RequestId::Number(3))
+        );
+        let deep = format!(
+            "{{\"id\":4,\"method\":\"m\",\"params\":{}",
+            "[".repeat(20_000)
+        );
         assert_eq!(readable_id(deep.as_bytes()), Some(RequestId::Number(4)));
     }
 }

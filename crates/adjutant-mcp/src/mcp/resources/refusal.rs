@@ -11,7 +11,10 @@ const URI_CHARS_MAX: usize = 300;
 /// Returns the error for a resource that does not exist or that the caller may not see.
 pub fn not_found(uri: &str) -> ErrorData {
     let uri = line(uri, URI_CHARS_MAX);
-    ErrorData::resource_not_found(format!("there is no resource {uri}"), Some(json!({"uri": uri})))
+    ErrorData::resource_not_found(
+        format!("there is no resource {uri}"),
+        Some(json!({"uri": uri})),
+    )
 }
 
 /// Converts an error of the hub.

@@ -31,7 +31,10 @@ impl Reports {
     /// Reports a change. Returns whether the client still receives reports.
     async fn send(&self, uri: &str) -> bool {
         match self {
-            Self::Peer(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
+            Self::Peer(peer) => peer
+                .notify_resource_updated(ResourceUpdatedNotificationParam::new(uri))
+                .await
+                .is_ok(),
             Self::Sink(sink) => sink.notify_resource_updated(uri).await.is_ok(),
         }
     }
@@ -60,14 +63,28 @@ pub fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let is_known = |uri: &&String| uri.len() <= URI_BYTES_MAX && Target::parse(uri).is_some();
     let uris = requested.resource_subscriptions.as_ref();
     let mut accepted = SubscriptionFilter::new();
-    accepted.resource_subscriptions = uris.map(|uris| uris.iter().filter(is_known).take(WATCHES_MAX).cloned().collect());
+    accepted.resource_subscriptions = uris.map(|uris| {
+        uris.iter()
+            .filter(is_known)
+            .take(WATCHES_MAX)
+            .cloned()
+            .collect()
+    });
     accepted
 }
 
 /// Reports changes of the accepted resources until the client ends the subscription. A resource that it may not see never
 /// changes.
-pub async fn listen(client: &Client, input_ended: &CancellationToken, context: &SubscriptionContext) {
-    let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
+pub async fn listen(
+    client: &Client,
+    input_ended: &CancellationToken,
+    context: &SubscriptionContext,
+) {
+    let uris = context
+        .accepted()
+        .resource_subscriptions
+        .clone()
+        .unwrap_or_default();
     let reports = join_all(uris.into_iter().map(|uri| async move {
         let Some(target) = Target::parse(&uri) else { return };
         match Watch::start(client.clone(), target).await {
@@ -99,9 +116,18 @@ struct Tasks {
 
 impl Subscriptions {
     /// Adds a subscription. A second one of the same resource changes nothing.
-    pub async fn add(&self, client: Client, uri: String, peer: Peer<RoleServer>) -> Result<(), ErrorData> {
-        let target = Target::parse(&uri).filter(|_| uri.len() <= URI_BYTES_MAX).ok_or_else(|| not_found(&uri))?;
-        let watch = Watch::start(client, target).await.map_err(|error| refused(&uri, &error))?;
+    pub async fn add(
+        &self,
+        client: Client,
+        uri: String,
+        peer: Peer<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let target = Target::parse(&uri)
+            .filter(|_| uri.len() <= URI_BYTES_MAX)
+            .ok_or_else(|| not_found(&uri))?;
+        let watch = Watch::start(client, target)
+            .await
+            .map_err(|error| refused(&uri, &error))?;
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.running.try_join_next().is_some() {}
         tasks.by_uri.retain(|_, task| !task.is_finished());
@@ -109,9 +135,16 @@ impl Subscriptions {
             return Ok(());
         }
         if tasks.by_uri.len() >= WATCHES_MAX {
-            return Err(ErrorData::invalid_params(format!("a connection has at most {WATCHES_MAX} subscriptions: unsubscribe from one first"), None));
+            return Err(ErrorData::invalid_params(
+                format!(
+                    "a connection has at most {WATCHES_MAX} subscriptions: unsubscribe from one first"
+                ),
+                None,
+            ));
         }
-        let task = tasks.running.spawn(report(watch, uri.clone(), Reports::Peer(peer)));
+        let task = tasks
+            .running
+            .spawn(report(watch, uri.clone(), Reports::Peer(peer)));
         tasks.by_uri.insert(uri, task);
         Ok(())
     }

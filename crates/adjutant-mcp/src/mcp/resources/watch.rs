@@ -24,8 +24,19 @@ impl Watch {
         let mut changes = None;
         let position = match &target {
             Target::Run(run) => {
-                let run = client.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?;
-                client.call(&Wait { runs: vec![run.run_id], ..Wait::default() }).await?.cursor
+                let run = client
+                    .call(&GetRun {
+                        run: run.clone(),
+                        ..GetRun::default()
+                    })
+                    .await?;
+                client
+                    .call(&Wait {
+                        runs: vec![run.run_id],
+                        ..Wait::default()
+                    })
+                    .await?
+                    .cursor
             }
             Target::Log { run, .. } => signed(client.call(&logs(run, None, 0)).await?.total),
             Target::Chat { chat, .. } => {
@@ -34,7 +45,12 @@ impl Watch {
                 page.chat.last_seq.max(page.cursor)
             }
         };
-        Ok(Self { client, target, position, changes })
+        Ok(Self {
+            client,
+            target,
+            position,
+            changes,
+        })
     }
 
     /// Waits for a change. Returns whether another one can follow.
@@ -43,7 +59,12 @@ impl Watch {
             let from = self.position;
             let can_follow = match &self.target {
                 Target::Run(run) => {
-                    let read = ReadEvents { after: from, run: Some(run.clone()), limit: Some(EVENTS_MAX), wait_ms: CALL_MS };
+                    let read = ReadEvents {
+                        after: from,
+                        run: Some(run.clone()),
+                        limit: Some(EVENTS_MAX),
+                        wait_ms: CALL_MS,
+                    };
                     let page = self.client.call(&read).await?;
                     self.position = page.cursor;
                     if page.reset {
@@ -55,7 +76,10 @@ impl Watch {
                     true
                 }
                 Target::Log { run, .. } => {
-                    let page = self.client.call(&logs(run, u64::try_from(from).ok(), CALL_MS)).await?;
+                    let page = self
+                        .client
+                        .call(&logs(run, u64::try_from(from).ok(), CALL_MS))
+                        .await?;
                     self.position = signed(page.total);
                     if page.ended && self.position <= from {
                         return Ok(false);
@@ -63,7 +87,10 @@ impl Watch {
                     !page.ended
                 }
                 Target::Chat { chat, .. } => {
-                    let page = self.client.call(&messages(*chat, Some(from), self.changes, CALL_MS)).await?;
+                    let page = self
+                        .client
+                        .call(&messages(*chat, Some(from), self.changes, CALL_MS))
+                        .await?;
                     self.changes = Some(page.changes);
                     self.position = page.chat.last_seq.max(page.cursor);
                     if page.messages.is_empty() && page.changed.is_empty() && !page.reset {
@@ -80,11 +107,24 @@ impl Watch {
 }
 
 fn logs(run: &str, after: Option<u64>, wait_ms: u64) -> ReadLogs {
-    ReadLogs { run: run.to_owned(), after, max_bytes: Some(1), wait_ms, ..ReadLogs::default() }
+    ReadLogs {
+        run: run.to_owned(),
+        after,
+        max_bytes: Some(1),
+        wait_ms,
+        ..ReadLogs::default()
+    }
 }
 
 fn messages(chat: i64, after: Option<i64>, changes: Option<i64>, wait_ms: u64) -> ShowChat {
-    ShowChat { chat_id: chat, after, changes, limit: Some(1), wait_ms, peek: true }
+    ShowChat {
+        chat_id: chat,
+        after,
+        changes,
+        limit: Some(1),
+        wait_ms,
+        peek: true,
+    }
 }
 
 fn signed(position: u64) -> i64 {

@@ -8,11 +8,22 @@ use serde_json::{Value, json};
 #[must_use]
 pub fn event_line(event: &EventView) -> String {
     let signal = match (&event.signal, &event.source) {
-        (Some(signal), Some(source)) => format!(" [{} by {}]", line(signal.as_str(), 40), line(source.as_str(), 20)),
+        (Some(signal), Some(source)) => format!(
+            " [{} by {}]",
+            line(signal.as_str(), 40),
+            line(source.as_str(), 20)
+        ),
         (None, Some(source)) => format!(" [by {}]", line(source.as_str(), 20)),
         _ => String::new(),
     };
-    format!("{} {} {}{signal} ({}): {}", event.seq, line(&event.at, 40), line(event.kind.as_str(), 40), line(&event.by, 80), quoted(&event.text, 200))
+    format!(
+        "{} {} {}{signal} ({}): {}",
+        event.seq,
+        line(&event.at, 40),
+        line(event.kind.as_str(), 40),
+        line(&event.by, 80),
+        quoted(&event.text, 200)
+    )
 }
 
 /// Returns an event as structured content of a history.
@@ -24,5 +35,10 @@ pub fn event_brief(event: &EventView) -> Value {
 /// Formats a parent's message as one line.
 #[must_use]
 pub fn message_line(message: &MessageView) -> String {
-    format!("message from {} at {}: {}", line(&message.from, 80), line(&message.sent_at, 40), quoted(&message.text, usize::MAX))
+    format!(
+        "message from {} at {}: {}",
+        line(&message.from, 80),
+        line(&message.sent_at, 40),
+        quoted(&message.text, usize::MAX)
+    )
 }

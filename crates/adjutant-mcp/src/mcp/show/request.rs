@@ -17,26 +17,50 @@ pub fn request_line(request: &RequestView) -> String {
         Some(RequestKind::Delegation) => "wants to delegate a task,",
         _ => "asks",
     };
-    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
+    let own = request
+        .question_id
+        .as_ref()
+        .map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
     let number = line(&request.number, 24);
     let AskedFor { text, parts } = asked_for(request);
-    let mut out = format!("{} {wants} {number}{own}: {}", line(&request.run_name, 60), quoted(text, QUESTION_CHARS));
+    let mut out = format!(
+        "{} {wants} {number}{own}: {}",
+        line(&request.run_name, 60),
+        quoted(text, QUESTION_CHARS)
+    );
     if let Some(group) = &request.group {
-        out.push_str(&format!(" ({} of {} asked together)", group.place, group.size));
+        out.push_str(&format!(
+            " ({} of {} asked together)",
+            group.place, group.size
+        ));
     }
     if let Some(context) = &request.context {
         out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
     }
     for part in request.clarification.iter().flat_map(clarification_parts) {
-        out.push_str(&format!(" {} {}", part.name, quoted(part.text, QUESTION_CHARS)));
+        out.push_str(&format!(
+            " {} {}",
+            part.name,
+            quoted(part.text, QUESTION_CHARS)
+        ));
     }
     // The preview and the parts of a delegation follow below.
-    let parts: Vec<&OperationPart> = parts.iter().filter(|part| part.name != "preview" && request.delegation.is_none()).collect();
+    let parts: Vec<&OperationPart> = parts
+        .iter()
+        .filter(|part| part.name != "preview" && request.delegation.is_none())
+        .collect();
     for part in parts.iter().take(PARTS_MAX) {
-        out.push_str(&format!(" {} {}", part.label, quoted(&part.text, QUESTION_CHARS)));
+        out.push_str(&format!(
+            " {} {}",
+            part.label,
+            quoted(&part.text, QUESTION_CHARS)
+        ));
     }
     if parts.len() > PARTS_MAX {
-        let addresses = parts[PARTS_MAX..].iter().filter(|part| part.name == "urls").count();
+        let addresses = parts[PARTS_MAX..]
+            .iter()
+            .filter(|part| part.name == "urls")
+            .count();
         let more = parts.len() - PARTS_MAX;
         out.push_str(&format!(" … and {more} more, {addresses} of them addresses: get_pending_questions message_id={number}"));
     }
@@ -47,7 +71,11 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
     }
     if let Some(delegation) = &request.delegation {
-        out.push_str(&format!(" {} {}", line(delegation.independence.as_str(), 40), line(delegation.priority.as_str(), 10)));
+        out.push_str(&format!(
+            " {} {}",
+            line(delegation.independence.as_str(), 40),
+            line(delegation.priority.as_str(), 10)
+        ));
         for part in delegation_parts(delegation) {
             out.push_str(&format!(" {} {}", part.name, quoted(part.text, 600)));
         }
@@ -56,11 +84,19 @@ pub fn request_line(request: &RequestView) -> String {
         }
     }
     if !request.options.is_empty() {
-        let options: Vec<String> = request.options.iter().map(|option| quoted(option, 200)).collect();
+        let options: Vec<String> = request
+            .options
+            .iter()
+            .map(|option| quoted(option, 200))
+            .collect();
         out.push_str(&format!(" options {}", options.join(" | ")));
     }
     if let Some(default) = &request.default {
-        out.push_str(&format!(" default {} at {}", quoted(default, 200), line(&request.expires_at, 40)));
+        out.push_str(&format!(
+            " default {} at {}",
+            quoted(default, 200),
+            line(&request.expires_at, 40)
+        ));
     }
     if !request.blocking {
         out.push_str(" (it continues meanwhile)");
@@ -118,12 +154,20 @@ pub fn request_full(request: &RequestView) -> Value {
 pub const PARTS_MAX: usize = 20;
 
 /// Returns what an approval allows besides its preview, by the fields of the contract.
-pub fn operation(request: &RequestView, chars_max: usize, parts_max: usize) -> BTreeMap<&'static str, Value> {
+pub fn operation(
+    request: &RequestView,
+    chars_max: usize,
+    parts_max: usize,
+) -> BTreeMap<&'static str, Value> {
     let mut fields: BTreeMap<&'static str, Value> = BTreeMap::new();
     if request.delegation.is_some() {
         return fields;
     }
-    let parts: Vec<OperationPart> = asked_for(request).parts.into_iter().filter(|part| part.name != "preview").collect();
+    let parts: Vec<OperationPart> = asked_for(request)
+        .parts
+        .into_iter()
+        .filter(|part| part.name != "preview")
+        .collect();
     for part in parts.iter().take(parts_max) {
         let text = cut(&part.text, chars_max);
         match part.name {
@@ -150,8 +194,9 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
         brief["question_id"] = json!(id);
     }
     if let Some(clarification) = &request.clarification {
-        brief["clarification"] =
-            clarification_parts(clarification).map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS)))).collect();
+        brief["clarification"] = clarification_parts(clarification)
+            .map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS))))
+            .collect();
     }
     for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
         if let Some(text) = text {
@@ -165,7 +210,11 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
     if let Some(delegation) = &request.delegation {
         brief["delegation"] = json!(delegation);
     }
-    for (name, text) in [("child", &request.child), ("child_name", &request.child_name), ("child_result", &request.child_result)] {
+    for (name, text) in [
+        ("child", &request.child),
+        ("child_name", &request.child_name),
+        ("child_result", &request.child_result),
+    ] {
         if let Some(text) = text {
             brief[name] = json!(cut(text, QUESTION_CHARS));
         }
@@ -180,7 +229,11 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
         brief["reason"] = json!(reason);
     }
     if !request.options.is_empty() {
-        brief["options"] = request.options.iter().map(|option| cut(option, 200)).collect();
+        brief["options"] = request
+            .options
+            .iter()
+            .map(|option| cut(option, 200))
+            .collect();
     }
     if let Some(default) = &request.default {
         brief["default"] = json!(cut(default, 200));
@@ -191,7 +244,13 @@ fn with_details(mut brief: Value, request: &RequestView) -> Value {
 /// Formats the recorded answer to a request: the chosen option, or the text.
 #[must_use]
 pub fn recorded_line(request: &RequestView) -> String {
-    let answer = quoted(request.answer.as_deref().unwrap_or_default(), RESULT_CHARS_LISTED);
-    let option = request.option_chosen().map(|number| format!("option {number}, ")).unwrap_or_default();
+    let answer = quoted(
+        request.answer.as_deref().unwrap_or_default(),
+        RESULT_CHARS_LISTED,
+    );
+    let option = request
+        .option_chosen()
+        .map(|number| format!("option {number}, "))
+        .unwrap_or_default();
     format!("{} recorded: {option}{answer}", line(&request.number, 24))
 }

@@ -25,7 +25,12 @@ impl Shown {
             Value::Object(data) => data,
             other => Map::from_iter([("value".to_owned(), other)]),
         };
-        Self { lines: Vec::new(), quotation: String::new(), data, next: String::new() }
+        Self {
+            lines: Vec::new(),
+            quotation: String::new(),
+            data,
+            next: String::new(),
+        }
     }
 
     /// Adds a line.
@@ -76,7 +81,12 @@ impl Shown {
     /// Converts to text.
     #[must_use]
     pub fn into_text(self) -> String {
-        let Self { mut lines, quotation, data: _, next } = self;
+        let Self {
+            mut lines,
+            quotation,
+            data: _,
+            next,
+        } = self;
         if lines.len() + 1 > LINES_MAX {
             let more = lines.len() - (LINES_MAX - 2);
             lines.truncate(LINES_MAX - 2);

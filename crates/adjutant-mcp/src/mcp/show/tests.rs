@@ -7,10 +7,16 @@ use serde_json::json;
 
 #[test]
 fn text_has_at_most_25_lines_and_ends_with_the_next_step() {
-    let shown = Shown::new(json!({})).lines((0..60).map(|n| format!("line {n}"))).next("go on").into_result();
+    let shown = Shown::new(json!({}))
+        .lines((0..60).map(|n| format!("line {n}")))
+        .next("go on")
+        .into_result();
     let text = shown.content[0].as_text().expect("text").text.clone();
     assert_eq!(text.lines().count(), LINES_MAX);
-    assert!(text.ends_with("\nnext: go on") && text.contains("… 37 lines more"), "{text}");
+    assert!(
+        text.ends_with("\nnext: go on") && text.contains("… 37 lines more"),
+        "{text}"
+    );
     assert_eq!(shown.structured_content.expect("data")["next"], "go on");
 }
 
@@ -33,14 +39,21 @@ fn run_text_cannot_start_a_line() {
             why: Word::read(evil),
             is_new: true,
         }),
-        checkpoint: Some(CheckpointView { details: evil.into(), state_snapshot: Some(evil.into()), ..CheckpointView::default() }),
+        checkpoint: Some(CheckpointView {
+            details: evil.into(),
+            state_snapshot: Some(evil.into()),
+            ..CheckpointView::default()
+        }),
         ..RunView::default()
     };
     let request = RequestView {
         question: evil.into(),
         question_id: Some(evil.into()),
         context: Some(evil.into()),
-        clarification: Some(ClarificationView { blocked_at: Some(evil.into()), ..ClarificationView::default() }),
+        clarification: Some(ClarificationView {
+            blocked_at: Some(evil.into()),
+            ..ClarificationView::default()
+        }),
         preview: Some(evil.into()),
         risk: Some(evil.into()),
         options: vec![evil.into()],
@@ -52,6 +65,9 @@ fn run_text_cannot_start_a_line() {
     lines.push(request_line(&request));
     lines.push(outcome_of(&run, 100));
     for line in lines {
-        assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+        assert!(
+            !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
+            "{line:?}"
+        );
     }
 }

@@ -6,7 +6,8 @@ mod unknown;
 mod usage;
 
 pub use read::{
-    BudgetRow, budgets_of, due_time_budgets, has_budgets, is_usage_awaited, next_time_budget, stated_budgets, unfinished_below, unfinished_runs_below,
+    BudgetRow, budgets_of, due_time_budgets, has_budgets, is_usage_awaited, next_time_budget,
+    stated_budgets, unfinished_below, unfinished_runs_below,
 };
 pub use usage::{ModelTotals, announce_usage_stated, gate_usage_of, has_grown, is_usage_stated};
 
@@ -49,7 +50,11 @@ impl Tx<'_> {
         for (kind, why) in unmetered {
             let is_hard_above = above.iter().any(|row| row.kind == *kind && row.is_hard);
             if is_hard_above || budget.is_hard && budget.amount(*kind).is_some() {
-                return Err(Denied::Budget { problem: unmetered_text(*kind, agent, why), of: None }.into());
+                return Err(Denied::Budget {
+                    problem: unmetered_text(*kind, agent, why),
+                    of: None,
+                }
+                .into());
             }
         }
         let mut planned = Vec::new();
@@ -57,20 +62,27 @@ impl Tx<'_> {
             let lender = above.iter().find(|row| row.kind == kind);
             let account = match lender {
                 None => Account::new(amount),
-                Some(row) => match row.account.transfer(amount) {
-                    Ok((_, below)) => below,
-                    Err(TooLittleLeft { left }) => {
-                        let (asked, left) = (kind.text(amount), kind.text(left));
-                        let name = self.run(row.run)?.name;
-                        return Err(Denied::Budget {
+                Some(row) => {
+                    match row.account.transfer(amount) {
+                        Ok((_, below)) => below,
+                        Err(TooLittleLeft { left }) => {
+                            let (asked, left) = (kind.text(amount), kind.text(left));
+                            let name = self.run(row.run)?.name;
+                            return Err(Denied::Budget {
                             problem: format!("{asked} of {} is more than the budget of {name} has left ({left})", kind.word()),
                             of: Some((name, kind)),
                         }
                         .into());
+                        }
                     }
-                },
+                }
             };
-            planned.push(PlannedBudget { kind, account, lender: lender.map(|row| row.run), is_hard: budget.is_hard });
+            planned.push(PlannedBudget {
+                kind,
+                account,
+                lender: lender.map(|row| row.run),
+                is_hard: budget.is_hard,
+            });
         }
         Ok(planned)
     }
@@ -78,15 +90,35 @@ impl Tx<'_> {
     /// Returns the error for a used up budget.
     fn used_up(&self, rows: &[BudgetRow], kind: BudgetKind) -> Result<Denied, StoreError> {
         let Some(row) = rows.iter().find(|row| row.kind == kind) else {
-            return Ok(Denied::Budget { problem: format!("the budget of {} is used up", kind.word()), of: None });
+            return Ok(Denied::Budget {
+                problem: format!("the budget of {} is used up", kind.word()),
+                of: None,
+            });
         };
         let name = self.run(row.run)?.name;
-        Ok(Denied::Budget { problem: format!("the budget of {} of {name} ({}) is used up", kind.word(), row.text()), of: Some((name, kind)) })
+        Ok(Denied::Budget {
+            problem: format!(
+                "the budget of {} of {name} ({}) is used up",
+                kind.word(),
+                row.text()
+            ),
+            of: Some((name, kind)),
+        })
     }
 
     /// Opens the budgets of a new run, and reserves their amounts in the budgets above.
-    pub(in crate::store) fn open_budgets(&self, run: RunId, planned: &[PlannedBudget]) -> Result<(), StoreError> {
-        for PlannedBudget { kind, account, lender, is_hard } in planned {
+    pub(in crate::store) fn open_budgets(
+        &self,
+        run: RunId,
+        planned: &[PlannedBudget],
+    ) -> Result<(), StoreError> {
+        for PlannedBudget {
+            kind,
+            account,
+            lender,
+            is_hard,
+        } in planned
+        {
             self.prepare("INSERT INTO budgets (run, kind, amount, lender, is_hard) VALUES (?1, ?2, ?3, ?4, ?5)")?.run(params![
                 run.to_string(),
                 kind.word(),
@@ -116,19 +148,32 @@ impl Tx<'_> {
         if amount <= 0 {
             return Ok(());
         }
-        let rows = own_budgets(self.connection(), &run_and_ancestors(self.connection(), run)?, kind)?;
-        let Some(row) = rows.first() else { return Ok(()) };
+        let rows = own_budgets(
+            self.connection(),
+            &run_and_ancestors(self.connection(), run)?,
+            kind,
+        )?;
+        let Some(row) = rows.first() else {
+            return Ok(());
+        };
         self.set_account(row, row.account.charge(amount))?;
         self.check_budgets_up(row, except, retention)
     }
 
     /// Checks a budget and the budgets above it, which also pay for usage beyond the transferred amount.
-    fn check_budgets_up(&mut self, row: &BudgetRow, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+    fn check_budgets_up(
+        &mut self,
+        row: &BudgetRow,
+        except: Option<RunId>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let mut next = Some(*row);
         while let Some(row) = next {
             self.check_budget(row.run, row.kind, except, retention)?;
             next = match row.lender {
-                Some(lender) => own_budgets(self.connection(), &[lender], row.kind)?.into_iter().next(),
+                Some(lender) => own_budgets(self.connection(), &[lender], row.kind)?
+                    .into_iter()
+                    .next(),
                 None => None,
             };
         }
@@ -137,8 +182,15 @@ impl Tx<'_> {
 
     /// Changes the account of a budget, and the amount that the budget above reserves for it.
     fn set_account(&self, row: &BudgetRow, account: Account) -> Result<(), StoreError> {
-        let Account { limit, used, reserved } = account;
-        self.prepare("UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2")?.run(params![
+        let Account {
+            limit,
+            used,
+            reserved,
+        } = account;
+        self.prepare(
+            "UPDATE budgets SET amount = ?3, used = ?4, reserved = ?5 WHERE run = ?1 AND kind = ?2",
+        )?
+        .run(params![
             row.run.to_string(),
             row.kind.word(),
             limit,
@@ -152,11 +204,19 @@ impl Tx<'_> {
     }
 
     /// Adjusts the reserved amount of a run's budget after an account below it has changed.
-    fn adjust_reserved(&self, lender: RunId, kind: BudgetKind, before: Account, after: Account) -> Result<(), StoreError> {
+    fn adjust_reserved(
+        &self,
+        lender: RunId,
+        kind: BudgetKind,
+        before: Account,
+        after: Account,
+    ) -> Result<(), StoreError> {
         if before.claim() == after.claim() {
             return Ok(());
         }
-        own_budgets(self.connection(), &[lender], kind)?.iter().try_for_each(|row| self.set_account(row, row.account.adjust_reserved(before, after)))
+        own_budgets(self.connection(), &[lender], kind)?
+            .iter()
+            .try_for_each(|row| self.set_account(row, row.account.adjust_reserved(before, after)))
     }
 
     /// Warns of a nearly used up budget, and stops the runs that draw on a used up one. Does not stop a run that waits for a child run,
@@ -164,11 +224,27 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn check_budget(&mut self, holder: RunId, kind: BudgetKind, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+    pub fn check_budget(
+        &mut self,
+        holder: RunId,
+        kind: BudgetKind,
+        except: Option<RunId>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let rows = budgets_of(self.connection(), holder, self.steady())?;
-        let Some(row) = rows.into_iter().find(|row| row.kind == kind && row.run == holder) else { return Ok(()) };
+        let Some(row) = rows
+            .into_iter()
+            .find(|row| row.kind == kind && row.run == holder)
+        else {
+            return Ok(());
+        };
         if row.account.is_nearly_used() && !row.is_warned {
-            let text = format!("{} % of its budget of {} is used: {}", row.account.percent(), kind.word(), row.text());
+            let text = format!(
+                "{} % of its budget of {} is used: {}",
+                row.account.percent(),
+                kind.word(),
+                row.text()
+            );
             self.warn_of_budget(&row, &text)?;
         }
         if !row.account.has_left() {
@@ -181,20 +257,47 @@ impl Tx<'_> {
     /// Records that a budget is nearly used up. Called once for each budget and limit.
     fn warn_of_budget(&mut self, row: &BudgetRow, text: &str) -> Result<(), StoreError> {
         let run = self.run(row.run)?;
-        let seq = append_event(self, EventKind::BudgetNearlyUsed, run.id, &run.owner.to_string(), None, "hub", text)?;
+        let seq = append_event(
+            self,
+            EventKind::BudgetNearlyUsed,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            "hub",
+            text,
+        )?;
         let (holder, kind) = (row.run.to_string(), row.kind.word());
-        self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?.run(params![holder, kind])?;
-        self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?.run(params![holder, seq.0])?;
+        self.prepare("UPDATE budgets SET is_warned = 1 WHERE run = ?1 AND kind = ?2")?
+            .run(params![holder, kind])?;
+        self.prepare("UPDATE runs SET budget_seq = ?2 WHERE id = ?1")?
+            .run(params![holder, seq.0])?;
         self.touch(run.id, seq)?;
         self.notify_ancestors(&run)
     }
 
     /// Stops the runs that draw on a budget.
-    fn stop_drawing(&mut self, row: &BudgetRow, why: &str, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+    fn stop_drawing(
+        &mut self,
+        row: &BudgetRow,
+        why: &str,
+        except: Option<RunId>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let of = self.run(row.run)?.name;
-        for id in drawing_runs(self.connection(), row.run, row.kind)?.into_iter().filter(|id| Some(*id) != except) {
-            let of = if id == row.run { String::new() } else { format!(" of {of}") };
-            self.stop_for_budget(id, &format!("budget of {}{of} {why}", row.kind.word()), retention)?;
+        for id in drawing_runs(self.connection(), row.run, row.kind)?
+            .into_iter()
+            .filter(|id| Some(*id) != except)
+        {
+            let of = if id == row.run {
+                String::new()
+            } else {
+                format!(" of {of}")
+            };
+            self.stop_for_budget(
+                id,
+                &format!("budget of {}{of} {why}", row.kind.word()),
+                retention,
+            )?;
         }
         Ok(())
     }
@@ -203,13 +306,24 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(in crate::store) fn stop_for_budget(&mut self, id: RunId, text: &str, retention: Retention) -> Result<(), StoreError> {
+    pub(in crate::store) fn stop_for_budget(
+        &mut self,
+        id: RunId,
+        text: &str,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         if matches!(self.run(id)?.state, RunState::Stopping(_)) {
             return Ok(());
         }
         self.set_detail(id, text)?;
         let run = self.run(id)?;
-        self.advance(&run, RunEvent::StopAsked(StopReason::Budget), retention, "hub", text)?;
+        self.advance(
+            &run,
+            RunEvent::StopAsked(StopReason::Budget),
+            retention,
+            "hub",
+            text,
+        )?;
         self.add_active_time(id, self.steady())
     }
 
@@ -217,9 +331,15 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn stop_without_budget(&mut self, run: &Run, retention: Retention) -> Result<bool, StoreError> {
+    pub fn stop_without_budget(
+        &mut self,
+        run: &Run,
+        retention: Retention,
+    ) -> Result<bool, StoreError> {
         let rows = budgets_of(self.connection(), run.id, self.steady())?;
-        let Err(kind) = check_left(rows.iter().map(|row| (row.kind, row.account))) else { return Ok(false) };
+        let Err(kind) = check_left(rows.iter().map(|row| (row.kind, row.account))) else {
+            return Ok(false);
+        };
         let text = self.used_up(&rows, kind)?.to_string();
         self.stop_for_budget(run.id, &text, retention)?;
         Ok(true)
@@ -247,23 +367,34 @@ impl Tx<'_> {
 
     /// Announces the reads of [`Tx::schedule_budget_check`].
     pub(in crate::store) fn announce_budget_check(&self, run: RunId) {
-        self.connection().announce(|connection| time_due(connection, run, self.steady()));
+        self.connection()
+            .announce(|connection| time_due(connection, run, self.steady()));
     }
 
     /// Charges the active time of a run before its counter is reset, because the run has ended or receives a new time limit.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn charge_active_time(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
+    pub fn charge_active_time(
+        &mut self,
+        run: &Run,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         self.charge(run.id, BudgetKind::Time, run.active_ms, retention, None)
     }
 
     /// Settles the budgets of a finished run and of the runs above it: budgets whose runs have all ended are returned. A parent run that
     /// waited for it is stopped now if its budget is used up.
-    pub(in crate::store) fn settle_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
+    pub(in crate::store) fn settle_budgets(
+        &mut self,
+        run: &Run,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         self.charge_active_time(run, retention)?;
         self.return_budgets(run, retention)?;
-        let Some(parent) = run.parent else { return Ok(()) };
+        let Some(parent) = run.parent else {
+            return Ok(());
+        };
         let parent = self.run(parent)?;
         if parent.holding == 0 && matches!(parent.state, RunState::Starting | RunState::Running) {
             self.stop_without_budget(&parent, retention)?;
@@ -275,7 +406,11 @@ impl Tx<'_> {
         for id in run_and_ancestors(self.connection(), run.id)? {
             let mut open = Vec::new();
             for kind in BudgetKind::ALL {
-                open.extend(own_budgets(self.connection(), &[id], kind)?.into_iter().filter(|row| row.lender.is_some()));
+                open.extend(
+                    own_budgets(self.connection(), &[id], kind)?
+                        .into_iter()
+                        .filter(|row| row.lender.is_some()),
+                );
             }
             if open.is_empty() {
                 continue;
@@ -284,7 +419,8 @@ impl Tx<'_> {
                 break;
             }
             for below in open {
-                self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?.run(params![id.to_string(), below.kind.word()])?;
+                self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?
+                    .run(params![id.to_string(), below.kind.word()])?;
                 let Some(lender) = below.lender else { continue };
                 for row in own_budgets(self.connection(), &[lender], below.kind)? {
                     let had_left = row.account.has_left();
@@ -293,7 +429,12 @@ impl Tx<'_> {
                     self.check_budgets_up(&row, None, retention)?;
                     // Amounts that were only reserved had stopped the runs.
                     if !had_left {
-                        self.resume_with_budget(lender, retention, "hub", "a run below returned what it did not use")?;
+                        self.resume_with_budget(
+                            lender,
+                            retention,
+                            "hub",
+                            "a run below returned what it did not use",
+                        )?;
                     }
                 }
             }
@@ -304,5 +445,8 @@ impl Tx<'_> {
 
 /// Describes why an agent cannot work under a hard budget.
 fn unmetered_text(kind: BudgetKind, agent: &str, why: &str) -> String {
-    format!("the budget is hard, but the {} of {agent} cannot be measured: {why}", kind.word())
+    format!(
+        "the budget is hard, but the {} of {agent} cannot be measured: {why}",
+        kind.word()
+    )
 }

@@ -13,19 +13,39 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The budget above has less left, or the amount is too large.
-    pub fn raise_budgets(&mut self, run: &Run, add: &Budget, by: &str) -> Result<Vec<RunId>, StoreError> {
+    pub fn raise_budgets(
+        &mut self,
+        run: &Run,
+        add: &Budget,
+        by: &str,
+    ) -> Result<Vec<RunId>, StoreError> {
         let rows = budgets_of(self.connection(), run.id, self.steady())?;
         let mut holders = Vec::new();
         for (kind, amount) in add.amounts() {
-            let too_large = || Denied::invalid("add", format!("the budget of {} would be too large", kind.word()));
+            let too_large = || {
+                Denied::invalid(
+                    "add",
+                    format!("the budget of {} would be too large", kind.word()),
+                )
+            };
             let Some(row) = rows.iter().find(|row| row.kind == kind) else {
                 // A new budget does not include earlier usage.
                 let before = match kind {
-                    BudgetKind::Time => read::active_below(self.connection(), run.id, kind, self.steady())?.0,
+                    BudgetKind::Time => {
+                        read::active_below(self.connection(), run.id, kind, self.steady())?.0
+                    }
                     BudgetKind::Tokens | BudgetKind::Cost => 0,
                 };
                 let account = Account::new(before).raise(amount).ok_or_else(too_large)?;
-                self.open_budgets(run.id, &[PlannedBudget { kind, account, lender: None, is_hard: add.is_hard }])?;
+                self.open_budgets(
+                    run.id,
+                    &[PlannedBudget {
+                        kind,
+                        account,
+                        lender: None,
+                        is_hard: add.is_hard,
+                    }],
+                )?;
                 holders.push(run.id);
                 continue;
             };
@@ -35,16 +55,27 @@ impl Tx<'_> {
             if let Some(lender) = row.lender {
                 let taken = raised.claim().saturating_sub(stored.account.claim());
                 let above = budgets_of(self.connection(), lender, self.steady())?;
-                if let Some(above) = above.iter().find(|above| above.kind == kind && above.run == lender)
+                if let Some(above) = above
+                    .iter()
+                    .find(|above| above.kind == kind && above.run == lender)
                     && taken > above.account.left()
                 {
                     let (amount, left) = (kind.text(amount), kind.text(above.account.left()));
-                    let problem = format!("{amount} is more than the budget above it has left ({left})");
-                    return Err(Denied::Budget { problem, of: Some((self.run(lender)?.name, kind)) }.into());
+                    let problem =
+                        format!("{amount} is more than the budget above it has left ({left})");
+                    return Err(Denied::Budget {
+                        problem,
+                        of: Some((self.run(lender)?.name, kind)),
+                    }
+                    .into());
                 }
             }
             self.set_account(stored, raised)?;
-            let is_warned = Account { limit: raised.limit, ..row.account }.is_nearly_used();
+            let is_warned = Account {
+                limit: raised.limit,
+                ..row.account
+            }
+            .is_nearly_used();
             self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = larger(is_hard, ?4) WHERE run = ?1 AND kind = ?2")?.run(params![
                 row.run.to_string(),
                 kind.word(),
@@ -57,7 +88,15 @@ impl Tx<'_> {
         holders.dedup();
         for holder in &holders {
             let of = self.run(*holder)?;
-            let seq = append_event(self, EventKind::BudgetChanged, of.id, &of.owner.to_string(), None, by, &format!("raised by {add}"))?;
+            let seq = append_event(
+                self,
+                EventKind::BudgetChanged,
+                of.id,
+                &of.owner.to_string(),
+                None,
+                by,
+                &format!("raised by {add}"),
+            )?;
             self.touch(of.id, seq)?;
         }
         self.schedule_budget_check(run.id)?;
@@ -68,11 +107,22 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn resume_after_raise(&mut self, holder: RunId, retention: Retention, by: &str) -> Result<(), StoreError> {
+    pub fn resume_after_raise(
+        &mut self,
+        holder: RunId,
+        retention: Retention,
+        by: &str,
+    ) -> Result<(), StoreError> {
         self.resume_with_budget(holder, retention, by, "its budget was raised")
     }
 
-    pub(super) fn resume_with_budget(&mut self, holder: RunId, retention: Retention, by: &str, text: &str) -> Result<(), StoreError> {
+    pub(super) fn resume_with_budget(
+        &mut self,
+        holder: RunId,
+        retention: Retention,
+        by: &str,
+        text: &str,
+    ) -> Result<(), StoreError> {
         for id in read::stopped_for_budget(self.connection(), holder)? {
             let rows = budgets_of(self.connection(), id, self.steady())?;
             if check_left(rows.iter().map(|row| (row.kind, row.account))).is_ok() {

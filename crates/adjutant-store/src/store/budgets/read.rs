@@ -29,8 +29,21 @@ impl BudgetRow {
     /// Formats the used amount for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { kind, account: Account { limit, used, reserved }, .. } = *self;
-        let reserved = if reserved > 0 { format!(", {} reserved below", kind.text(reserved)) } else { String::new() };
+        let Self {
+            kind,
+            account:
+                Account {
+                    limit,
+                    used,
+                    reserved,
+                },
+            ..
+        } = *self;
+        let reserved = if reserved > 0 {
+            format!(", {} reserved below", kind.text(reserved))
+        } else {
+            String::new()
+        };
         format!("{} of {}{reserved}", kind.text(used), kind.text(limit))
     }
 }
@@ -38,29 +51,61 @@ impl BudgetRow {
 const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned, unstated, unpriced FROM budgets";
 
 fn row(row: &Row<'_>) -> db::Result<Result<BudgetRow, StoreError>> {
-    let (run, word, lender): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(5)?);
-    let (account, is_hard, is_warned) = (Account { limit: row.get(2)?, used: row.get(3)?, reserved: row.get(4)? }, row.get(6)?, row.get(7)?);
+    let (run, word, lender): (String, String, Option<String>) =
+        (row.get(0)?, row.get(1)?, row.get(5)?);
+    let (account, is_hard, is_warned) = (
+        Account {
+            limit: row.get(2)?,
+            used: row.get(3)?,
+            reserved: row.get(4)?,
+        },
+        row.get(6)?,
+        row.get(7)?,
+    );
     let (unstated, unpriced) = (row.get(8)?, row.get(9)?);
     let read = || {
-        let kind = BudgetKind::from_word(&word).ok_or_else(|| StoreError::Corrupt(format!("budget {word} of run {run}")))?;
+        let kind = BudgetKind::from_word(&word)
+            .ok_or_else(|| StoreError::Corrupt(format!("budget {word} of run {run}")))?;
         let lender = lender.as_deref().map(run_id).transpose()?;
-        Ok(BudgetRow { run: run_id(&run)?, kind, account, lender, is_hard, is_warned, unstated, unpriced })
+        Ok(BudgetRow {
+            run: run_id(&run)?,
+            kind,
+            account,
+            lender,
+            is_hard,
+            is_warned,
+            unstated,
+            unpriced,
+        })
     };
     Ok(read())
 }
 
 /// Returns a run and the runs above it, nearest first.
-pub(super) fn run_and_ancestors(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let sql = "WITH RECURSIVE up (id, parent, depth) AS (SELECT id, parent, 0 FROM runs WHERE id = ?1
+pub(super) fn run_and_ancestors(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<RunId>, StoreError> {
+    let sql =
+        "WITH RECURSIVE up (id, parent, depth) AS (SELECT id, parent, 0 FROM runs WHERE id = ?1
          UNION ALL SELECT r.id, r.parent, up.depth + 1 FROM up JOIN runs r ON r.id = up.parent)
          SELECT id FROM up ORDER BY depth";
-    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<String> = connection
+        .prepare_cached(sql)?
+        .query_map([run.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Reads the open budgets of a kind of these runs as they are stored, in this order.
-pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetKind) -> Result<Vec<BudgetRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run = ?1 AND kind = ?2 AND is_returned = 0"))?;
+pub(super) fn own_budgets(
+    connection: &Connection,
+    runs: &[RunId],
+    kind: BudgetKind,
+) -> Result<Vec<BudgetRow>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "{COLUMNS} WHERE run = ?1 AND kind = ?2 AND is_returned = 0"
+    ))?;
     let mut found = Vec::new();
     for run in runs {
         for read in statement.query_map(params![run.to_string(), kind.word()], row)? {
@@ -75,7 +120,9 @@ pub(super) fn own_budgets(connection: &Connection, runs: &[RunId], kind: BudgetK
 /// # Errors
 /// A failure of the store.
 pub fn has_budgets(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?.query_row([], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?
+        .query_row([], |row| row.get(0))?)
 }
 
 /// Reads the budgets on which a run draws: of each kind, its own or the nearest above it. Includes the time that live runs have used
@@ -83,7 +130,11 @@ pub fn has_budgets(connection: &Connection) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Vec<BudgetRow>, StoreError> {
+pub fn budgets_of(
+    connection: &Connection,
+    run: RunId,
+    now: SteadyTime,
+) -> Result<Vec<BudgetRow>, StoreError> {
     if !has_budgets(connection)? {
         return Ok(Vec::new());
     }
@@ -91,10 +142,14 @@ pub fn budgets_of(connection: &Connection, run: RunId, now: SteadyTime) -> Resul
     let mut found = Vec::new();
     for kind in BudgetKind::ALL {
         let rows = own_budgets(connection, &chain, kind)?;
-        let Some(mut row) = rows.first().copied() else { continue };
+        let Some(mut row) = rows.first().copied() else {
+            continue;
+        };
         row.is_hard = rows.iter().any(|row| row.is_hard);
         if kind == BudgetKind::Time {
-            row.account = row.account.charge(active_below(connection, row.run, kind, now)?.0);
+            row.account = row
+                .account
+                .charge(active_below(connection, row.run, kind, now)?.0);
         }
         found.push(row);
     }
@@ -106,25 +161,39 @@ const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r
      WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = ?2 AND b.is_returned = 0))";
 
 /// Returns the active time of the unfinished runs that draw on a budget, and the number of active ones.
-pub(super) fn active_below(connection: &Connection, run: RunId, kind: BudgetKind, now: SteadyTime) -> Result<(i64, i64), StoreError> {
+pub(super) fn active_below(
+    connection: &Connection,
+    run: RunId,
+    kind: BudgetKind,
+    now: SteadyTime,
+) -> Result<(i64, i64), StoreError> {
     let sql = format!(
         "{DRAWING} SELECT coalesce(sum(active_ms + larger(0, ?3 - coalesce(active_since, ?3))), 0),
          count(*) FILTER (WHERE active_since IS NOT NULL AND state IN ('starting', 'running'))
          FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'"
     );
-    let (sum, active): (i64, i64) =
-        connection.prepare_cached(&sql)?.query_row(params![run.to_string(), kind.word(), now.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (sum, active): (i64, i64) = connection
+        .prepare_cached(&sql)?
+        .query_row(params![run.to_string(), kind.word(), now.0], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     Ok((sum.clamp(0, AMOUNT_MAX), active))
 }
 
 /// Returns the runs that draw on a budget and could use more of it: queued or live, and not waiting for a child run.
-pub(super) fn drawing_runs(connection: &Connection, run: RunId, kind: BudgetKind) -> Result<Vec<RunId>, StoreError> {
+pub(super) fn drawing_runs(
+    connection: &Connection,
+    run: RunId,
+    kind: BudgetKind,
+) -> Result<Vec<RunId>, StoreError> {
     let sql = format!(
         "{DRAWING} SELECT r.id FROM down JOIN runs r ON r.id = down.id
          WHERE r.state IN ('queued', 'starting', 'running') AND r.holding = 0 ORDER BY r.no"
     );
-    let ids: Vec<String> =
-        connection.prepare_cached(&sql)?.query_map(params![run.to_string(), kind.word()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<String> = connection
+        .prepare_cached(&sql)?
+        .query_map(params![run.to_string(), kind.word()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
@@ -136,8 +205,12 @@ const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.i
 /// # Errors
 /// A failure of the store.
 pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, StoreError> {
-    let sql = format!("{BELOW} SELECT count(*) FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'");
-    let count: i64 = connection.prepare_cached(&sql)?.query_row([run.to_string()], |row| row.get(0))?;
+    let sql = format!(
+        "{BELOW} SELECT count(*) FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'"
+    );
+    let count: i64 = connection
+        .prepare_cached(&sql)?
+        .query_row([run.to_string()], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -145,19 +218,33 @@ pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, Stor
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unfinished_runs_below(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let sql = format!("{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished' ORDER BY r.no");
-    let ids: Vec<String> = connection.prepare_cached(&sql)?.query_map([run.to_string()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+pub fn unfinished_runs_below(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<RunId>, StoreError> {
+    let sql = format!(
+        "{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished' ORDER BY r.no"
+    );
+    let ids: Vec<String> = connection
+        .prepare_cached(&sql)?
+        .query_map([run.to_string()], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Returns the runs of a tree that a used up budget has stopped.
-pub(super) fn stopped_for_budget(connection: &Connection, run: RunId) -> Result<Vec<RunId>, StoreError> {
-    let sql =
-        format!("{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no");
+pub(super) fn stopped_for_budget(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<RunId>, StoreError> {
+    let sql = format!(
+        "{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no"
+    );
     let ids: Vec<String> = connection
         .prepare_cached(&sql)?
-        .query_map(params![run.to_string(), StopReason::Budget.word()], |row| row.get(0))?
+        .query_map(params![run.to_string(), StopReason::Budget.word()], |row| {
+            row.get(0)
+        })?
         .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
@@ -166,21 +253,41 @@ pub(super) fn stopped_for_budget(connection: &Connection, run: RunId) -> Result<
 fn active_runs(connection: &Connection) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state <> 'stopping'
         AND active_since IS NOT NULL";
-    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<String> = connection
+        .prepare_cached(sql)?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| run_id(id)).collect()
 }
 
 /// Returns when the time budget on which a run draws reaches its next threshold, if nothing changes.
-pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+pub(super) fn time_due(
+    connection: &Connection,
+    run: RunId,
+    now: SteadyTime,
+) -> Result<Option<SteadyTime>, StoreError> {
     let rows = budgets_of(connection, run, now)?;
-    let Some(row) = rows.iter().find(|row| row.kind == BudgetKind::Time) else { return Ok(None) };
+    let Some(row) = rows.iter().find(|row| row.kind == BudgetKind::Time) else {
+        return Ok(None);
+    };
     let (_, active) = active_below(connection, row.run, row.kind, now)?;
     if active == 0 {
         return Ok(None);
     }
-    let Account { limit, used, reserved } = row.account;
-    let warned_at = limit.saturating_mul(i64::from(WARN_PERCENT)).div_euclid(100) + 1;
-    let threshold = if row.is_warned { limit - reserved } else { warned_at.min(limit - reserved) };
+    let Account {
+        limit,
+        used,
+        reserved,
+    } = row.account;
+    let warned_at = limit
+        .saturating_mul(i64::from(WARN_PERCENT))
+        .div_euclid(100)
+        + 1;
+    let threshold = if row.is_warned {
+        limit - reserved
+    } else {
+        warned_at.min(limit - reserved)
+    };
     let left = threshold.saturating_sub(used).max(0);
     Ok(Some(now.plus_ms((left + active - 1) / active)))
 }
@@ -189,29 +296,51 @@ pub(super) fn time_due(connection: &Connection, run: RunId, now: SteadyTime) -> 
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_time_budget(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Option<SteadyTime>, StoreError> {
+pub fn next_time_budget(
+    connection: &Connection,
+    now: SteadyTime,
+    unreported: &BTreeSet<RunId>,
+) -> Result<Option<SteadyTime>, StoreError> {
     let mut next = None;
     for (run, _) in judged_runs(connection, now, unreported)? {
-        next = [next, time_due(connection, run, now)?].into_iter().flatten().min();
+        next = [next, time_due(connection, run, now)?]
+            .into_iter()
+            .flatten()
+            .min();
     }
     Ok(next)
 }
 
 /// Returns the holder of the time budget on which a run draws.
-fn time_holder(connection: &Connection, run: RunId, now: SteadyTime) -> Result<Option<RunId>, StoreError> {
-    Ok(budgets_of(connection, run, now)?.iter().find(|row| row.kind == BudgetKind::Time).map(|row| row.run))
+fn time_holder(
+    connection: &Connection,
+    run: RunId,
+    now: SteadyTime,
+) -> Result<Option<RunId>, StoreError> {
+    Ok(budgets_of(connection, run, now)?
+        .iter()
+        .find(|row| row.kind == BudgetKind::Time)
+        .map(|row| row.run))
 }
 
 /// Returns the active runs that draw on time budgets, with the holders, except budgets on which a run of `unreported` draws: only its
 /// supervisor knows how long it was active.
-fn judged_runs(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Vec<(RunId, RunId)>, StoreError> {
+fn judged_runs(
+    connection: &Connection,
+    now: SteadyTime,
+    unreported: &BTreeSet<RunId>,
+) -> Result<Vec<(RunId, RunId)>, StoreError> {
     let mut unknown = BTreeSet::new();
     for run in unreported {
         unknown.extend(time_holder(connection, *run, now)?);
     }
     let mut judged = Vec::new();
     for run in active_runs(connection)? {
-        judged.extend(time_holder(connection, run, now)?.filter(|holder| !unknown.contains(holder)).map(|holder| (run, holder)));
+        judged.extend(
+            time_holder(connection, run, now)?
+                .filter(|holder| !unknown.contains(holder))
+                .map(|holder| (run, holder)),
+        );
     }
     Ok(judged)
 }
@@ -220,10 +349,16 @@ fn judged_runs(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<R
 ///
 /// # Errors
 /// A failure of the store.
-pub fn due_time_budgets(connection: &Connection, now: SteadyTime, unreported: &BTreeSet<RunId>) -> Result<Vec<RunId>, StoreError> {
+pub fn due_time_budgets(
+    connection: &Connection,
+    now: SteadyTime,
+    unreported: &BTreeSet<RunId>,
+) -> Result<Vec<RunId>, StoreError> {
     let mut holders = Vec::new();
     for (run, holder) in judged_runs(connection, now, unreported)? {
-        if !holders.contains(&holder) && time_due(connection, run, now)?.is_some_and(|due| due <= now) {
+        if !holders.contains(&holder)
+            && time_due(connection, run, now)?.is_some_and(|due| due <= now)
+        {
             holders.push(holder);
         }
     }
@@ -249,10 +384,16 @@ pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, Sto
 ///
 /// # Errors
 /// A failure of the store.
-pub fn is_usage_awaited(connection: &Connection, holder: RunId, kind: BudgetKind) -> Result<bool, StoreError> {
+pub fn is_usage_awaited(
+    connection: &Connection,
+    holder: RunId,
+    kind: BudgetKind,
+) -> Result<bool, StoreError> {
     let sql = format!(
         "{DRAWING} SELECT EXISTS (SELECT 1 FROM down JOIN runs r ON r.id = down.id
          WHERE r.input_tokens IS NULL AND r.started_at IS NOT NULL AND r.state IN ('starting', 'running', 'stopping'))"
     );
-    Ok(connection.prepare_cached(&sql)?.query_row(params![holder.to_string(), kind.word()], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(&sql)?
+        .query_row(params![holder.to_string(), kind.word()], |row| row.get(0))?)
 }

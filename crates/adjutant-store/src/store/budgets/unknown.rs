@@ -10,15 +10,33 @@ use adjutant_core::{BudgetKind, RunId};
 
 impl Tx<'_> {
     /// Counts unknown usage in the budget on which a run draws.
-    pub(super) fn count_unknown(&self, run: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
+    pub(super) fn count_unknown(
+        &self,
+        run: RunId,
+        kind: BudgetKind,
+        unstated: i64,
+        unpriced: i64,
+    ) -> Result<(), StoreError> {
         if unstated == 0 && unpriced == 0 {
             return Ok(());
         }
-        let rows = own_budgets(self.connection(), &run_and_ancestors(self.connection(), run)?, kind)?;
-        rows.first().map_or(Ok(()), |row| self.add_unknown(row.run, kind, unstated, unpriced))
+        let rows = own_budgets(
+            self.connection(),
+            &run_and_ancestors(self.connection(), run)?,
+            kind,
+        )?;
+        rows.first().map_or(Ok(()), |row| {
+            self.add_unknown(row.run, kind, unstated, unpriced)
+        })
     }
 
-    pub(super) fn add_unknown(&self, holder: RunId, kind: BudgetKind, unstated: i64, unpriced: i64) -> Result<(), StoreError> {
+    pub(super) fn add_unknown(
+        &self,
+        holder: RunId,
+        kind: BudgetKind,
+        unstated: i64,
+        unpriced: i64,
+    ) -> Result<(), StoreError> {
         self.prepare(
             "UPDATE budgets SET unstated = unstated + ?3, unpriced = larger(0, unpriced + ?4) WHERE run = ?1 AND kind = ?2 AND is_returned = 0",
         )?
@@ -41,9 +59,15 @@ impl Tx<'_> {
         if !has_budgets(self.connection())? {
             return Ok(());
         }
-        let floor = Tokens { input: count.saturating_mul(UNSTATED_TOKENS), ..Tokens::default() };
+        let floor = Tokens {
+            input: count.saturating_mul(UNSTATED_TOKENS),
+            ..Tokens::default()
+        };
         let cost = price.map_or(0, |price| price.cost_micros(&floor));
-        for (kind, amount) in [(BudgetKind::Tokens, floor.charged()), (BudgetKind::Cost, cost)] {
+        for (kind, amount) in [
+            (BudgetKind::Tokens, floor.charged()),
+            (BudgetKind::Cost, cost),
+        ] {
             self.count_unknown(run, kind, i64::try_from(count).unwrap_or(i64::MAX), 0)?;
             self.charge(run, kind, amount, retention, except)?;
         }
@@ -54,9 +78,21 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn use_up_hard(&mut self, run: RunId, kind: BudgetKind, why: &str, except: Option<RunId>, retention: Retention) -> Result<(), StoreError> {
+    pub fn use_up_hard(
+        &mut self,
+        run: RunId,
+        kind: BudgetKind,
+        why: &str,
+        except: Option<RunId>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let rows = budgets_of(self.connection(), run, self.steady())?;
-        let Some(row) = rows.into_iter().find(|row| row.kind == kind && row.is_hard && row.account.has_left()) else { return Ok(()) };
+        let Some(row) = rows
+            .into_iter()
+            .find(|row| row.kind == kind && row.is_hard && row.account.has_left())
+        else {
+            return Ok(());
+        };
         self.set_account(&row, row.account.exhaust())?;
         let text = format!("is hard, and {why}: all of it counts as used");
         self.warn_of_budget(&row, &format!("its budget of {} {text}", kind.word()))?;
@@ -67,7 +103,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn stop_if_unknown(&mut self, run: RunId, kind: BudgetKind, why: &str, retention: Retention) -> Result<(), StoreError> {
+    pub fn stop_if_unknown(
+        &mut self,
+        run: RunId,
+        kind: BudgetKind,
+        why: &str,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let rows = budgets_of(self.connection(), run, self.steady())?;
         let is_hard = rows.iter().any(|row| row.is_hard && row.kind == kind);
         if is_hard && self.run(run)?.state.is_live() {
@@ -92,7 +134,12 @@ impl Tx<'_> {
             return Ok(false);
         }
         let is_hard = |kind: BudgetKind| rows.iter().any(|row| row.is_hard && row.kind == kind);
-        let Some((kind, why)) = unmetered(self)?.into_iter().find(|(kind, _)| is_hard(*kind)) else { return Ok(false) };
+        let Some((kind, why)) = unmetered(self)?
+            .into_iter()
+            .find(|(kind, _)| is_hard(*kind))
+        else {
+            return Ok(false);
+        };
         self.stop_for_budget(run.id, &unmetered_text(kind, &run.agent, why), retention)?;
         Ok(true)
     }

@@ -32,13 +32,50 @@ struct ModelRow {
 
 impl ModelRow {
     fn of(totals: &ModelTotals) -> Self {
-        let ModelTotals { model, requests, tokens: Tokens { input, cached, cache_write, output }, unknown_requests: unknown } = totals.clone();
-        Self { model, requests, input, cached, cache_write, output, unknown }
+        let ModelTotals {
+            model,
+            requests,
+            tokens:
+                Tokens {
+                    input,
+                    cached,
+                    cache_write,
+                    output,
+                },
+            unknown_requests: unknown,
+        } = totals.clone();
+        Self {
+            model,
+            requests,
+            input,
+            cached,
+            cache_write,
+            output,
+            unknown,
+        }
     }
 
     fn decode(self) -> ModelTotals {
-        let Self { model, requests, input, cached, cache_write, output, unknown } = self;
-        ModelTotals { model, requests, tokens: Tokens { input, cached, cache_write, output }, unknown_requests: unknown }
+        let Self {
+            model,
+            requests,
+            input,
+            cached,
+            cache_write,
+            output,
+            unknown,
+        } = self;
+        ModelTotals {
+            model,
+            requests,
+            tokens: Tokens {
+                input,
+                cached,
+                cache_write,
+                output,
+            },
+            unknown_requests: unknown,
+        }
     }
 }
 
@@ -92,27 +129,36 @@ fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn gate_usage_of(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<Vec<ModelTotals>>, StoreError> {
+pub fn gate_usage_of(
+    connection: &Connection,
+    run: RunId,
+    n: AttemptNo,
+) -> Result<Option<Vec<ModelTotals>>, StoreError> {
     let text: Option<Option<String>> = connection
         .prepare_cached("SELECT gate_usage FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| row.get(0))
         .optional()?;
-    let Some(text) = text.flatten() else { return Ok(None) };
-    let rows: Vec<ModelRow> = serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the gate's usage of run {run}: {error}")))?;
+    let Some(text) = text.flatten() else {
+        return Ok(None);
+    };
+    let rows: Vec<ModelRow> = serde_json::from_str(&text)
+        .map_err(|error| StoreError::Corrupt(format!("the gate's usage of run {run}: {error}")))?;
     Ok(Some(rows.into_iter().map(ModelRow::decode).collect()))
 }
 
 /// Returns whether reported totals exceed the known ones.
 #[must_use]
 pub fn has_grown(known: &[ModelTotals], stated: &[ModelTotals]) -> bool {
-    stated.iter().any(|stated| match known.iter().find(|known| known.model == stated.model) {
-        None => true,
-        Some(known) => {
-            stated.tokens.since(&known.tokens) != Tokens::default()
-                || stated.requests > known.requests
-                || stated.unknown_requests > known.unknown_requests
-        }
-    })
+    stated.iter().any(
+        |stated| match known.iter().find(|known| known.model == stated.model) {
+            None => true,
+            Some(known) => {
+                stated.tokens.since(&known.tokens) != Tokens::default()
+                    || stated.requests > known.requests
+                    || stated.unknown_requests > known.unknown_requests
+            }
+        },
+    )
 }
 
 /// Returns whether any usage of an attempt was reported.
@@ -134,9 +180,14 @@ pub fn announce_usage_stated(connection: &Connection, run: RunId, n: AttemptNo) 
 }
 
 fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, StoreError> {
-    let text: Option<String> =
-        connection.prepare_cached("SELECT usage_totals FROM runs WHERE id = ?1")?.query_row([run.to_string()], |row| row.get(0))?;
-    text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::Corrupt(format!("the usage of run {run}: {error}")))).transpose()
+    let text: Option<String> = connection
+        .prepare_cached("SELECT usage_totals FROM runs WHERE id = ?1")?
+        .query_row([run.to_string()], |row| row.get(0))?;
+    text.map(|text| {
+        serde_json::from_str(&text)
+            .map_err(|error| StoreError::Corrupt(format!("the usage of run {run}: {error}")))
+    })
+    .transpose()
 }
 
 impl Tx<'_> {
@@ -146,10 +197,34 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn state_usage(&mut self, run: &Run, stated: &Usage, price: Option<Price>, is_over: bool, retention: Retention) -> Result<(), StoreError> {
-        let Usage { input_tokens, cached_tokens, output_tokens, cost_micros, of_session, cost_of_session, cached_in_input } = *stated;
-        let input = if cached_in_input { input_tokens.saturating_sub(cached_tokens) } else { input_tokens };
-        let tokens = Tokens { input, cached: cached_tokens, cache_write: 0, output: output_tokens };
+    pub fn state_usage(
+        &mut self,
+        run: &Run,
+        stated: &Usage,
+        price: Option<Price>,
+        is_over: bool,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
+        let Usage {
+            input_tokens,
+            cached_tokens,
+            output_tokens,
+            cost_micros,
+            of_session,
+            cost_of_session,
+            cached_in_input,
+        } = *stated;
+        let input = if cached_in_input {
+            input_tokens.saturating_sub(cached_tokens)
+        } else {
+            input_tokens
+        };
+        let tokens = Tokens {
+            input,
+            cached: cached_tokens,
+            cache_write: 0,
+            output: output_tokens,
+        };
         if tokens.is_absurd() || cost_micros.is_some_and(|micros| micros > STATED_COST_MICROS_MAX) {
             tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
             return Ok(());
@@ -159,15 +234,35 @@ impl Tx<'_> {
         }
         let known = self.known_totals(run, cached_in_input)?;
         let same_session = known.attempt > 0 && known.session == run.session;
-        let counts = |is_of_session: bool| if is_of_session { same_session } else { known.attempt == run.attempt.0 };
+        let counts = |is_of_session: bool| {
+            if is_of_session {
+                same_session
+            } else {
+                known.attempt == run.attempt.0
+            }
+        };
         let before = if counts(of_session) {
-            Tokens { input: known.input, cached: known.cached, cache_write: 0, output: known.output }
+            Tokens {
+                input: known.input,
+                cached: known.cached,
+                cache_write: 0,
+                output: known.output,
+            }
         } else {
             Tokens::default()
         };
-        let (cost_before, unpriced_before) = if counts(cost_of_session) { (known.cost_micros, known.unpriced) } else { (0, 0) };
+        let (cost_before, unpriced_before) = if counts(cost_of_session) {
+            (known.cost_micros, known.unpriced)
+        } else {
+            (0, 0)
+        };
         let grown = tokens.since(&before);
-        let mut growth = Growth { tokens: grown, shown_input: grown.input, is_cost_stated: cost_micros.is_some(), ..Growth::default() };
+        let mut growth = Growth {
+            tokens: grown,
+            shown_input: grown.input,
+            is_cost_stated: cost_micros.is_some(),
+            ..Growth::default()
+        };
         if cached_in_input {
             growth.shown_input = grown.input.saturating_add(grown.cached);
         }
@@ -191,22 +286,35 @@ impl Tx<'_> {
             (None, Some(price)) => {
                 growth.cost_micros = price.cost_micros(&grown);
                 growth.is_priced = growth.cost_micros > 0;
-                row.cost_micros = row.cost_micros.saturating_add(growth.cost_micros.unsigned_abs());
+                row.cost_micros = row
+                    .cost_micros
+                    .saturating_add(growth.cost_micros.unsigned_abs());
             }
             (None, None) => {
                 growth.unpriced = grown.charged();
                 row.unpriced = row.unpriced.saturating_add(growth.unpriced.unsigned_abs());
             }
         }
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), json(&row)?])?;
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
+            .run(params![run.id.to_string(), json(&row)?])?;
         self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
     }
 
     /// Sets the last reported totals of a run to those of the run whose session it continues.
-    pub(in crate::store) fn continue_usage(&mut self, run: RunId, of: RunId) -> Result<(), StoreError> {
-        let Some(totals) = totals_of(self.connection(), of)? else { return Ok(()) };
-        let row = TotalsRow { attempt: EARLIER_RUN, ..totals };
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?.run(params![run.to_string(), json(&row)?])?;
+    pub(in crate::store) fn continue_usage(
+        &mut self,
+        run: RunId,
+        of: RunId,
+    ) -> Result<(), StoreError> {
+        let Some(totals) = totals_of(self.connection(), of)? else {
+            return Ok(());
+        };
+        let row = TotalsRow {
+            attempt: EARLIER_RUN,
+            ..totals
+        };
+        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), json(&row)?])?;
         Ok(())
     }
 
@@ -215,10 +323,23 @@ impl Tx<'_> {
         match (totals_of(self.connection(), run.id)?, run.usage) {
             (Some(totals), _) => Ok(totals),
             (None, None) => Ok(TotalsRow::default()),
-            (None, Some(Usage { input_tokens, cached_tokens: cached, output_tokens: output, cost_micros, .. })) => Ok(TotalsRow {
+            (
+                None,
+                Some(Usage {
+                    input_tokens,
+                    cached_tokens: cached,
+                    output_tokens: output,
+                    cost_micros,
+                    ..
+                }),
+            ) => Ok(TotalsRow {
                 attempt: run.attempt.0.saturating_sub(1).max(1),
                 session: run.session.clone(),
-                input: if cached_in_input { input_tokens.saturating_sub(cached) } else { input_tokens },
+                input: if cached_in_input {
+                    input_tokens.saturating_sub(cached)
+                } else {
+                    input_tokens
+                },
                 cached,
                 output,
                 cost_micros: cost_micros.unwrap_or(0),
@@ -232,7 +353,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn state_gate_usage(&mut self, run: &Run, stated: &[ModelTotals], prices: &[Option<Price>], retention: Retention) -> Result<(), StoreError> {
+    pub fn state_gate_usage(
+        &mut self,
+        run: &Run,
+        stated: &[ModelTotals],
+        prices: &[Option<Price>],
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let before = gate_usage_of(self.connection(), run.id, run.attempt)?;
         let mut known = before.clone().unwrap_or_default();
         let mut growth = Growth::default();
@@ -245,7 +372,10 @@ impl Tx<'_> {
                 Some(at) => at,
                 None if known.len() >= MODELS_MAX => continue,
                 None => {
-                    known.push(ModelTotals { model: stated.model.clone(), ..ModelTotals::default() });
+                    known.push(ModelTotals {
+                        model: stated.model.clone(),
+                        ..ModelTotals::default()
+                    });
                     known.len() - 1
                 }
             };
@@ -253,14 +383,32 @@ impl Tx<'_> {
             let grown = stated.tokens.since(&earlier.tokens);
             growth.tokens = growth.tokens.plus(&grown);
             match price {
-                Some(price) => growth.cost_micros = growth.cost_micros.saturating_add(price.cost_micros(&grown)).min(AMOUNT_MAX),
-                None => growth.unpriced = growth.unpriced.saturating_add(grown.charged()).min(AMOUNT_MAX),
+                Some(price) => {
+                    growth.cost_micros = growth
+                        .cost_micros
+                        .saturating_add(price.cost_micros(&grown))
+                        .min(AMOUNT_MAX)
+                }
+                None => {
+                    growth.unpriced = growth
+                        .unpriced
+                        .saturating_add(grown.charged())
+                        .min(AMOUNT_MAX)
+                }
             }
-            let unstated = stated.unknown_requests.saturating_sub(earlier.unknown_requests);
+            let unstated = stated
+                .unknown_requests
+                .saturating_sub(earlier.unknown_requests);
             growth.unstated = growth.unstated.saturating_add(unstated);
-            let floor = Tokens { input: unstated.saturating_mul(UNSTATED_TOKENS), ..Tokens::default() };
+            let floor = Tokens {
+                input: unstated.saturating_mul(UNSTATED_TOKENS),
+                ..Tokens::default()
+            };
             let floor_cost = price.map_or(0, |price| price.cost_micros(&floor));
-            growth.floor_cost_micros = growth.floor_cost_micros.saturating_add(floor_cost).min(AMOUNT_MAX);
+            growth.floor_cost_micros = growth
+                .floor_cost_micros
+                .saturating_add(floor_cost)
+                .min(AMOUNT_MAX);
             earlier.tokens = stated.tokens.max(&earlier.tokens);
             earlier.requests = stated.requests.max(earlier.requests);
             earlier.unknown_requests = stated.unknown_requests.max(earlier.unknown_requests);
@@ -268,28 +416,53 @@ impl Tx<'_> {
         if before.as_ref() == Some(&known) {
             return Ok(());
         }
-        growth.shown_input = growth.tokens.input.saturating_add(growth.tokens.cache_write);
+        growth.shown_input = growth
+            .tokens
+            .input
+            .saturating_add(growth.tokens.cache_write);
         growth.is_priced = growth.cost_micros > 0;
         let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
-        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?.run(params![
-            run.id.to_string(),
-            run.attempt.0,
-            json(&rows)?
-        ])?;
+        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?
+            .run(params![run.id.to_string(), run.attempt.0, json(&rows)?])?;
         self.add_growth(run.id, &growth, retention, None)?;
         if growth.unpriced > 0 {
-            self.stop_if_unknown(run.id, BudgetKind::Cost, "the cost of its model is not known ([prices] in the configuration)", retention)?;
+            self.stop_if_unknown(
+                run.id,
+                BudgetKind::Cost,
+                "the cost of its model is not known ([prices] in the configuration)",
+                retention,
+            )?;
         }
         if growth.unstated > 0 {
             for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
-                self.stop_if_unknown(run.id, kind, "a response of its model states no usage", retention)?;
+                self.stop_if_unknown(
+                    run.id,
+                    kind,
+                    "a response of its model states no usage",
+                    retention,
+                )?;
             }
         }
         Ok(())
     }
 
-    fn add_growth(&mut self, run: RunId, growth: &Growth, retention: Retention, except: Option<RunId>) -> Result<(), StoreError> {
-        let Growth { tokens, shown_input, cost_micros, is_priced, unpriced, is_cost_stated, unstated, floor_cost_micros } = growth;
+    fn add_growth(
+        &mut self,
+        run: RunId,
+        growth: &Growth,
+        retention: Retention,
+        except: Option<RunId>,
+    ) -> Result<(), StoreError> {
+        let Growth {
+            tokens,
+            shown_input,
+            cost_micros,
+            is_priced,
+            unpriced,
+            is_cost_stated,
+            unstated,
+            floor_cost_micros,
+        } = growth;
         let is_cost_known = *is_cost_stated || *is_priced;
         self.prepare(
             "UPDATE runs SET input_tokens = smaller(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = smaller(coalesce(cached_tokens, 0) + ?3, ?8),
@@ -311,7 +484,19 @@ impl Tx<'_> {
         self.count_unknown(run, BudgetKind::Tokens, signed(*unstated), 0)?;
         self.count_unknown(run, BudgetKind::Cost, signed(*unstated), *unpriced)?;
         let floor = signed(unstated.saturating_mul(UNSTATED_TOKENS));
-        self.charge(run, BudgetKind::Tokens, tokens.charged().saturating_add(floor), retention, except)?;
-        self.charge(run, BudgetKind::Cost, cost_micros.saturating_add(*floor_cost_micros), retention, except)
+        self.charge(
+            run,
+            BudgetKind::Tokens,
+            tokens.charged().saturating_add(floor),
+            retention,
+            except,
+        )?;
+        self.charge(
+            run,
+            BudgetKind::Cost,
+            cost_micros.saturating_add(*floor_cost_micros),
+            retention,
+            except,
+        )
     }
 }

@@ -10,11 +10,16 @@ use adjutant_core::{Principal, RunId};
 
 /// Returns the pair key of a unique chat (a board or direct chat) under another owner.
 fn moved_pair(pair: &str, from: &str, to: &str) -> Option<String> {
-    if let Some(root) = pair.strip_prefix("board|").and_then(|rest| rest.strip_prefix(from)) {
+    if let Some(root) = pair
+        .strip_prefix("board|")
+        .and_then(|rest| rest.strip_prefix(from))
+    {
         return Some(format!("board|{to}{root}"));
     }
     let ends = pair.strip_prefix(from)?.strip_prefix("||")?;
-    let other = ends.strip_prefix(&format!("{from}|")).or_else(|| ends.strip_suffix(&format!("|{from}")));
+    let other = ends
+        .strip_prefix(&format!("{from}|"))
+        .or_else(|| ends.strip_suffix(&format!("|{from}")));
     Some(match other {
         None => format!("{to}||{ends}"),
         Some(other) if other < to => format!("{to}||{other}|{to}"),
@@ -27,7 +32,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn adopt_chats(&mut self, root: RunId, from: &Principal, to: &Principal, name: &str) -> Result<(), StoreError> {
+    pub fn adopt_chats(
+        &mut self,
+        root: RunId,
+        from: &Principal,
+        to: &Principal,
+        name: &str,
+    ) -> Result<(), StoreError> {
         if from == to {
             return Ok(());
         }
@@ -48,7 +59,8 @@ impl Tx<'_> {
                 continue;
             }
             self.unindex_chat(ChatId(chat))?;
-            self.prepare("UPDATE chats SET owner = ?2, pair = ?3 WHERE id = ?1")?.run(params![chat, to, pair])?;
+            self.prepare("UPDATE chats SET owner = ?2, pair = ?3 WHERE id = ?1")?
+                .run(params![chat, to, pair])?;
             self.index_chat_again(ChatId(chat))?;
             self.prepare(
                 "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at)
@@ -76,10 +88,25 @@ mod tests {
     #[test]
     fn pair_names_the_new_owner_in_order() {
         let moved = |pair: &str| moved_pair(pair, "client:/a|b", "person");
-        assert_eq!(moved("board|client:/a|b|R").as_deref(), Some("board|person|R"));
-        assert_eq!(moved("client:/a|b||client:/a|b|run:R").as_deref(), Some("person||person|run:R"));
-        assert_eq!(moved("client:/a|b||agent:x|run:R").as_deref(), Some("person||agent:x|run:R"));
-        assert_eq!(moved_pair("person||person|run:R", "person", "client:z").as_deref(), Some("client:z||client:z|run:R"));
-        assert_eq!(moved_pair("person||agent:x|person", "person", "client:z").as_deref(), Some("client:z||agent:x|client:z"));
+        assert_eq!(
+            moved("board|client:/a|b|R").as_deref(),
+            Some("board|person|R")
+        );
+        assert_eq!(
+            moved("client:/a|b||client:/a|b|run:R").as_deref(),
+            Some("person||person|run:R")
+        );
+        assert_eq!(
+            moved("client:/a|b||agent:x|run:R").as_deref(),
+            Some("person||agent:x|run:R")
+        );
+        assert_eq!(
+            moved_pair("person||person|run:R", "person", "client:z").as_deref(),
+            Some("client:z||client:z|run:R")
+        );
+        assert_eq!(
+            moved_pair("person||agent:x|person", "person", "client:z").as_deref(),
+            Some("client:z||agent:x|client:z")
+        );
     }
 }

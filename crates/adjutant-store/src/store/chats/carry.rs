@@ -30,12 +30,33 @@ pub struct Imported {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn export_of(connection: &Connection, id: ChatId, after: i64, limit: u32) -> Result<Option<Export>, StoreError> {
-    let Some(chat) = chat_by_id(connection, id)? else { return Ok(None) };
-    let members = if after == 0 { members(connection, id)? } else { Vec::new() };
+pub fn export_of(
+    connection: &Connection,
+    id: ChatId,
+    after: i64,
+    limit: u32,
+) -> Result<Option<Export>, StoreError> {
+    let Some(chat) = chat_by_id(connection, id)? else {
+        return Ok(None);
+    };
+    let members = if after == 0 {
+        members(connection, id)?
+    } else {
+        Vec::new()
+    };
     let entries = entries_after(connection, id, after, limit)?;
-    let entries = entries.into_iter().map(|entry| Ok((revisions_of(connection, entry.id)?, entry))).collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(Some(Export { chat, members, entries: entries.into_iter().map(|(revisions, entry)| (entry, revisions)).collect() }))
+    let entries = entries
+        .into_iter()
+        .map(|entry| Ok((revisions_of(connection, entry.id)?, entry)))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(Some(Export {
+        chat,
+        members,
+        entries: entries
+            .into_iter()
+            .map(|(revisions, entry)| (entry, revisions))
+            .collect(),
+    }))
 }
 
 impl Tx<'_> {
@@ -43,7 +64,14 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn mark_imported(&mut self, chat: ChatId, archived: bool, started_at: i64, last_at: i64, members: &[Member]) -> Result<(), StoreError> {
+    pub fn mark_imported(
+        &mut self,
+        chat: ChatId,
+        archived: bool,
+        started_at: i64,
+        last_at: i64,
+        members: &[Member],
+    ) -> Result<(), StoreError> {
         self.prepare("UPDATE chats SET imported = 1, archived = ?2, started_at = ?3, last_at = ?4, importing = ?5 WHERE id = ?1")?.run(params![
             chat.0,
             archived,
@@ -52,7 +80,15 @@ impl Tx<'_> {
             self.steady().0
         ])?;
         for member in members {
-            let Member { who, name, joined_at, read_seq, mention_seq, said, seen_at } = member;
+            let Member {
+                who,
+                name,
+                joined_at,
+                read_seq,
+                mention_seq,
+                said,
+                seen_at,
+            } = member;
             self.prepare(
                 "INSERT INTO chat_members (chat, who, name, joined_at, read_seq, mention_seq, said, seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
@@ -76,7 +112,23 @@ impl Tx<'_> {
     /// The entry is not the next one.
     pub fn import_entry(&mut self, chat: ChatId, imported: &Imported) -> Result<(), StoreError> {
         let Imported { entry, revisions } = imported;
-        let ChatEntry { id: _, chat: _, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key } = entry;
+        let ChatEntry {
+            id: _,
+            chat: _,
+            seq,
+            kind,
+            author,
+            name,
+            label,
+            text,
+            at,
+            reply_to,
+            hops,
+            pinned,
+            revision,
+            edited_at,
+            key,
+        } = entry;
         let moved = self
             .prepare(
                 "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 = 1 THEN ?2 ELSE summary_seq END
@@ -84,7 +136,11 @@ impl Tx<'_> {
             )?
             .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == adjutant_core::chat::EntryKind::Summary])?;
         if moved != 1 {
-            return Err(Denied::invalid("seq", format!("entry {seq} is not the next one of an imported chat")).into());
+            return Err(Denied::invalid(
+                "seq",
+                format!("entry {seq} is not the next one of an imported chat"),
+            )
+            .into());
         }
         let id = self
             .prepare(
@@ -111,7 +167,14 @@ impl Tx<'_> {
                 ],
             )?;
         self.note_entry(id, *at)?;
-        for Revision { revision, author, name, text, at } in revisions {
+        for Revision {
+            revision,
+            author,
+            name,
+            text,
+            at,
+        } in revisions
+        {
             self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                 .run(params![id, revision, author, name, text, at.0])?;
         }
@@ -123,7 +186,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing >= 0")?.run(params![chat.0, self.steady().0])?;
+        self.prepare("UPDATE chats SET importing = ?2 WHERE id = ?1 AND importing >= 0")?
+            .run(params![chat.0, self.steady().0])?;
         Ok(())
     }
 
@@ -132,7 +196,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_import(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?.run([chat.0])?;
+        self.prepare("UPDATE chats SET importing = NULL WHERE id = ?1")?
+            .run([chat.0])?;
         self.notify(Topic::Chat(chat));
         Ok(())
     }
@@ -143,24 +208,39 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_imports(&mut self, before: SteadyTime) -> Result<bool, StoreError> {
-        let left =
-            self.prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?.query_row([before.0], |row| row.get(0)).optional()?;
-        let Some(chat): Option<i64> = left else { return Ok(false) };
+        let left = self
+            .prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?
+            .query_row([before.0], |row| row.get(0))
+            .optional()?;
+        let Some(chat): Option<i64> = left else {
+            return Ok(false);
+        };
         let newest: Vec<(i64, i64)> = self
-            .prepare("SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2")?
-            .query_map(params![chat, i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .prepare(
+                "SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2",
+            )?
+            .query_map(
+                params![chat, i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?
             .collect::<Result<_, _>>()?;
         for (id, _) in &newest {
             self.unindex_entry(*id)?;
-            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?.run([id])?;
-            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?.run([id])?;
+            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?
+                .run([id])?;
+            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?
+                .run([id])?;
         }
         match newest.last() {
             // A negative time: the import cannot continue after the removed entries.
-            Some((_, seq)) => self.prepare("UPDATE chats SET last_seq = ?2, importing = -1 WHERE id = ?1")?.execute(params![chat, seq - 1])?,
+            Some((_, seq)) => self
+                .prepare("UPDATE chats SET last_seq = ?2, importing = -1 WHERE id = ?1")?
+                .execute(params![chat, seq - 1])?,
             None => {
-                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?.run([chat])?;
-                self.prepare("DELETE FROM chats WHERE id = ?1")?.execute([chat])?
+                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?
+                    .run([chat])?;
+                self.prepare("DELETE FROM chats WHERE id = ?1")?
+                    .execute([chat])?
             }
         };
         Ok(true)

@@ -16,14 +16,15 @@ pub use carry::{Export, Imported, export_of};
 pub use mentions::{Mention, mentions_of, newest_mention, newest_mention_elsewhere};
 pub(super) use read::read_entry;
 pub use read::{
-    agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others, entries_after, entries_before, entries_changed,
-    entries_last, entry_by_id, entry_by_key, entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries, reply_of,
-    revisions_of, unread, unread_before,
+    agents_in, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest, chats_of_others,
+    entries_after, entries_before, entries_changed, entries_last, entry_by_id, entry_by_key,
+    entry_by_seq, member, members, newest_summary, participant_count, past_author, pinned_entries,
+    reply_of, revisions_of, unread, unread_before,
 };
 pub use stats::{ParticipantRow, Stats, Turns, stats_of};
 pub use turns::{
-    NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below, turn_by_id, turn_of_run, turns_running,
-    turns_to_answer,
+    NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below,
+    turn_by_id, turn_of_run, turns_running, turns_to_answer,
 };
 pub use write::{NewChat, NewEntry};
 

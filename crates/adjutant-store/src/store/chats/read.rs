@@ -16,12 +16,16 @@ const SEARCHED_ENTRIES_MAX: i64 = 1_000;
 
 fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
     let id: i64 = row.get(0)?;
-    let (kind, owner, root, started_by): (String, String, Option<String>, String) = (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
+    let (kind, owner, root, started_by): (String, String, Option<String>, String) =
+        (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
     let branch: (Option<i64>, Option<i64>) = (row.get(10)?, row.get(11)?);
     let root = root.map(|root| RunId::parse(&root)).transpose();
-    let (Some(kind), Some(owner), Ok(root), Some(started_by)) =
-        (ChatKind::from_word(&kind), Principal::parse(&owner), root, Participant::parse(&started_by))
-    else {
+    let (Some(kind), Some(owner), Ok(root), Some(started_by)) = (
+        ChatKind::from_word(&kind),
+        Principal::parse(&owner),
+        root,
+        Participant::parse(&started_by),
+    ) else {
         return Ok(Err(StoreError::Corrupt(format!("chat {id}"))));
     };
     Ok(Ok(Chat {
@@ -37,7 +41,10 @@ fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
             None => Budget::Chars(u64::try_from(row.get::<i64>(8)?).unwrap_or(0)),
         },
         turns_max: row.get(9)?,
-        branch_of: branch.0.zip(branch.1).map(|(chat, seq)| (ChatId(chat), seq)),
+        branch_of: branch
+            .0
+            .zip(branch.1)
+            .map(|(chat, seq)| (ChatId(chat), seq)),
         archived: row.get(12)?,
         started_by,
         started_name: row.get(14)?,
@@ -48,14 +55,18 @@ fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
         branch_said: row.get(19)?,
         imported: row.get(20)?,
         importing: row.get(22)?,
-        link: row.get::<Option<String>>(23)?.as_deref().and_then(ChatLink::from_word),
+        link: row
+            .get::<Option<String>>(23)?
+            .as_deref()
+            .and_then(ChatLink::from_word),
     }))
 }
 
 pub(in crate::store) fn read_entry(row: &Row<'_>) -> db::Result<Result<ChatEntry, StoreError>> {
     let id: i64 = row.get(0)?;
     let (kind, author): (String, String) = (row.get(3)?, row.get(4)?);
-    let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author)) else {
+    let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author))
+    else {
         return Ok(Err(StoreError::Corrupt(format!("entry {id} of a chat"))));
     };
     Ok(Ok(ChatEntry {
@@ -77,12 +88,30 @@ pub(in crate::store) fn read_entry(row: &Row<'_>) -> db::Result<Result<ChatEntry
     }))
 }
 
-pub(super) fn chats(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Chat>, StoreError> {
-    connection.prepare_cached(&format!("{CHAT} {rest}"))?.query_map(values, read_chat)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+pub(super) fn chats(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<Chat>, StoreError> {
+    connection
+        .prepare_cached(&format!("{CHAT} {rest}"))?
+        .query_map(values, read_chat)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
-pub(super) fn entries(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<ChatEntry>, StoreError> {
-    connection.prepare_cached(&format!("{ENTRY} {rest}"))?.query_map(values, read_entry)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+pub(super) fn entries(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<ChatEntry>, StoreError> {
+    connection
+        .prepare_cached(&format!("{ENTRY} {rest}"))?
+        .query_map(values, read_entry)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads one chat.
@@ -106,7 +135,12 @@ pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>,
 ///
 /// # Errors
 /// A failure of the store.
-pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<bool>, limit: u32) -> Result<Vec<Chat>, StoreError> {
+pub fn chats_newest(
+    connection: &Connection,
+    viewer: &Viewer,
+    archived: Option<bool>,
+    limit: u32,
+) -> Result<Vec<Chat>, StoreError> {
     let state = match archived {
         Some(true) => "importing IS NULL AND archived = 1",
         Some(false) => "importing IS NULL AND archived = 0",
@@ -117,13 +151,22 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
     let who = viewer.who.to_string();
     match &viewer.who {
         Principal::Person => chats(connection, &format!("WHERE {state} {order} ?1"), [limit]),
-        Principal::Client(_) => {
-            chats(connection, &format!("WHERE {state} AND ((owner = ?1 AND private = 0) OR {MINE}) {order} ?2"), params![who, limit])
-        }
+        Principal::Client(_) => chats(
+            connection,
+            &format!("WHERE {state} AND ((owner = ?1 AND private = 0) OR {MINE}) {order} ?2"),
+            params![who, limit],
+        ),
         Principal::Run(_) => chats(
             connection,
-            &format!("WHERE {state} AND owner = ?2 AND (kind <> 'board' OR root IS NULL OR root = ?3) AND (private = 0 OR {MINE}) {order} ?4"),
-            params![who, viewer.scope.owner.to_string(), viewer.scope.root.map(|root| root.to_string()), limit],
+            &format!(
+                "WHERE {state} AND owner = ?2 AND (kind <> 'board' OR root IS NULL OR root = ?3) AND (private = 0 OR {MINE}) {order} ?4"
+            ),
+            params![
+                who,
+                viewer.scope.owner.to_string(),
+                viewer.scope.root.map(|root| root.to_string()),
+                limit
+            ],
         ),
     }
 }
@@ -132,7 +175,11 @@ pub fn chats_newest(connection: &Connection, viewer: &Viewer, archived: Option<b
 ///
 /// # Errors
 /// A failure of the store.
-pub fn chats_of_others(connection: &Connection, who: &Principal, limit: u32) -> Result<Vec<ChatId>, StoreError> {
+pub fn chats_of_others(
+    connection: &Connection,
+    who: &Principal,
+    limit: u32,
+) -> Result<Vec<ChatId>, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT m.chat FROM chat_members m JOIN chats c ON c.id = m.chat
@@ -147,30 +194,56 @@ pub fn chats_of_others(connection: &Connection, who: &Principal, limit: u32) -> 
 /// # Errors
 /// A failure of the store.
 pub fn branches_of(connection: &Connection, chat: ChatId) -> Result<Vec<Chat>, StoreError> {
-    chats(connection, "WHERE branch_of = ?1 ORDER BY id LIMIT 100", [chat.0])
+    chats(
+        connection,
+        "WHERE branch_of = ?1 ORDER BY id LIMIT 100",
+        [chat.0],
+    )
 }
 
 /// Reads the oldest entries after a position.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entries_after(connection: &Connection, chat: ChatId, after: i64, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
-    entries(connection, "WHERE chat = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params![chat.0, after, limit])
+pub fn entries_after(
+    connection: &Connection,
+    chat: ChatId,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(
+        connection,
+        "WHERE chat = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+        params![chat.0, after, limit],
+    )
 }
 
 /// Reads the newest entries before a position, newest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entries_before(connection: &Connection, chat: ChatId, before: i64, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
-    entries(connection, "WHERE chat = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params![chat.0, before, limit])
+pub fn entries_before(
+    connection: &Connection,
+    chat: ChatId,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(
+        connection,
+        "WHERE chat = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
+        params![chat.0, before, limit],
+    )
 }
 
 /// Reads the newest entries, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entries_last(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
+pub fn entries_last(
+    connection: &Connection,
+    chat: ChatId,
+    limit: u32,
+) -> Result<Vec<ChatEntry>, StoreError> {
     let mut newest = entries_before(connection, chat, i64::MAX, limit)?;
     newest.reverse();
     Ok(newest)
@@ -181,13 +254,21 @@ pub fn entries_last(connection: &Connection, chat: ChatId, limit: u32) -> Result
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entries_changed(connection: &Connection, chat: ChatId, after: i64, limit: u32) -> Result<(Vec<ChatEntry>, i64), StoreError> {
+pub fn entries_changed(
+    connection: &Connection,
+    chat: ChatId,
+    after: i64,
+    limit: u32,
+) -> Result<(Vec<ChatEntry>, i64), StoreError> {
     let changed: Vec<(i64, i64)> = connection
         .prepare_cached("SELECT seq, changed FROM chat_messages WHERE chat = ?1 AND changed > 0 AND changed > ?2 ORDER BY changed LIMIT ?3")?
         .query_map(params![chat.0, after, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     let last = changed.last().map_or(after, |(_, change)| *change);
-    let entries = changed.into_iter().map(|(seq, _)| entry_by_seq(connection, chat, seq)).collect::<Result<Vec<_>, _>>()?;
+    let entries = changed
+        .into_iter()
+        .map(|(seq, _)| entry_by_seq(connection, chat, seq))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok((entries.into_iter().flatten().collect(), last))
 }
 
@@ -196,15 +277,26 @@ pub fn entries_changed(connection: &Connection, chat: ChatId, after: i64, limit:
 /// # Errors
 /// A failure of the store.
 pub fn changes_of(connection: &Connection, chat: ChatId) -> Result<i64, StoreError> {
-    Ok(connection.prepare_cached("SELECT changes FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached("SELECT changes FROM chats WHERE id = ?1")?
+        .query_row([chat.0], |row| row.get(0))?)
 }
 
 /// Reads one entry.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entry_by_seq(connection: &Connection, chat: ChatId, seq: i64) -> Result<Option<ChatEntry>, StoreError> {
-    Ok(entries(connection, "WHERE chat = ?1 AND seq = ?2", params![chat.0, seq])?.pop())
+pub fn entry_by_seq(
+    connection: &Connection,
+    chat: ChatId,
+    seq: i64,
+) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(
+        connection,
+        "WHERE chat = ?1 AND seq = ?2",
+        params![chat.0, seq],
+    )?
+    .pop())
 }
 
 /// Reads the entry with an id.
@@ -219,35 +311,70 @@ pub fn entry_by_id(connection: &Connection, id: i64) -> Result<Option<ChatEntry>
 ///
 /// # Errors
 /// A failure of the store.
-pub fn entry_by_key(connection: &Connection, chat: ChatId, key: &str) -> Result<Option<ChatEntry>, StoreError> {
-    Ok(entries(connection, "WHERE chat = ?1 AND key = ?2", params![chat.0, key])?.pop())
+pub fn entry_by_key(
+    connection: &Connection,
+    chat: ChatId,
+    key: &str,
+) -> Result<Option<ChatEntry>, StoreError> {
+    Ok(entries(
+        connection,
+        "WHERE chat = ?1 AND key = ?2",
+        params![chat.0, key],
+    )?
+    .pop())
 }
 
 /// Reads a run's reply to an entry: its first message after it that names the entry, or none.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn reply_of(connection: &Connection, chat: ChatId, seq: i64, run: RunId) -> Result<Option<ChatEntry>, StoreError> {
+pub fn reply_of(
+    connection: &Connection,
+    chat: ChatId,
+    seq: i64,
+    run: RunId,
+) -> Result<Option<ChatEntry>, StoreError> {
     let rest = "WHERE chat = ?1 AND seq > ?2 AND seq <= ?2 + ?4 AND author = ?3 AND kind = 'message' AND (reply_to IS NULL OR reply_to = ?2)
          ORDER BY reply_to IS NULL, seq LIMIT 1";
-    Ok(entries(connection, rest, params![chat.0, seq, Principal::Run(run).to_string(), SEARCHED_ENTRIES_MAX])?.pop())
+    Ok(entries(
+        connection,
+        rest,
+        params![
+            chat.0,
+            seq,
+            Principal::Run(run).to_string(),
+            SEARCHED_ENTRIES_MAX
+        ],
+    )?
+    .pop())
 }
 
 /// Reads pinned entries, newest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn pinned_entries(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec<ChatEntry>, StoreError> {
-    entries(connection, "WHERE chat = ?1 AND pinned = 1 ORDER BY seq DESC LIMIT ?2", params![chat.0, limit])
+pub fn pinned_entries(
+    connection: &Connection,
+    chat: ChatId,
+    limit: u32,
+) -> Result<Vec<ChatEntry>, StoreError> {
+    entries(
+        connection,
+        "WHERE chat = ?1 AND pinned = 1 ORDER BY seq DESC LIMIT ?2",
+        params![chat.0, limit],
+    )
 }
 
 /// Reads the newest summary of a chat before an entry.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn newest_summary(connection: &Connection, chat: ChatId, before: i64) -> Result<Option<ChatEntry>, StoreError> {
-    let sql =
-        "WHERE chat = ?1 AND seq < ?2 AND kind = 'summary' AND (SELECT summary_seq FROM chats WHERE id = ?1) IS NOT NULL ORDER BY seq DESC LIMIT 1";
+pub fn newest_summary(
+    connection: &Connection,
+    chat: ChatId,
+    before: i64,
+) -> Result<Option<ChatEntry>, StoreError> {
+    let sql = "WHERE chat = ?1 AND seq < ?2 AND kind = 'summary' AND (SELECT summary_seq FROM chats WHERE id = ?1) IS NOT NULL ORDER BY seq DESC LIMIT 1";
     Ok(entries(connection, sql, params![chat.0, before])?.pop())
 }
 
@@ -303,11 +430,17 @@ pub fn agents_in(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, S
 /// A failure of the store.
 pub fn participant_count(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let count = "SELECT count(*) FROM chat_members WHERE chat = ?1 AND joined_at IS NOT NULL";
-    let count: i64 = connection.prepare_cached(count)?.query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection
+        .prepare_cached(count)?
+        .query_row([chat.0], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-fn members_where(connection: &Connection, chat: ChatId, which: &str) -> Result<Vec<Member>, StoreError> {
+fn members_where(
+    connection: &Connection,
+    chat: ChatId,
+    which: &str,
+) -> Result<Vec<Member>, StoreError> {
     connection
         .prepare_cached(&format!(
             "SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 {which}
@@ -324,7 +457,11 @@ fn members_where(connection: &Connection, chat: ChatId, which: &str) -> Result<V
 ///
 /// # Errors
 /// A failure of the store.
-pub fn past_author(connection: &Connection, owner: Option<&Principal>, given: &str) -> Result<Option<Participant>, StoreError> {
+pub fn past_author(
+    connection: &Connection,
+    owner: Option<&Principal>,
+    given: &str,
+) -> Result<Option<Participant>, StoreError> {
     let who: Option<String> = connection
         .prepare_cached(
             "SELECT m.who FROM chat_members m JOIN chats c ON c.id = m.chat
@@ -339,7 +476,11 @@ pub fn past_author(connection: &Connection, owner: Option<&Principal>, given: &s
 ///
 /// # Errors
 /// A failure of the store.
-pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option<Member>, StoreError> {
+pub fn member(
+    connection: &Connection,
+    chat: ChatId,
+    who: &str,
+) -> Result<Option<Member>, StoreError> {
     connection
         .prepare_cached("SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2")?
         .query_row(params![chat.0, who], read_member)
@@ -351,7 +492,12 @@ pub fn member(connection: &Connection, chat: ChatId, who: &str) -> Result<Option
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i64) -> Result<i64, StoreError> {
+pub fn unread_before(
+    connection: &Connection,
+    chat: ChatId,
+    who: &str,
+    before: i64,
+) -> Result<i64, StoreError> {
     let read_seq = member(connection, chat, who)?.map_or(0, |member| member.read_seq);
     Ok(connection
         .prepare_cached(
@@ -364,7 +510,12 @@ pub fn unread_before(connection: &Connection, chat: ChatId, who: &str, before: i
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unread(connection: &Connection, chat: ChatId, who: &str, read_seq: i64) -> Result<i64, StoreError> {
+pub fn unread(
+    connection: &Connection,
+    chat: ChatId,
+    who: &str,
+    read_seq: i64,
+) -> Result<i64, StoreError> {
     Ok(connection
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4) AS entries")?
         .query_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)

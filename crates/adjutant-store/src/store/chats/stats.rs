@@ -56,7 +56,9 @@ impl Turns {
     /// Returns an answer time that this percentage of the answers did not exceed.
     #[must_use]
     pub fn answer_ms_at(&self, percent: usize) -> Option<i64> {
-        self.answer_ms.get((self.answer_ms.len().saturating_sub(1)) * percent / 100).copied()
+        self.answer_ms
+            .get((self.answer_ms.len().saturating_sub(1)) * percent / 100)
+            .copied()
     }
 }
 
@@ -101,15 +103,25 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
     while let Some(row) = rows.next()? {
         let (state, answer_ms) = (row.get::<String>(0)?, row.get::<Option<i64>>(1)?);
         stats.turns.count(&state, answer_ms);
-        by_agent.entry(format!("agent:{}", row.get::<String>(2)?)).or_default().count(&state, answer_ms);
+        by_agent
+            .entry(format!("agent:{}", row.get::<String>(2)?))
+            .or_default()
+            .count(&state, answer_ms);
     }
-    by_agent.values_mut().chain([&mut stats.turns]).for_each(|turns| turns.answer_ms.sort_unstable());
+    by_agent
+        .values_mut()
+        .chain([&mut stats.turns])
+        .for_each(|turns| turns.answer_ms.sort_unstable());
     stats.by_participant = participants(connection, chat, by_agent)?;
     Ok(stats)
 }
 
 /// Reads the participants that posted most, with the turns of each agent.
-fn participants(connection: &Connection, chat: Option<i64>, mut by_agent: BTreeMap<String, Turns>) -> Result<Vec<ParticipantRow>, StoreError> {
+fn participants(
+    connection: &Connection,
+    chat: Option<i64>,
+    mut by_agent: BTreeMap<String, Turns>,
+) -> Result<Vec<ParticipantRow>, StoreError> {
     let read = |row: &db::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let found: Vec<(String, String, i64)> = connection
         .prepare_cached(
@@ -119,5 +131,13 @@ fn participants(connection: &Connection, chat: Option<i64>, mut by_agent: BTreeM
         )?
         .query_map(db::params![chat, PARTICIPANTS_MAX], read)?
         .collect::<Result<_, _>>()?;
-    Ok(found.into_iter().map(|(who, name, said)| ParticipantRow { turns: by_agent.remove(&who), who, name, said }).collect())
+    Ok(found
+        .into_iter()
+        .map(|(who, name, said)| ParticipantRow {
+            turns: by_agent.remove(&who),
+            who,
+            name,
+            said,
+        })
+        .collect())
 }

@@ -69,11 +69,15 @@ const COLUMNS: &str = "SELECT t.id, t.chat, t.agent, t.purpose, t.message, t.hop
 
 fn read(row: &Row<'_>) -> db::Result<Result<Turn, StoreError>> {
     let id: i64 = row.get(0)?;
-    let (agent, env, state, run): (String, String, String, Option<String>) = (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
+    let (agent, env, state, run): (String, String, String, Option<String>) =
+        (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
     let run = run.map(|run| RunId::parse(&run)).transpose();
-    let (Ok(agent), Ok(env), Some(state), Ok(run)) =
-        (AgentName::parse(&agent), serde_json::from_slice(env.as_bytes()), TurnState::from_word(&state), run)
-    else {
+    let (Ok(agent), Ok(env), Some(state), Ok(run)) = (
+        AgentName::parse(&agent),
+        serde_json::from_slice(env.as_bytes()),
+        TurnState::from_word(&state),
+        run,
+    ) else {
         return Ok(Err(StoreError::Corrupt(format!("turn {id}"))));
     };
     Ok(Ok(Turn {
@@ -91,8 +95,17 @@ fn read(row: &Row<'_>) -> db::Result<Result<Turn, StoreError>> {
     }))
 }
 
-fn turns(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Turn>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} {rest}"))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+fn turns(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<Turn>, StoreError> {
+    connection
+        .prepare_cached(&format!("{COLUMNS} {rest}"))?
+        .query_map(values, read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads the turns whose run is in progress.
@@ -120,10 +133,22 @@ pub fn next_turns(connection: &Connection) -> Result<Vec<Turn>, StoreError> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn turns_to_answer(connection: &Connection, chat: ChatId, message: i64) -> Result<Vec<Turn>, StoreError> {
+pub fn turns_to_answer(
+    connection: &Connection,
+    chat: ChatId,
+    message: i64,
+) -> Result<Vec<Turn>, StoreError> {
     match message {
-        0 => turns(connection, "WHERE t.chat = ?1 AND t.state IN ('queued', 'running') ORDER BY t.id LIMIT 100", [chat.0]),
-        _ => turns(connection, "WHERE t.chat = ?1 AND t.message = ?2 ORDER BY t.id LIMIT 100", params![chat.0, message]),
+        0 => turns(
+            connection,
+            "WHERE t.chat = ?1 AND t.state IN ('queued', 'running') ORDER BY t.id LIMIT 100",
+            [chat.0],
+        ),
+        _ => turns(
+            connection,
+            "WHERE t.chat = ?1 AND t.message = ?2 ORDER BY t.id LIMIT 100",
+            params![chat.0, message],
+        ),
     }
 }
 
@@ -141,16 +166,31 @@ pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, Stor
 ///
 /// # Errors
 /// A failure of the store, or the run no longer exists.
-pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, Option<RunId>)>, StoreError> {
-    let Some(entry) = entry_by_seq(connection, turn.chat, turn.message)? else { return Ok(None) };
+pub fn asked_by(
+    connection: &Connection,
+    turn: &Turn,
+) -> Result<Option<(RunId, Option<RunId>)>, StoreError> {
+    let Some(entry) = entry_by_seq(connection, turn.chat, turn.message)? else {
+        return Ok(None);
+    };
     match entry.author {
         Participant::Principal(Principal::Run(run)) => Ok(Some((run, Some(run)))),
         Participant::Agent(_) => {
-            let answered = turns(connection, "WHERE t.chat = ?1 AND t.entry = ?2", params![turn.chat.0, turn.message])?.pop();
-            let Some(run) = answered.and_then(|answered| answered.run) else { return Ok(None) };
+            let answered = turns(
+                connection,
+                "WHERE t.chat = ?1 AND t.entry = ?2",
+                params![turn.chat.0, turn.message],
+            )?
+            .pop();
+            let Some(run) = answered.and_then(|answered| answered.run) else {
+                return Ok(None);
+            };
             Ok(run_by_id(connection, run)?.map(|run| (run.id, run.parent)))
         }
-        Participant::Principal(_) | Participant::Hub | Participant::Peer(_) | Participant::FromFile(_) => Ok(None),
+        Participant::Principal(_)
+        | Participant::Hub
+        | Participant::Peer(_)
+        | Participant::FromFile(_) => Ok(None),
     }
 }
 
@@ -160,7 +200,9 @@ pub fn asked_by(connection: &Connection, turn: &Turn) -> Result<Option<(RunId, O
 /// A failure of the store.
 pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM chat_turns WHERE chat = ?1 AND state IN ('queued', 'running')";
-    let count: i64 = connection.prepare_cached(sql)?.query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([chat.0], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -171,7 +213,9 @@ pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreErr
 pub fn open_turns_below(connection: &Connection, root: RunId) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM chat_turns t JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.message
          JOIN runs r ON m.author = 'run:' || r.id WHERE t.state IN ('queued', 'running') AND r.root = ?1";
-    let count: i64 = connection.prepare_cached(sql)?.query_row([root.to_string()], |row| row.get(0))?;
+    let count: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([root.to_string()], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -209,20 +253,32 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
         )?
         .query_row([&who], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    let Some((id, named_in, author)) = naming else { return Ok(0) };
+    let Some((id, named_in, author)) = naming else {
+        return Ok(0);
+    };
     let has_spoken = "SELECT 1 FROM (SELECT id, author FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?3) AS entries
          WHERE id > ?2 AND (author = 'person' OR author LIKE 'client:%')";
     for chat in [named_in, chat.0] {
-        if connection.prepare_cached(has_spoken)?.exists(params![chat, id, SEARCHED_ENTRIES_MAX])? {
+        if connection
+            .prepare_cached(has_spoken)?
+            .exists(params![chat, id, SEARCHED_ENTRIES_MAX])?
+        {
             return Ok(0);
         }
     }
-    let was_messaged = "SELECT 1 FROM messages WHERE run = ?1 AND (sender = 'person' OR sender LIKE 'client:%')
+    let was_messaged =
+        "SELECT 1 FROM messages WHERE run = ?1 AND (sender = 'person' OR sender LIKE 'client:%')
          AND sent_at > (SELECT at FROM chat_messages WHERE id = ?2)";
-    if connection.prepare_cached(was_messaged)?.exists(params![run.id.to_string(), id])? {
+    if connection
+        .prepare_cached(was_messaged)?
+        .exists(params![run.id.to_string(), id])?
+    {
         return Ok(0);
     }
-    let by_run = matches!(Participant::parse(&author), Some(Participant::Principal(Principal::Run(_))));
+    let by_run = matches!(
+        Participant::parse(&author),
+        Some(Participant::Principal(Principal::Run(_)))
+    );
     let hops: u32 = connection
         .prepare_cached(
             "SELECT coalesce((SELECT o.hops FROM chats c JOIN chat_messages o ON o.chat = c.id
@@ -238,7 +294,11 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
 /// # Errors
 /// A failure of the store.
 pub fn turn_of_run(connection: &Connection, run: RunId) -> Result<Option<Turn>, StoreError> {
-    connection.prepare_cached(&format!("{COLUMNS} WHERE t.run = ?1"))?.query_row([run.to_string()], read).optional()?.transpose()
+    connection
+        .prepare_cached(&format!("{COLUMNS} WHERE t.run = ?1"))?
+        .query_row([run.to_string()], read)
+        .optional()?
+        .transpose()
 }
 
 impl Tx<'_> {
@@ -247,7 +307,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn queue_turn(&mut self, new: &NewTurn) -> Result<i64, StoreError> {
-        let env = serde_json::to_string(&new.env).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let env = serde_json::to_string(&new.env)
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let turn = self
             .prepare("INSERT INTO chat_turns (chat, agent, purpose, message, hops, cwd, env, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
             .insert(
@@ -284,7 +345,8 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn place_in_root(&mut self, run: RunId, root: Option<RunId>) -> Result<(), StoreError> {
         if let Some(root) = root {
-            self.prepare("UPDATE runs SET root = ?2 WHERE id = ?1")?.run(params![run.to_string(), root.to_string()])?;
+            self.prepare("UPDATE runs SET root = ?2 WHERE id = ?1")?
+                .run(params![run.to_string(), root.to_string()])?;
         }
         Ok(())
     }
@@ -294,7 +356,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn end_turn(&mut self, turn: &Turn, state: TurnState, entry: Option<i64>) -> Result<bool, StoreError> {
+    pub fn end_turn(
+        &mut self,
+        turn: &Turn,
+        state: TurnState,
+        entry: Option<i64>,
+    ) -> Result<bool, StoreError> {
         let ended = self
             .prepare("UPDATE chat_turns SET state = ?2, entry = ?3 WHERE id = ?1 AND state IN ('queued', 'running')")?
             .execute(params![turn.id, state.word(), entry])?;

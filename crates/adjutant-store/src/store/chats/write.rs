@@ -4,7 +4,9 @@
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::db::{Connection, params};
 use crate::store::{StoreError, Topic, Tx};
-use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT};
+use adjutant_core::chat::{
+    Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT,
+};
 use adjutant_core::peer::SPEAKERS_MAX;
 use adjutant_core::{Denied, Principal, Time};
 
@@ -40,9 +42,16 @@ pub struct NewEntry {
 }
 
 /// Returns whether a participant has joined a chat under this name.
-fn has_joined(connection: &Connection, chat: ChatId, who: &str, name: &str) -> Result<bool, StoreError> {
+fn has_joined(
+    connection: &Connection,
+    chat: ChatId,
+    who: &str,
+    name: &str,
+) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2 AND name = ?3 AND joined_at IS NOT NULL";
-    Ok(connection.prepare_cached(sql)?.exists(params![chat.0, who, name])?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .exists(params![chat.0, who, name])?)
 }
 
 impl Tx<'_> {
@@ -99,14 +108,20 @@ impl Tx<'_> {
     /// # Errors
     /// `NotFound`, or a failure of the store.
     pub fn chat(&self, id: ChatId) -> Result<Chat, StoreError> {
-        chat_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
+        chat_by_id(self.connection(), id)?
+            .ok_or_else(|| Denied::not_found("chat", &id.to_string()).into())
     }
 
     /// Adds a participant, or updates its display name.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn join_chat(&mut self, chat: ChatId, who: &Participant, name: &str) -> Result<(), StoreError> {
+    pub fn join_chat(
+        &mut self,
+        chat: ChatId,
+        who: &Participant,
+        name: &str,
+    ) -> Result<(), StoreError> {
         let who = who.to_string();
         if has_joined(self.connection(), chat, &who, name)? {
             return Ok(());
@@ -130,13 +145,21 @@ impl Tx<'_> {
     }
 
     /// Like [`Tx::add_entry`], for an entry that was written at an earlier time.
-    pub(in crate::store) fn add_entry_of(&mut self, chat: ChatId, new: &NewEntry, at: Time) -> Result<ChatEntry, StoreError> {
+    pub(in crate::store) fn add_entry_of(
+        &mut self,
+        chat: ChatId,
+        new: &NewEntry,
+        at: Time,
+    ) -> Result<ChatEntry, StoreError> {
         let now = self.now().0;
         let who = new.author.to_string();
         let said = i64::from(new.kind.is_conversation());
-        self.connection().announce(|connection| has_joined(connection, chat, &who, &new.name));
+        self.connection()
+            .announce(|connection| has_joined(connection, chat, &who, &new.name));
         self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?.run(params![chat.0, now, said])?;
-        let seq: i64 = self.prepare("SELECT last_seq FROM chats WHERE id = ?1")?.query_row([chat.0], |row| row.get(0))?;
+        let seq: i64 = self
+            .prepare("SELECT last_seq FROM chats WHERE id = ?1")?
+            .query_row([chat.0], |row| row.get(0))?;
         let id = self
             .prepare(
                 "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
@@ -149,7 +172,8 @@ impl Tx<'_> {
         self.note_entry(id, at)?;
         self.add_deliveries_of_entry(id)?;
         if new.kind == EntryKind::Summary {
-            self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?.run(params![chat.0, seq])?;
+            self.prepare("UPDATE chats SET summary_seq = ?2 WHERE id = ?1")?
+                .run(params![chat.0, seq])?;
         }
         if !matches!(new.author, Participant::Hub | Participant::FromFile(_)) {
             let is_participant = match &new.author {
@@ -177,14 +201,20 @@ impl Tx<'_> {
     }
 
     fn entry(&self, chat: ChatId, seq: i64) -> Result<ChatEntry, StoreError> {
-        entry_by_seq(self.connection(), chat, seq)?.ok_or_else(|| Denied::not_found("message", &format!("{chat}.{seq}")).into())
+        entry_by_seq(self.connection(), chat, seq)?
+            .ok_or_else(|| Denied::not_found("message", &format!("{chat}.{seq}")).into())
     }
 
     /// Replaces an entry's text and keeps the old version. `by` becomes the author of a board entry.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn revise_entry(&mut self, entry: &ChatEntry, text: &str, by: Option<(&Participant, &str)>) -> Result<ChatEntry, StoreError> {
+    pub fn revise_entry(
+        &mut self,
+        entry: &ChatEntry,
+        text: &str,
+        by: Option<(&Participant, &str)>,
+    ) -> Result<ChatEntry, StoreError> {
         let said_at = entry.edited_at.unwrap_or(entry.at);
         self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             entry.id,
@@ -201,11 +231,10 @@ impl Tx<'_> {
             self.now().0
         ])?;
         if let Some((author, name)) = by {
-            self.prepare("UPDATE chat_messages SET author = ?2, name = ?3 WHERE id = ?1 AND key IS NOT NULL")?.run(params![
-                entry.id,
-                author.to_string(),
-                name
-            ])?;
+            self.prepare(
+                "UPDATE chat_messages SET author = ?2, name = ?3 WHERE id = ?1 AND key IS NOT NULL",
+            )?
+            .run(params![entry.id, author.to_string(), name])?;
         }
         self.index_again(entry.id)?;
         self.note_change(entry)?;
@@ -214,7 +243,8 @@ impl Tx<'_> {
 
     /// Assigns a number to a change of an entry and notifies the chat's waiters.
     fn note_change(&mut self, entry: &ChatEntry) -> Result<(), StoreError> {
-        self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?.run([entry.chat.0])?;
+        self.prepare("UPDATE chats SET changes = changes + 1 WHERE id = ?1")?
+            .run([entry.chat.0])?;
         self.prepare("UPDATE chat_messages SET changed = (SELECT changes FROM chats WHERE id = ?2) WHERE id = ?1")?
             .run(params![entry.id, entry.chat.0])?;
         self.notify(Topic::Chat(entry.chat));
@@ -226,7 +256,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn pin_entry(&mut self, entry: &ChatEntry, pinned: bool) -> Result<ChatEntry, StoreError> {
-        self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?.run(params![entry.id, pinned])?;
+        self.prepare("UPDATE chat_messages SET pinned = ?2 WHERE id = ?1")?
+            .run(params![entry.id, pinned])?;
         self.note_change(entry)?;
         self.entry(entry.chat, entry.seq)
     }
@@ -236,7 +267,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn archive_chat(&mut self, chat: ChatId, archived: bool) -> Result<Chat, StoreError> {
-        self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?.run(params![chat.0, archived])?;
+        self.prepare("UPDATE chats SET archived = ?2 WHERE id = ?1")?
+            .run(params![chat.0, archived])?;
         self.notify(Topic::Chat(chat));
         self.chat(chat)
     }
@@ -246,7 +278,14 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn read_chat(&mut self, chat: ChatId, who: &Participant, name: &str, first: i64, seq: i64) -> Result<(), StoreError> {
+    pub fn read_chat(
+        &mut self,
+        chat: ChatId,
+        who: &Participant,
+        name: &str,
+        first: i64,
+        seq: i64,
+    ) -> Result<(), StoreError> {
         if let Participant::Principal(Principal::Run(run)) = who {
             self.deliver_entries(*run, chat, first, seq)?;
         }
@@ -265,9 +304,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn mention(&mut self, chat: ChatId, who: &Participant, name: &str, seq: i64) -> Result<(), StoreError> {
+    pub fn mention(
+        &mut self,
+        chat: ChatId,
+        who: &Participant,
+        name: &str,
+        seq: i64,
+    ) -> Result<(), StoreError> {
         self.join_chat(chat, who, name)?;
-        self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?.run(params![chat.0, who.to_string(), seq])?;
+        self.prepare("UPDATE chat_members SET mention_seq = ?3 WHERE chat = ?1 AND who = ?2")?
+            .run(params![chat.0, who.to_string(), seq])?;
         self.notify(Topic::Mention(who.to_string()));
         Ok(())
     }

@@ -10,18 +10,34 @@ async fn same_key_has_one_effect_and_rejects_another_body() {
     let fixture = fixture();
     let who = Principal::Person;
     let dispatch = |body: &'static [u8]| {
-        let (key, new, who) = (Key::new("k", "dispatch", body), new_run(&who, None), who.clone());
-        fixture.store.write(move |tx| tx.once(&who, Some(&key), |tx| Ok(tx.dispatch(&new)?.name)))
+        let (key, new, who) = (
+            Key::new("k", "dispatch", body),
+            new_run(&who, None),
+            who.clone(),
+        );
+        fixture
+            .store
+            .write(move |tx| tx.once(&who, Some(&key), |tx| Ok(tx.dispatch(&new)?.name)))
     };
     let first = dispatch(b"one").await.expect("first");
     assert_eq!(dispatch(b"one").await.expect("again"), first);
-    assert_eq!(denied(dispatch(b"two").await.expect_err("refused")), Denied::KeyReused);
-    let runs = fixture.store.read(|connection| runs_newest(connection, None, true, 10)).expect("runs");
+    assert_eq!(
+        denied(dispatch(b"two").await.expect_err("refused")),
+        Denied::KeyReused
+    );
+    let runs = fixture
+        .store
+        .read(|connection| runs_newest(connection, None, true, 10))
+        .expect("runs");
     assert_eq!(runs.runs.len(), 1);
     // Another principal's key is another key.
     let other = Principal::Client(adjutant_core::ClientName::parse("x").expect("a name"));
     let (key, new) = (Key::new("k", "dispatch", b"one"), new_run(&other, None));
-    let theirs = fixture.store.write(move |tx| tx.once(&other, Some(&key), |tx| Ok(tx.dispatch(&new)?.name))).await.expect("theirs");
+    let theirs = fixture
+        .store
+        .write(move |tx| tx.once(&other, Some(&key), |tx| Ok(tx.dispatch(&new)?.name)))
+        .await
+        .expect("theirs");
     assert_ne!(theirs, first);
 }
 
@@ -46,10 +62,21 @@ async fn refused_call_leaves_nothing_in_its_batch() {
                 .await
         });
     }
-    let kept: Vec<_> = calls.join_all().await.into_iter().filter_map(Result::ok).collect();
+    let kept: Vec<_> = calls
+        .join_all()
+        .await
+        .into_iter()
+        .filter_map(Result::ok)
+        .collect();
     assert_eq!(kept.len(), 100);
-    let mut stored: Vec<_> =
-        fixture.store.read(|connection| runs_newest(connection, None, true, 1_000)).expect("runs").runs.into_iter().map(|run| run.name).collect();
+    let mut stored: Vec<_> = fixture
+        .store
+        .read(|connection| runs_newest(connection, None, true, 1_000))
+        .expect("runs")
+        .runs
+        .into_iter()
+        .map(|run| run.name)
+        .collect();
     stored.sort();
     let mut kept = kept;
     kept.sort();
@@ -71,7 +98,11 @@ async fn every_call_is_committed_once_by_any_thread() {
                 let text = format!("{lane} {round}");
                 let sent = store.write(move |tx| {
                     let sent = tx.send_message(&run, &Principal::Person, id, &text)?;
-                    if round % 5 == 4 { Err(StoreError::Closed) } else { Ok(sent) }
+                    if round % 5 == 4 {
+                        Err(StoreError::Closed)
+                    } else {
+                        Ok(sent)
+                    }
                 });
                 match sent.await {
                     Ok(sent) => seen.push(sent.text),
@@ -87,7 +118,9 @@ async fn every_call_is_committed_once_by_any_thread() {
     let mut stored: Vec<String> = reopened
         .read(|connection| {
             let mut texts = connection.prepare_cached("SELECT text FROM messages")?;
-            Ok(texts.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+            Ok(texts
+                .query_map([], |row| row.get(0))?
+                .collect::<Result<_, _>>()?)
         })
         .expect("a store");
     acknowledged.sort();
@@ -98,11 +131,17 @@ async fn every_call_is_committed_once_by_any_thread() {
 #[tokio::test]
 async fn commit_wakes_only_its_waiters() {
     let fixture = fixture();
-    let (one, other) = (fixture.running(&Principal::Person).await, fixture.running(&Principal::Person).await);
+    let (one, other) = (
+        fixture.running(&Principal::Person).await,
+        fixture.running(&Principal::Person).await,
+    );
     let wake_ups = fixture.store.wake_ups();
     let hears = wake_ups.subscribe(vec![Topic::Run(one.id)]);
     let silent = wake_ups.subscribe(vec![Topic::Run(other.id)]);
-    fixture.ask(one.id, question(false, 60_000, None)).await.expect("asked");
+    fixture
+        .ask(one.id, question(false, 60_000, None))
+        .await
+        .expect("asked");
     hears.wait().await;
     assert!(futures::FutureExt::now_or_never(silent.wait()).is_none());
 }
@@ -111,8 +150,14 @@ async fn commit_wakes_only_its_waiters() {
 async fn wake_up_carries_the_final_answer() {
     let fixture = fixture();
     let run = fixture.running(&Principal::Person).await;
-    let asked = fixture.ask(run.id, question(true, 60_000, None)).await.expect("asked");
-    let waits = fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]);
+    let asked = fixture
+        .ask(run.id, question(true, 60_000, None))
+        .await
+        .expect("asked");
+    let waits = fixture
+        .store
+        .wake_ups()
+        .subscribe(vec![Topic::Answer(run.id, asked.id)]);
     // Neither a refusal nor another event passes an answer to the waiting call.
     let id = asked.id;
     let refused = fixture.store.write(move |tx| {
@@ -122,14 +167,32 @@ async fn wake_up_carries_the_final_answer() {
     });
     assert!(refused.await.is_err() && waits.settled().is_none());
     assert!(futures::FutureExt::now_or_never(waits.wait()).is_none());
-    let settled = fixture.answer_waiting_call(asked.id, answer("b")).await.expect("answered");
+    let settled = fixture
+        .answer_waiting_call(asked.id, answer("b"))
+        .await
+        .expect("answered");
     waits.wait().await;
     let handed = waits.settled().expect("handed over");
-    let stored = fixture.store.read(|connection| request_by_id(connection, asked.id)).expect("a store").expect("a request");
+    let stored = fixture
+        .store
+        .read(|connection| request_by_id(connection, asked.id))
+        .expect("a store")
+        .expect("a request");
     assert_eq!(handed.state, settled.state);
-    assert_eq!(format!("{handed:?}"), format!("{stored:?}"), "nothing that a second read would show is missing");
+    assert_eq!(
+        format!("{handed:?}"),
+        format!("{stored:?}"),
+        "nothing that a second read would show is missing"
+    );
     // A later call reads the answer from the store.
-    assert!(fixture.store.wake_ups().subscribe(vec![Topic::Answer(run.id, asked.id)]).settled().is_none());
+    assert!(
+        fixture
+            .store
+            .wake_ups()
+            .subscribe(vec![Topic::Answer(run.id, asked.id)])
+            .settled()
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -148,13 +211,26 @@ async fn stored_wait_ends_once() {
         ttl_ms: 60_000,
         due_at: clock::steady().plus_ms(60_000),
     };
-    fixture.store.write(move |tx| tx.start_task(&task)).await.expect("kept");
+    fixture
+        .store
+        .write(move |tx| tx.start_task(&task))
+        .await
+        .expect("kept");
     let end = |status: &'static str, result: Option<&'static str>| {
         let id = id.clone();
-        fixture.store.write(move |tx| tx.end_task(&id, status, result))
+        fixture
+            .store
+            .write(move |tx| tx.end_task(&id, status, result))
     };
     assert!(end("completed", Some("{}")).await.expect("ended"));
     assert!(!end("cancelled", None).await.expect("too late"));
-    let stored = fixture.store.read(|connection| task_by_id(connection, &id)).expect("a store").expect("a task");
-    assert_eq!((stored.status.as_str(), stored.result.as_deref()), ("completed", Some("{}")));
+    let stored = fixture
+        .store
+        .read(|connection| task_by_id(connection, &id))
+        .expect("a store")
+        .expect("a task");
+    assert_eq!(
+        (stored.status.as_str(), stored.result.as_deref()),
+        ("completed", Some("{}"))
+    );
 }

@@ -11,11 +11,23 @@ async fn acknowledged_writes_survive_reopening() {
     let run = fixture.running(&Principal::Person).await;
     fixture.store.close();
     let reopened = Store::open_at(&fixture.home, fixture.place.clone()).expect("reopened");
-    let found = reopened.read(|connection| run_by_id(connection, run.id)).expect("a store").expect("a run");
-    assert_eq!((found.state, found.attempt), (RunState::Running, AttemptNo(1)));
-    let attempt = reopened.read(|connection| attempt_row(connection, run.id, AttemptNo(1))).expect("a store").expect("an attempt");
+    let found = reopened
+        .read(|connection| run_by_id(connection, run.id))
+        .expect("a store")
+        .expect("a run");
+    assert_eq!(
+        (found.state, found.attempt),
+        (RunState::Running, AttemptNo(1))
+    );
+    let attempt = reopened
+        .read(|connection| attempt_row(connection, run.id, AttemptNo(1)))
+        .expect("a store")
+        .expect("an attempt");
     assert_eq!(attempt.token_hash, b"hash");
-    assert!(matches!(fixture.store.write(|tx| tx.forget_tasks()).await, Err(StoreError::Closed)));
+    assert!(matches!(
+        fixture.store.write(|tx| tx.forget_tasks()).await,
+        Err(StoreError::Closed)
+    ));
 }
 
 /// Opens foreign files, and files of a newer version.
@@ -24,12 +36,22 @@ async fn foreign_or_newer_file_is_refused_unchanged() {
     static ROUND: AtomicU8 = AtomicU8::new(0);
     for (sql, expect) in [
         ("CREATE TABLE theirs (a);", "is not a store"),
-        ("PRAGMA application_id = 0x61646a74; CREATE TABLE runs (a); PRAGMA user_version = 99;", "newer version"),
+        (
+            "PRAGMA application_id = 0x61646a74; CREATE TABLE runs (a); PRAGMA user_version = 99;",
+            "newer version",
+        ),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
-        let home = Home::at(&dir.path().join(ROUND.fetch_add(1, Ordering::SeqCst).to_string())).expect("a home");
+        let home = Home::at(
+            &dir.path()
+                .join(ROUND.fetch_add(1, Ordering::SeqCst).to_string()),
+        )
+        .expect("a home");
         home.ensure().expect("a home");
-        rusqlite::Connection::open(home.database()).expect("a file").execute_batch(sql).expect("its content");
+        rusqlite::Connection::open(home.database())
+            .expect("a file")
+            .execute_batch(sql)
+            .expect("its content");
         let error = Store::open(&home).expect_err("refused");
         assert!(error.to_string().contains(expect), "{error}");
     }
@@ -55,9 +77,18 @@ async fn closed_store_refuses_reads_and_waits() {
         reading.wait();
         let waiting = scope.spawn(|| fixture.store.read(|_| Ok(())));
         fixture.store.close();
-        assert!(matches!(waiting.join().expect("it returns"), Err(StoreError::Closed)));
+        assert!(matches!(
+            waiting.join().expect("it returns"),
+            Err(StoreError::Closed)
+        ));
         closed.wait();
     });
-    assert!(matches!(fixture.store.read(|_| Ok(())), Err(StoreError::Closed)));
-    assert!(matches!(fixture.store.write(|_| Ok(())).await, Err(StoreError::Closed)));
+    assert!(matches!(
+        fixture.store.read(|_| Ok(())),
+        Err(StoreError::Closed)
+    ));
+    assert!(matches!(
+        fixture.store.write(|_| Ok(())).await,
+        Err(StoreError::Closed)
+    ));
 }

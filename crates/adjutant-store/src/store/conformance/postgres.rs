@@ -39,19 +39,34 @@ async fn both_engines_have_the_same_columns() {
          WHERE table_schema = current_schema() AND table_name NOT LIKE 'sqlite%' AND table_name NOT LIKE '%\\_fts%' AND table_name NOT IN ('hub', 'hubs', 'leads')",
     );
     let differences: Vec<_> = in_file.symmetric_difference(&on_server).collect();
-    assert!(differences.is_empty() && in_file.len() > 300, "{} columns, {differences:?}", in_file.len());
+    assert!(
+        differences.is_empty() && in_file.len() > 300,
+        "{} columns, {differences:?}",
+        in_file.len()
+    );
 }
 
 #[test]
 fn first_version_on_a_server_is_migrated() {
-    let Some((address, _)) = address_of_this_run() else { return };
+    let Some((address, _)) = address_of_this_run() else {
+        return;
+    };
     crate::store::db::postgres_first_version(&address).expect("a database");
     let dir = tempfile::tempdir().expect("a directory");
-    let home = crate::config::Home { dir: dir.path().to_owned() };
+    let home = crate::config::Home {
+        dir: dir.path().to_owned(),
+    };
     for _ in 0..2 {
-        let store = Store::open_at(&home, Place::Postgres(address.clone())).expect("a migrated store");
+        let store =
+            Store::open_at(&home, Place::Postgres(address.clone())).expect("a migrated store");
         let count = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('chats', 'peers')";
-        let count: i64 = store.read(|connection| Ok(connection.prepare_cached(count)?.query_row([], |row| row.get(0))?)).expect("a count");
+        let count: i64 = store
+            .read(|connection| {
+                Ok(connection
+                    .prepare_cached(count)?
+                    .query_row([], |row| row.get(0))?)
+            })
+            .expect("a count");
         assert_eq!(count, 2);
         store.close();
     }
@@ -60,11 +75,19 @@ fn first_version_on_a_server_is_migrated() {
 #[test]
 fn task_that_reads_an_abandoned_store_ends() {
     const LIMIT: Duration = Duration::from_secs(60);
-    let Some((address, _)) = address_of_this_run() else { return };
+    let Some((address, _)) = address_of_this_run() else {
+        return;
+    };
     let dir = tempfile::tempdir().expect("a directory");
-    let home = crate::config::Home { dir: dir.path().to_owned() };
+    let home = crate::config::Home {
+        dir: dir.path().to_owned(),
+    };
     let store = Store::open_at(&home, Place::Postgres(address)).expect("a store");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let (begin, begun) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let (go_on, gone_on) = mpsc::channel();
@@ -84,7 +107,10 @@ fn task_that_reads_an_abandoned_store_ends() {
     runtime.shutdown_background();
     release.send(()).expect("it waits");
     let end = gone_on.recv_timeout(LIMIT);
-    assert!(matches!(end, Err(mpsc::RecvTimeoutError::Disconnected)), "{end:?}");
+    assert!(
+        matches!(end, Err(mpsc::RecvTimeoutError::Disconnected)),
+        "{end:?}"
+    );
 }
 
 #[test]

@@ -6,8 +6,14 @@ use crate::store::{Found, Query, Store, search};
 
 /// Returns the texts that a search finds, the newest first.
 fn found(store: &Store, text: &str, limit: u32) -> Vec<String> {
-    let query = Query { text: text.to_owned(), limit, ..Query::default() };
-    let (hits, is_broken_off) = store.read(|connection| search(connection, &person(), &query)).expect("searched");
+    let query = Query {
+        text: text.to_owned(),
+        limit,
+        ..Query::default()
+    };
+    let (hits, is_broken_off) = store
+        .read(|connection| search(connection, &person(), &query))
+        .expect("searched");
     assert!(!is_broken_off, "{text}");
     let texts = hits.into_iter().filter_map(|hit| match hit.found {
         Found::Entry(entry, _) => Some(entry.text),
@@ -44,7 +50,14 @@ async fn words_are_found_in_all_scripts() {
         ("ข้อมูล", 4),
         ("мир", 5),
         // The server of the tests has the locale C, which knows only ASCII letters.
-        (if fixture.store.is_on_server() { "Привет" } else { "привет" }, 5),
+        (
+            if fixture.store.is_on_server() {
+                "Привет"
+            } else {
+                "привет"
+            },
+            5,
+        ),
     ] {
         assert_eq!(found(&fixture.store, words, 10), [texts[text]], "{words}");
     }
@@ -58,11 +71,24 @@ async fn words_are_found_in_all_scripts() {
 async fn newest_matches_come_first_and_old_ones_are_found() {
     let fixture = fixture();
     // More than those with which a search begins.
-    let texts: Vec<String> = (0..100).map(|n| format!("word w{n}{}", if n % 30 == 0 { " rare" } else { "" })).collect();
+    let texts: Vec<String> = (0..100)
+        .map(|n| format!("word w{n}{}", if n % 30 == 0 { " rare" } else { "" }))
+        .collect();
     chat_of(&fixture.store, texts).await;
-    assert_eq!(found(&fixture.store, "word", 3), ["word w99", "word w98", "word w97"]);
+    assert_eq!(
+        found(&fixture.store, "word", 3),
+        ["word w99", "word w98", "word w97"]
+    );
     assert_eq!(found(&fixture.store, "word", 1000).len(), 100);
-    assert_eq!(found(&fixture.store, "rare word", 10), ["word w90 rare", "word w60 rare", "word w30 rare", "word w0 rare"]);
+    assert_eq!(
+        found(&fixture.store, "rare word", 10),
+        [
+            "word w90 rare",
+            "word w60 rare",
+            "word w30 rare",
+            "word w0 rare"
+        ]
+    );
     assert_eq!(found(&fixture.store, "w7", 10), ["word w7"]);
 }
 
@@ -71,8 +97,19 @@ async fn long_text_can_be_stored_and_searched() {
     let fixture = fixture();
     // As many different words as fit.
     let words: Vec<String> = (0..120_000_u32).map(|n| format!("{n:x}")).collect();
-    let characters: String = [0x4E00..=0x9FFF, 0xAC00..=0xD7A3, 0x2_0000..=0x3_FFFD].into_iter().flatten().filter_map(char::from_u32).collect();
-    chat_of(&fixture.store, vec![format!("first {}", words.join(" ")), format!("first {characters}")]).await;
+    let characters: String = [0x4E00..=0x9FFF, 0xAC00..=0xD7A3, 0x2_0000..=0x3_FFFD]
+        .into_iter()
+        .flatten()
+        .filter_map(char::from_u32)
+        .collect();
+    chat_of(
+        &fixture.store,
+        vec![
+            format!("first {}", words.join(" ")),
+            format!("first {characters}"),
+        ],
+    )
+    .await;
     assert_eq!(found(&fixture.store, "first", 10).len(), 2);
     assert_eq!(found(&fixture.store, "9fff", 10).len(), 1);
 }

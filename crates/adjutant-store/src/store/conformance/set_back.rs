@@ -27,8 +27,16 @@ impl Database {
         let dir = tempfile::tempdir().expect("a directory");
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
-        let server = format!("{before}@/postgres?{parameters}").parse().expect("an address");
-        Some(Self { server, name: name.to_owned(), address, home, _dir: dir })
+        let server = format!("{before}@/postgres?{parameters}")
+            .parse()
+            .expect("an address");
+        Some(Self {
+            server,
+            name: name.to_owned(),
+            address,
+            home,
+            _dir: dir,
+        })
     }
 
     fn open(&self) -> Store {
@@ -60,7 +68,13 @@ async fn ask(store: &Store) -> RequestNo {
     let asked = store.write(|tx| {
         let run = tx.dispatch(&new_run(&Principal::Person, None))?;
         let run = tx.claim(&run, b"hash", None, KEEP)?;
-        let run = tx.advance(&run, adjutant_core::RunEvent::Started, KEEP, "supervisor", "")?;
+        let run = tx.advance(
+            &run,
+            adjutant_core::RunEvent::Started,
+            KEEP,
+            "supervisor",
+            "",
+        )?;
         tx.ask(&run, &question(true, 60_000, None))
     });
     asked.await.expect("asked").no
@@ -71,12 +85,16 @@ fn last(store: &Store) -> i64 {
 }
 
 fn position(store: &Store, after: i64) -> Position {
-    store.read(|connection| position_in_events(connection, store.eras(), after)).expect("a position")
+    store
+        .read(|connection| position_in_events(connection, store.eras(), after))
+        .expect("a position")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn set_back_while_no_hub_ran() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let store = database.open();
     assert_eq!(ask(&store).await.0, 1);
     let kept = last(&store);
@@ -97,14 +115,43 @@ async fn set_back_while_no_hub_ran() {
     assert_eq!(eras.iter().map(|era| era.number).collect::<Vec<_>>(), [1]);
     let gap = eras[0].gap("events").expect("a gap");
     assert!(gap.last == kept && gap.contains(lost), "{gap:?} {lost}");
-    assert_eq!(eras[0].gap("requests").map(|gap| (gap.last, gap.contains(2))), Some((1, true)));
+    assert_eq!(
+        eras[0]
+            .gap("requests")
+            .map(|gap| (gap.last, gap.contains(2))),
+        Some((1, true))
+    );
     assert_eq!(era_that_lost(&eras, "requests", 2), Some(&eras[0]));
     assert_eq!(era_that_lost(&eras, "requests", 1), None);
     // What is lost, or was never there, is a reset; what the database has is not.
-    assert_eq!(position(&store, lost), Position { after: kept, is_reset: true });
-    assert_eq!(position(&store, kept), Position { after: kept, is_reset: false });
-    assert_eq!(position(&store, gap.start), Position { after: gap.start, is_reset: false });
-    assert_eq!(position(&store, gap.start + 1_000), Position { after: gap.start, is_reset: true });
+    assert_eq!(
+        position(&store, lost),
+        Position {
+            after: kept,
+            is_reset: true
+        }
+    );
+    assert_eq!(
+        position(&store, kept),
+        Position {
+            after: kept,
+            is_reset: false
+        }
+    );
+    assert_eq!(
+        position(&store, gap.start),
+        Position {
+            after: gap.start,
+            is_reset: false
+        }
+    );
+    assert_eq!(
+        position(&store, gap.start + 1_000),
+        Position {
+            after: gap.start,
+            is_reset: true
+        }
+    );
     assert_eq!(ask(&store).await.0, 10_001);
     assert!(last(&store) > gap.start);
     store.close();
@@ -118,7 +165,9 @@ async fn set_back_while_no_hub_ran() {
 /// The second time, the era of the first one is lost as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_back_twice_to_the_same_copy() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let store = database.open();
     ask(&store).await;
     store.close();
@@ -129,11 +178,24 @@ async fn set_back_twice_to_the_same_copy() {
         ask(&store).await;
         store.close();
         drop(store);
-        database.run(&format!("CREATE DATABASE {0}_again TEMPLATE {0}_old", database.name));
+        database.run(&format!(
+            "CREATE DATABASE {0}_again TEMPLATE {0}_old",
+            database.name
+        ));
         database.set_back();
-        database.run(&format!("ALTER DATABASE {0}_again RENAME TO {0}_old", database.name));
+        database.run(&format!(
+            "ALTER DATABASE {0}_again RENAME TO {0}_old",
+            database.name
+        ));
         let store = database.open();
-        assert_eq!(store.eras().iter().map(|era| era.number).collect::<Vec<_>>(), [era]);
+        assert_eq!(
+            store
+                .eras()
+                .iter()
+                .map(|era| era.number)
+                .collect::<Vec<_>>(),
+            [era]
+        );
         assert_eq!(ask(&store).await.0, 10_000 * era + 1);
         store.close();
     }
@@ -142,7 +204,9 @@ async fn set_back_twice_to_the_same_copy() {
 /// A hub that knows little begins the era, and one that knows more comes later.
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_that_knows_more_begins_another_era() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let other = tempfile::tempdir().expect("a directory");
     let other = Home::at(&other.path().join("home")).expect("a home");
     other.ensure().expect("a home");
@@ -156,7 +220,12 @@ async fn hub_that_knows_more_begins_another_era() {
     store.close();
     drop(store);
     let store = database.open();
-    let raised = store.write(|tx| Ok(tx.connection().execute("UPDATE sqlite_sequence SET seq = 35000 WHERE name = 'requests'", [])?));
+    let raised = store.write(|tx| {
+        Ok(tx.connection().execute(
+            "UPDATE sqlite_sequence SET seq = 35000 WHERE name = 'requests'",
+            [],
+        )?)
+    });
     raised.await.expect("raised");
     assert_eq!(ask(&store).await.0, 35_001);
     store.close();
@@ -172,14 +241,20 @@ async fn hub_that_knows_more_begins_another_era() {
     drop(store);
     for home in [&other, &database.home] {
         let store = database.open_in(home);
-        assert_eq!(store.eras().len(), 2, "all that is known is taken into account");
+        assert_eq!(
+            store.eras().len(),
+            2,
+            "all that is known is taken into account"
+        );
         store.close();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn set_back_under_an_open_store() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let store = database.open();
     ask(&store).await;
     store.close();
@@ -190,10 +265,14 @@ async fn set_back_under_an_open_store() {
     let read = store.read(last_seq).expect("a position");
     database.set_back();
     // Nothing is written, and nothing is read that could be taken for the newest state.
-    let written = store.write(|tx| tx.dispatch(&new_run(&Principal::Person, None))).await;
+    let written = store
+        .write(|tx| tx.dispatch(&new_run(&Principal::Person, None)))
+        .await;
     assert!(written.is_err(), "{written:?}");
     assert!(store.read(last_seq).map_or(true, |found| found == read));
-    tokio::time::timeout(Duration::from_secs(60), store.gone_back()).await.expect("it is noticed");
+    tokio::time::timeout(Duration::from_secs(60), store.gone_back())
+        .await
+        .expect("it is noticed");
     store.abandon();
     drop(store);
     let store = database.open();
@@ -202,7 +281,9 @@ async fn set_back_under_an_open_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_hub_learns_it_from_a_runner() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let store = database.open();
     ask(&store).await;
     store.close();
@@ -221,7 +302,8 @@ async fn another_hub_learns_it_from_a_runner() {
     other.ensure().expect("a home");
     let store = database.open_in(&other);
     assert!(store.eras().is_empty() && ask(&store).await.0 == 2);
-    let noticed = |store: &Store| futures::FutureExt::now_or_never(Box::pin(store.gone_back())).is_some();
+    let noticed =
+        |store: &Store| futures::FutureExt::now_or_never(Box::pin(store.gone_back())).is_some();
     for harmless in ["", "x.y", &told.replace("requests", "request5")] {
         store.compare_statement(harmless).expect("compared");
         assert!(!noticed(&store), "{harmless}");
@@ -244,14 +326,30 @@ async fn another_hub_learns_it_from_a_runner() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chats_of_a_database_that_was_set_back() {
-    let Some(database) = Database::new() else { return };
+    let Some(database) = Database::new() else {
+        return;
+    };
     let say = |store: &Store, chat, text: &str| {
         let (entry, store) = (new_entry(text), store.clone());
-        async move { store.write(move |tx| tx.add_entry(chat, &entry)).await.expect("said").seq }
+        async move {
+            store
+                .write(move |tx| tx.add_entry(chat, &entry))
+                .await
+                .expect("said")
+                .seq
+        }
     };
     let store = database.open();
-    let chat = store.write(|tx| tx.start_chat(&new_chat())).await.expect("a chat").id;
-    let empty = store.write(|tx| tx.start_chat(&new_chat())).await.expect("a chat").id;
+    let chat = store
+        .write(|tx| tx.start_chat(&new_chat()))
+        .await
+        .expect("a chat")
+        .id;
+    let empty = store
+        .write(|tx| tx.start_chat(&new_chat()))
+        .await
+        .expect("a chat")
+        .id;
     for seq in 1..=3 {
         assert_eq!(say(&store, chat, "kept").await, seq);
     }
@@ -265,29 +363,81 @@ async fn chats_of_a_database_that_was_set_back() {
     database.set_back();
 
     let store = database.open();
-    let known = |store: &Store| store.read(|connection| chat_by_id(connection, chat)).expect("read").expect("a chat");
-    let after = |store: &Store, seq| store.read(|connection| position_in_chat(connection, store.eras(), &known(store), seq)).expect("a position");
-    assert_eq!(after(&store, 3), Position { after: 3, is_reset: false });
-    assert_eq!(after(&store, 4), Position { after: 3, is_reset: true });
-    let more = |store: &Store, seq| store.read(|connection| entries_beyond(connection, store.eras(), &known(store), seq)).expect("a count");
+    let known = |store: &Store| {
+        store
+            .read(|connection| chat_by_id(connection, chat))
+            .expect("read")
+            .expect("a chat")
+    };
+    let after = |store: &Store, seq| {
+        store
+            .read(|connection| position_in_chat(connection, store.eras(), &known(store), seq))
+            .expect("a position")
+    };
+    assert_eq!(
+        after(&store, 3),
+        Position {
+            after: 3,
+            is_reset: false
+        }
+    );
+    assert_eq!(
+        after(&store, 4),
+        Position {
+            after: 3,
+            is_reset: true
+        }
+    );
+    let more = |store: &Store, seq| {
+        store
+            .read(|connection| entries_beyond(connection, store.eras(), &known(store), seq))
+            .expect("a count")
+    };
     assert_eq!((more(&store, 0), more(&store, 3)), (3, 0));
     let seq = say(&store, chat, "new").await;
     assert!(seq > 9_000, "{seq}");
-    assert_eq!(after(&store, seq), Position { after: seq, is_reset: false });
+    assert_eq!(
+        after(&store, seq),
+        Position {
+            after: seq,
+            is_reset: false
+        }
+    );
     assert_eq!((after(&store, 4).after, more(&store, 3)), (3, 1));
-    assert!(say(&store, empty, "first").await > 9_000, "messages of a chat that is empty now may be lost, too");
-    assert!(store.read(|connection| changes_of(connection, chat)).expect("read") > 9_000);
-    assert_eq!(store.read(|connection| stats_of(connection, Some(chat))).expect("read").entries, 4);
+    assert!(
+        say(&store, empty, "first").await > 9_000,
+        "messages of a chat that is empty now may be lost, too"
+    );
+    assert!(
+        store
+            .read(|connection| changes_of(connection, chat))
+            .expect("read")
+            > 9_000
+    );
+    assert_eq!(
+        store
+            .read(|connection| stats_of(connection, Some(chat)))
+            .expect("read")
+            .entries,
+        4
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn copy_of_a_store_is_another_one() {
-    let (Some(database), Some(other)) = (Database::new(), Database::new()) else { return };
+    let (Some(database), Some(other)) = (Database::new(), Database::new()) else {
+        return;
+    };
     let store = database.open();
     ask(&store).await;
     store.close();
     drop(store);
-    copy(&Place::Postgres(database.address.clone()), &Place::Postgres(other.address.clone()), &mut |_| {}).expect("copied");
+    copy(
+        &Place::Postgres(database.address.clone()),
+        &Place::Postgres(other.address.clone()),
+        &mut |_| {},
+    )
+    .expect("copied");
     let store = database.open();
     ask(&store).await;
     store.close();

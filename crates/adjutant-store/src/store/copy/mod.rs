@@ -13,7 +13,14 @@ use insert::Inserter;
 use tally::Tally;
 
 /// Tables that the target makes itself: its session, the hubs that use it, its counters, and its index of chat entries.
-const OWN: &[&str] = &["hub", "hubs", "leads", "sqlite_sequence", "chat_fts", "chat_seen"];
+const OWN: &[&str] = &[
+    "hub",
+    "hubs",
+    "leads",
+    "sqlite_sequence",
+    "chat_fts",
+    "chat_seen",
+];
 /// Tables that have rows in a store without runs and chats. They are replaced.
 const STANDING: &[&str] = &["clock", "search_seen"];
 /// The index of documents, whose text each engine has in a form of its own.
@@ -77,7 +84,11 @@ impl From<db::Error> for CopyError {
 /// # Errors
 /// There is no source, the target has rows, the copy differs from the source, or a failure of a store. The target has then the
 /// rows that it had before.
-pub fn copy(from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> Result<Copied, CopyError> {
+pub fn copy(
+    from: &Place,
+    to: &Place,
+    report: &mut dyn FnMut(Progress<'_>),
+) -> Result<Copied, CopyError> {
     if !from.has_store()? {
         return Err(CopyError::NoSource);
     }
@@ -94,44 +105,77 @@ pub fn copy(from: &Place, to: &Place, report: &mut dyn FnMut(Progress<'_>)) -> R
         Err(db::Error::Lost(problem)) => {
             // The server may have committed before the connection was lost. A new session knows.
             let lost = target.replaced();
-            let is_committed = to.writable(lost.as_ref(), &note)?.last_transaction() == lost.map(|lost| lost.transaction);
-            if is_committed { Ok(copied) } else { Err(StoreError::Lost(problem).into()) }
+            let is_committed = to.writable(lost.as_ref(), &note)?.last_transaction()
+                == lost.map(|lost| lost.transaction);
+            if is_committed {
+                Ok(copied)
+            } else {
+                Err(StoreError::Lost(problem).into())
+            }
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Progress<'_>)) -> Result<Copied, CopyError> {
+fn copy_all(
+    source: &Connection,
+    target: &Connection,
+    report: &mut dyn FnMut(Progress<'_>),
+) -> Result<Copied, CopyError> {
     let tables: Vec<&str> = db::tables().filter(|table| !OWN.contains(table)).collect();
     for table in &tables {
         let rows = count(target, table)?;
         if STANDING.contains(table) {
             target.execute(&format!("DELETE FROM \"{table}\""), [])?;
         } else if rows > 0 {
-            return Err(CopyError::TargetInUse { table: (*table).to_owned(), rows });
+            return Err(CopyError::TargetInUse {
+                table: (*table).to_owned(),
+                rows,
+            });
         }
     }
-    let mut copied = Copied { tables: Vec::new(), replaced_texts: 0 };
+    let mut copied = Copied {
+        tables: Vec::new(),
+        replaced_texts: 0,
+    };
     for table in tables {
-        let failed = |source: db::Error| CopyError::Table { table: table.to_owned(), source: source.into() };
+        let failed = |source: db::Error| CopyError::Table {
+            table: table.to_owned(),
+            source: source.into(),
+        };
         let columns = columns(source, table)?;
         let written = self::columns(target, table)?;
         if sorted(&columns) != sorted(&written) {
-            return Err(CopyError::Columns { table: table.to_owned() });
+            return Err(CopyError::Columns {
+                table: table.to_owned(),
+            });
         }
         let rows_total = count(source, table)?;
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-        let select = format!("SELECT \"{}\" FROM \"{table}\" ORDER BY 1", names.join("\", \""));
+        let select = format!(
+            "SELECT \"{}\" FROM \"{table}\" ORDER BY 1",
+            names.join("\", \"")
+        );
         let mut tally = Tally::default();
         let mut rows = Inserter::new(target, table, &names, &written);
-        let step = |tally: &Tally, is_check| Progress { table, rows: tally.rows(), rows_total, is_check };
+        let step = |tally: &Tally, is_check| Progress {
+            table,
+            rows: tally.rows(),
+            rows_total,
+            is_check,
+        };
         source
             .scan(&select, |row| {
-                let mut values = (0..names.len()).map(|column| row.get(column)).collect::<db::Result<Vec<Value>>>()?;
+                let mut values = (0..names.len())
+                    .map(|column| row.get(column))
+                    .collect::<db::Result<Vec<Value>>>()?;
                 if table == INDEX {
                     convert_indexed(&mut values, &names, target);
                 }
-                copied.replaced_texts += values.iter_mut().map(|value| u64::from(target.replace_nul(value))).sum::<u64>();
+                copied.replaced_texts += values
+                    .iter_mut()
+                    .map(|value| u64::from(target.replace_nul(value)))
+                    .sum::<u64>();
                 tally.add(&values);
                 if tally.rows().is_multiple_of(REPORT_EVERY) {
                     report(step(&tally, false));
@@ -143,7 +187,11 @@ fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Pro
         let mut found = Tally::default();
         target
             .scan(&select, |row| {
-                found.add(&(0..names.len()).map(|column| row.get(column)).collect::<db::Result<Vec<Value>>>()?);
+                found.add(
+                    &(0..names.len())
+                        .map(|column| row.get(column))
+                        .collect::<db::Result<Vec<Value>>>()?,
+                );
                 if found.rows().is_multiple_of(REPORT_EVERY) {
                     report(step(&found, true));
                 }
@@ -151,9 +199,15 @@ fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Pro
             })
             .map_err(failed)?;
         if found != tally || tally.rows() != rows_total {
-            return Err(CopyError::Differs { table: table.to_owned() });
+            return Err(CopyError::Differs {
+                table: table.to_owned(),
+            });
         }
-        copied.tables.push(CopiedTable { name: table.to_owned(), rows: tally.rows(), hash: tally.hash() });
+        copied.tables.push(CopiedTable {
+            name: table.to_owned(),
+            rows: tally.rows(),
+            hash: tally.hash(),
+        });
     }
     copy_counters(source, target)?;
     target.execute("UPDATE chat_seen SET entry = 0", [])?;
@@ -165,19 +219,30 @@ fn copy_all(source: &Connection, target: &Connection, report: &mut dyn FnMut(Pro
 fn copy_counters(source: &Connection, target: &Connection) -> Result<(), CopyError> {
     target.execute("DELETE FROM sqlite_sequence", [])?;
     for table in target.numbered_tables()? {
-        let last: Option<i64> =
-            source.prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = ?1")?.query_row([table.as_str()], |row| row.get(0))?;
+        let last: Option<i64> = source
+            .prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = ?1")?
+            .query_row([table.as_str()], |row| row.get(0))?;
         let first_column = columns(target, &table)?.swap_remove(0).name;
-        let newest: Option<i64> = target.query_row(&format!("SELECT max(\"{first_column}\") FROM \"{table}\""), [], |row| row.get(0))?;
+        let newest: Option<i64> = target.query_row(
+            &format!("SELECT max(\"{first_column}\") FROM \"{table}\""),
+            [],
+            |row| row.get(0),
+        )?;
         if let Some(number) = last.max(newest) {
-            target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", db::params![table, number])?;
+            target.execute(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)",
+                db::params![table, number],
+            )?;
         }
     }
     Ok(())
 }
 
 fn count(connection: &Connection, table: &str) -> Result<u64, CopyError> {
-    let rows: i64 = connection.query_row(&format!("SELECT count(*) FROM \"{table}\""), [], |row| row.get(0))?;
+    let rows: i64 =
+        connection.query_row(&format!("SELECT count(*) FROM \"{table}\""), [], |row| {
+            row.get(0)
+        })?;
     Ok(rows.unsigned_abs())
 }
 
@@ -196,7 +261,13 @@ fn columns(connection: &Connection, table: &str) -> Result<Vec<db::Column>, Copy
     if table == INDEX {
         // A virtual table on SQLite.
         columns.retain(|column| ["tags", "text"].contains(&column.name.as_str()));
-        columns.insert(0, db::Column { name: "rowid".to_owned(), type_name: connection.columns("search_docs")?.swap_remove(0).type_name });
+        columns.insert(
+            0,
+            db::Column {
+                name: "rowid".to_owned(),
+                type_name: connection.columns("search_docs")?.swap_remove(0).type_name,
+            },
+        );
     }
     Ok(columns)
 }

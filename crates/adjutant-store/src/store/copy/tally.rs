@@ -53,12 +53,21 @@ mod tests {
             rows.iter().for_each(|row| tally.add(row));
             tally
         };
-        let (one, two) = ([Value::Text("ab".to_owned()), Value::Null], [Value::Text("a".to_owned()), Value::Text("b".to_owned())]);
+        let (one, two) = (
+            [Value::Text("ab".to_owned()), Value::Null],
+            [Value::Text("a".to_owned()), Value::Text("b".to_owned())],
+        );
         assert_eq!(tally(&[&one, &two]), tally(&[&two, &one]));
         assert_ne!(tally(&[&one]), tally(&[&two]));
         assert_ne!(tally(&[&one, &one]).hash(), tally(&[]).hash());
-        let moved = [[Value::Text("a".to_owned()), Value::Text("bc".to_owned())], [Value::Text("ab".to_owned()), Value::Text("c".to_owned())]];
+        let moved = [
+            [Value::Text("a".to_owned()), Value::Text("bc".to_owned())],
+            [Value::Text("ab".to_owned()), Value::Text("c".to_owned())],
+        ];
         assert_ne!(tally(&[&moved[0]]), tally(&[&moved[1]]));
-        assert_ne!(tally(&[&[Value::Integer(1)]]), tally(&[&[Value::Text("\0\0\0\0\0\0\0\u{1}".to_owned())]]));
+        assert_ne!(
+            tally(&[&[Value::Integer(1)]]),
+            tally(&[&[Value::Text("\0\0\0\0\0\0\0\u{1}".to_owned())]])
+        );
     }
 }

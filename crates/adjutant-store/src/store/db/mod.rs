@@ -80,8 +80,12 @@ impl Connection {
     /// The statement is invalid, or a failure of the database.
     pub fn prepare_cached(&self, sql: &str) -> Result<Statement<'_>> {
         match &self.0 {
-            Engine::Sqlite(connection) => connection.prepare(sql).map(Prepared::Sqlite).map(Statement),
-            Engine::Postgres(connection) => Ok(Statement(Prepared::Postgres(connection.prepare(sql)))),
+            Engine::Sqlite(connection) => {
+                connection.prepare(sql).map(Prepared::Sqlite).map(Statement)
+            }
+            Engine::Postgres(connection) => {
+                Ok(Statement(Prepared::Postgres(connection.prepare(sql))))
+            }
         }
     }
 
@@ -146,7 +150,12 @@ impl Connection {
     ///
     /// # Errors
     /// `Error::NoRows`, or a failure of the database.
-    pub fn query_row<T>(&self, sql: &str, values: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
+    pub fn query_row<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.prepare_cached(sql)?.query_row(values, read)
     }
 
@@ -271,7 +280,9 @@ impl Connection {
     /// A failure of the database.
     pub fn roll_back_to_savepoint(&self) -> Result<()> {
         match &self.0 {
-            Engine::Sqlite(connection) => connection.run("ROLLBACK TO call").and_then(|()| connection.run("RELEASE call")),
+            Engine::Sqlite(connection) => connection
+                .run("ROLLBACK TO call")
+                .and_then(|()| connection.run("RELEASE call")),
             Engine::Postgres(connection) => connection.roll_back_to_savepoint(),
         }
     }
@@ -393,7 +404,9 @@ impl Connection {
                 }
                 Ok(())
             }
-            Engine::Postgres(connection) => connection.scan(sql, |row| each(&Row(Columns::Postgres(row)))),
+            Engine::Postgres(connection) => {
+                connection.scan(sql, |row| each(&Row(Columns::Postgres(row))))
+            }
         }
     }
 
@@ -406,8 +419,15 @@ impl Connection {
             Engine::Sqlite(_) => sqlite::COLUMNS,
             Engine::Postgres(_) => postgres::COLUMNS,
         };
-        let read = |row: &Row<'_>| Ok(Column { name: row.get(0)?, type_name: row.get(1)? });
-        self.prepare_cached(sql)?.query_map([table], read)?.collect()
+        let read = |row: &Row<'_>| {
+            Ok(Column {
+                name: row.get(0)?,
+                type_name: row.get(1)?,
+            })
+        };
+        self.prepare_cached(sql)?
+            .query_map([table], read)?
+            .collect()
     }
 
     /// Returns the tables whose first column the database numbers.
@@ -419,7 +439,9 @@ impl Connection {
             Engine::Sqlite(_) => sqlite::NUMBERED_TABLES,
             Engine::Postgres(_) => postgres::NUMBERED_TABLES,
         };
-        self.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
+        self.prepare_cached(sql)?
+            .query_map([], |row| row.get(0))?
+            .collect()
     }
 
     /// Replaces NUL characters if the engine stores none. Returns whether there were some.
@@ -482,7 +504,9 @@ impl Statement<'_> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => match statement.execute(values)? {
                 1 => Ok(()),
-                _ => Err(Error::Other("a row has changed within its transaction".to_owned())),
+                _ => Err(Error::Other(
+                    "a row has changed within its transaction".to_owned(),
+                )),
             },
             Prepared::Postgres(statement) => statement.run_on_one(values),
         }
@@ -507,7 +531,9 @@ impl Statement<'_> {
     pub fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.query(values).map(Cursor::Sqlite).map(Rows),
-            Prepared::Postgres(statement) => statement.query(values).map(Cursor::Postgres).map(Rows),
+            Prepared::Postgres(statement) => {
+                statement.query(values).map(Cursor::Postgres).map(Rows)
+            }
         }
     }
 
@@ -515,16 +541,30 @@ impl Statement<'_> {
     ///
     /// # Errors
     /// [`Error::NoRows`], or a failure of the database.
-    pub fn query_row<T>(&mut self, values: impl Params, read: impl FnOnce(&Row<'_>) -> Result<T>) -> Result<T> {
-        self.query(values)?.next()?.ok_or(Error::NoRows).and_then(|row| read(&row))
+    pub fn query_row<T>(
+        &mut self,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.query(values)?
+            .next()?
+            .ok_or(Error::NoRows)
+            .and_then(|row| read(&row))
     }
 
     /// Reads the rows of a query one after the other.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn query_map<T, F: FnMut(&Row<'_>) -> Result<T>>(&mut self, values: impl Params, read: F) -> Result<MappedRows<'_, F>> {
-        Ok(MappedRows { rows: self.query(values)?, read })
+    pub fn query_map<T, F: FnMut(&Row<'_>) -> Result<T>>(
+        &mut self,
+        values: impl Params,
+        read: F,
+    ) -> Result<MappedRows<'_, F>> {
+        Ok(MappedRows {
+            rows: self.query(values)?,
+            read,
+        })
     }
 
     /// Returns whether a query has rows.
@@ -586,7 +626,10 @@ impl Row<'_> {
             Columns::Sqlite(row) => row.value(column)?,
             Columns::Postgres(row) => row.value(column)?,
         };
-        T::from_value(value).ok_or_else(|| Error::Type { column, found: value.type_name() })
+        T::from_value(value).ok_or_else(|| Error::Type {
+            column,
+            found: value.type_name(),
+        })
     }
 }
 

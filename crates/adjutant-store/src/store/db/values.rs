@@ -315,7 +315,9 @@ where
 {
     #[inline]
     fn bind_to(self, to: &mut impl Bind) -> Result<()> {
-        self.0.into_iter().try_for_each(|value| to.bind(value.to_value()))
+        self.0
+            .into_iter()
+            .try_for_each(|value| to.bind(value.to_value()))
     }
 }
 
@@ -329,5 +331,7 @@ pub(in crate::store) use params;
 
 /// The error for a wrong number of parameters.
 pub(super) fn wrong_count(bound: usize, expected: usize) -> Error {
-    Error::Other(format!("the statement has {expected} parameters, not {bound}"))
+    Error::Other(format!(
+        "the statement has {expected} parameters, not {bound}"
+    ))
 }

@@ -75,12 +75,22 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
 fn open(home: &Home) -> Result<Connection, StoreError> {
     let path = home.database();
     // A file that another user may have prepared is rejected.
-    for file in [home.database(), home.database_log(), home.dir.join("adj.db-shm"), home.dir.join("adj.db-journal")] {
-        files::make_private(&home.dir, &file).map_err(|error| StoreError::Unusable(error.to_string()))?;
+    for file in [
+        home.database(),
+        home.database_log(),
+        home.dir.join("adj.db-shm"),
+        home.dir.join("adj.db-journal"),
+    ] {
+        files::make_private(&home.dir, &file)
+            .map_err(|error| StoreError::Unusable(error.to_string()))?;
     }
     // Created here with private permissions, before SQLite opens it. An existing file is not opened, because
     // closing any descriptor of it would release SQLite's locks.
-    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let made = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
     if let Err(error) = made.map(drop)
         && error.kind() != std::io::ErrorKind::AlreadyExists
     {
@@ -90,31 +100,54 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
             StoreError::Sql(format!("{}: {error}", path.display()))
         });
     }
-    let mut engine = Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).map_err(opening)?;
+    let mut engine =
+        Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).map_err(opening)?;
     engine.watch_log().map_err(opening)?;
     let connection = Connection::from(engine);
-    let found: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(opening)?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(opening)?;
-    let empty: bool = connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0)).map_err(opening)?;
+    let found: i64 = connection
+        .query_row("PRAGMA application_id", [], |row| row.get(0))
+        .map_err(opening)?;
+    let version: i64 = connection
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(opening)?;
+    let empty: bool = connection
+        .query_row(
+            "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(opening)?;
     if !empty && found != APPLICATION_ID {
         return Err(StoreError::NotAStore { path });
     }
     let known = MIGRATIONS.len() as i64;
     if version > known {
-        return Err(StoreError::Newer { path, found: version, known });
+        return Err(StoreError::Newer {
+            path,
+            found: version,
+            known,
+        });
     }
     if empty {
         // Takes effect before the first table only.
-        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(opening)?;
+        connection
+            .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
+            .map_err(opening)?;
     }
-    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(opening)?;
+    connection
+        .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+        .map_err(opening)?;
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;
              PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
-    for (index, migration) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
+    for (index, migration) in MIGRATIONS
+        .iter()
+        .enumerate()
+        .skip(usize::try_from(version).unwrap_or(0))
+    {
         let next = index + 1;
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next};"))
@@ -131,12 +164,16 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
 /// Rewrites the database after a migration removed secrets, so that its free pages and log do not retain them. If
 /// the disk is too full, the next opening retries.
 fn wipe(connection: &Connection) -> Result<(), StoreError> {
-    let is_due: bool = connection.query_row("SELECT EXISTS (SELECT 1 FROM wipes)", [], |row| row.get(0)).map_err(opening)?;
+    let is_due: bool = connection
+        .query_row("SELECT EXISTS (SELECT 1 FROM wipes)", [], |row| row.get(0))
+        .map_err(opening)?;
     if !is_due {
         return Ok(());
     }
     match connection.execute_batch("VACUUM; DELETE FROM wipes; PRAGMA wal_checkpoint(TRUNCATE);") {
-        Err(error) => tracing::warn!(%error, "keys stored by an earlier version cannot be wiped from free pages of the database yet"),
+        Err(error) => {
+            tracing::warn!(%error, "keys stored by an earlier version cannot be wiped from free pages of the database yet")
+        }
         Ok(()) => tracing::info!("keys stored by an earlier version were wiped from the database"),
     }
     Ok(())
@@ -145,7 +182,9 @@ fn wipe(connection: &Connection) -> Result<(), StoreError> {
 /// Returns some free pages of the database to the file system. Returns whether there are more.
 pub(super) fn release_free_pages(connection: &Connection) -> Result<bool, StoreError> {
     let count = |pragma: &str| -> Result<u32, StoreError> {
-        Ok(connection.prepare_cached(&format!("SELECT * FROM pragma_{pragma}"))?.query_row([], |row| row.get::<u32>(0))?)
+        Ok(connection
+            .prepare_cached(&format!("SELECT * FROM pragma_{pragma}"))?
+            .query_row([], |row| row.get::<u32>(0))?)
     };
     let free = count("freelist_count")?;
     // The database of an earlier version cannot release them.
@@ -153,7 +192,8 @@ pub(super) fn release_free_pages(connection: &Connection) -> Result<bool, StoreE
         return Ok(false);
     }
     let released = (free - FREE_PAGES_KEPT).min(RELEASED_PAGES_MAX);
-    let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({released})"))?;
+    let mut statement =
+        connection.prepare_cached(&format!("PRAGMA incremental_vacuum({released})"))?;
     let mut steps = statement.query([])?;
     // Each step releases a page.
     while steps.next()?.is_some() {}
@@ -162,8 +202,20 @@ pub(super) fn release_free_pages(connection: &Connection) -> Result<bool, StoreE
 
 /// Opens a read-only connection.
 pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
-    let connection = Connection::from(Engine::open(&home.database(), Mode::ReadOnly, STATEMENTS_MAX_READER, &TEXT_FUNCTIONS).map_err(opening)?);
-    connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;").map_err(opening)?;
+    let connection = Connection::from(
+        Engine::open(
+            &home.database(),
+            Mode::ReadOnly,
+            STATEMENTS_MAX_READER,
+            &TEXT_FUNCTIONS,
+        )
+        .map_err(opening)?,
+    );
+    connection
+        .execute_batch(
+            "PRAGMA trusted_schema = OFF; PRAGMA cache_size = -1000; PRAGMA query_only = ON;",
+        )
+        .map_err(opening)?;
     Ok(connection)
 }
 
@@ -196,7 +248,12 @@ pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
 #[cfg(target_os = "linux")]
 fn preallocate_log_space(file: &std::fs::File) -> std::io::Result<()> {
     let end = file.metadata()?.len();
-    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, end, LOG_SPACE_BYTES)?)
+    Ok(rustix::fs::fallocate(
+        file,
+        rustix::fs::FallocateFlags::KEEP_SIZE,
+        end,
+        LOG_SPACE_BYTES,
+    )?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -208,7 +265,12 @@ fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
     let file = files::open_or_create(&home.dir, &home.reserved_space())?;
     files::make_private(&home.dir, &home.reserved_space())?;
     if file.metadata()?.len() < RESERVED_BYTES {
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES)?;
+        rustix::fs::fallocate(
+            &file,
+            rustix::fs::FallocateFlags::empty(),
+            0,
+            RESERVED_BYTES,
+        )?;
     }
     Ok(())
 }
@@ -216,7 +278,14 @@ fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {
 /// Opens the file of a home without its schema and settings.
 #[cfg(test)]
 pub(super) fn unmanaged(home: &Home) -> Connection {
-    Engine::open(&home.database(), Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).expect("a database").into()
+    Engine::open(
+        &home.database(),
+        Mode::ReadWrite,
+        STATEMENTS_MAX,
+        &TEXT_FUNCTIONS,
+    )
+    .expect("a database")
+    .into()
 }
 
 #[cfg(test)]

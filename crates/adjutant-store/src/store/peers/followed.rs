@@ -24,11 +24,14 @@ pub struct Followed {
     pub ended: Option<String>,
 }
 
-const FOLLOWED: &str = "SELECT chat, peer, peer_name, remote, mark, changes, ended FROM followed_chats";
+const FOLLOWED: &str =
+    "SELECT chat, peer, peer_name, remote, mark, changes, ended FROM followed_chats";
 
 fn read(row: &Row<'_>) -> db::Result<Result<Followed, StoreError>> {
     let (chat, name): (i64, String) = (row.get(0)?, row.get(2)?);
-    let Ok(peer_name) = PeerName::parse(&name) else { return Ok(Err(StoreError::Corrupt(format!("followed chat {chat}")))) };
+    let Ok(peer_name) = PeerName::parse(&name) else {
+        return Ok(Err(StoreError::Corrupt(format!("followed chat {chat}"))));
+    };
     Ok(Ok(Followed {
         chat: ChatId(chat),
         peer: row.get(1)?,
@@ -44,8 +47,15 @@ fn read(row: &Row<'_>) -> db::Result<Result<Followed, StoreError>> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn followed_chat(connection: &Connection, chat: ChatId) -> Result<Option<Followed>, StoreError> {
-    connection.prepare_cached(&format!("{FOLLOWED} WHERE chat = ?1"))?.query_row([chat.0], read).optional()?.transpose()
+pub fn followed_chat(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Option<Followed>, StoreError> {
+    connection
+        .prepare_cached(&format!("{FOLLOWED} WHERE chat = ?1"))?
+        .query_row([chat.0], read)
+        .optional()?
+        .transpose()
 }
 
 /// Reads the copies that are continued, also those of blocked peers.
@@ -54,16 +64,29 @@ pub fn followed_chat(connection: &Connection, chat: ChatId) -> Result<Option<Fol
 /// A failure of the store.
 pub fn followed_chats(connection: &Connection) -> Result<Vec<Followed>, StoreError> {
     let sql = format!("{FOLLOWED} WHERE ended IS NULL ORDER BY chat");
-    connection.prepare_cached(&sql)?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+    connection
+        .prepare_cached(&sql)?
+        .query_map([], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Finds the copy of a peer's chat that is continued.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn followed_remote(connection: &Connection, peer: i64, remote: i64) -> Result<Option<Followed>, StoreError> {
+pub fn followed_remote(
+    connection: &Connection,
+    peer: i64,
+    remote: i64,
+) -> Result<Option<Followed>, StoreError> {
     let sql = format!("{FOLLOWED} WHERE peer = ?1 AND remote = ?2 AND ended IS NULL");
-    connection.prepare_cached(&sql)?.query_row(params![peer, remote], read).optional()?.transpose()
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params![peer, remote], read)
+        .optional()?
+        .transpose()
 }
 
 /// Returns whether a chat of a peer that is not blocked is followed.
@@ -72,7 +95,9 @@ pub fn followed_remote(connection: &Connection, peer: i64, remote: i64) -> Resul
 /// A failure of the store.
 pub fn has_followed(connection: &Connection) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM followed_chats f JOIN peers p ON p.id = f.peer WHERE f.ended IS NULL AND p.blocked = 0)";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([], |row| row.get(0))?)
 }
 
 /// An entry as the peer states it, after all checks.
@@ -105,14 +130,19 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn follow_chat(&mut self, chat: ChatId, peer: i64, name: &PeerName, remote: i64) -> Result<(), StoreError> {
-        self.prepare("INSERT INTO followed_chats (chat, peer, peer_name, remote) VALUES (?1, ?2, ?3, ?4)")?.run(params![
-            chat.0,
-            peer,
-            name.as_str(),
-            remote
-        ])?;
-        self.prepare("UPDATE chats SET linked = 'followed' WHERE id = ?1")?.run([chat.0])?;
+    pub fn follow_chat(
+        &mut self,
+        chat: ChatId,
+        peer: i64,
+        name: &PeerName,
+        remote: i64,
+    ) -> Result<(), StoreError> {
+        self.prepare(
+            "INSERT INTO followed_chats (chat, peer, peer_name, remote) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .run(params![chat.0, peer, name.as_str(), remote])?;
+        self.prepare("UPDATE chats SET linked = 'followed' WHERE id = ?1")?
+            .run([chat.0])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -122,7 +152,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn end_followed(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?.run(params![chat.0, problem])?;
+        self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?
+            .run(params![chat.0, problem])?;
         self.refuse_waiting(chat, problem)?;
         self.notify(Topic::Peers);
         Ok(())
@@ -133,21 +164,34 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The entries are not the next ones; or a failure of the store.
-    pub fn continue_followed(&mut self, followed: &Followed, after: i64, page: &FollowedPage) -> Result<bool, StoreError> {
+    pub fn continue_followed(
+        &mut self,
+        followed: &Followed,
+        after: i64,
+        page: &FollowedPage,
+    ) -> Result<bool, StoreError> {
         let chat = followed.chat;
         let is_current = "SELECT 1 FROM followed_chats f JOIN peers p ON p.id = f.peer JOIN chats c ON c.id = f.chat
              WHERE f.chat = ?1 AND f.ended IS NULL AND p.blocked = 0 AND c.last_seq = ?2 AND f.changes = ?3";
-        if !self.prepare(is_current)?.exists(params![chat.0, after, followed.changes])? {
+        if !self
+            .prepare(is_current)?
+            .exists(params![chat.0, after, followed.changes])?
+        {
             return Ok(false);
         }
         let mut last = after;
         for entry in &page.entries {
             if !follows(last, entry.seq) {
-                return Err(Denied::invalid("entries", format!("entry {} is not the next one, {}", entry.seq, last + 1)).into());
+                return Err(Denied::invalid(
+                    "entries",
+                    format!("entry {} is not the next one, {}", entry.seq, last + 1),
+                )
+                .into());
             }
             if entry.seq > last + 1 {
                 // The other hub left numbers out, because its database was set back.
-                self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?.run(params![chat.0, entry.seq - 1])?;
+                self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?
+                    .run(params![chat.0, entry.seq - 1])?;
             }
             last = entry.seq;
             self.copy_entry(followed, entry)?;
@@ -157,14 +201,25 @@ impl Tx<'_> {
         }
         let changes = page.changes.max(followed.changes);
         if changes != followed.changes || !page.entries.is_empty() {
-            self.prepare("UPDATE followed_chats SET mark = coalesce(?2, mark), changes = ?3 WHERE chat = ?1")?
-                .run(params![chat.0, page.mark, changes])?;
+            self.prepare(
+                "UPDATE followed_chats SET mark = coalesce(?2, mark), changes = ?3 WHERE chat = ?1",
+            )?
+            .run(params![chat.0, page.mark, changes])?;
         }
         Ok(true)
     }
 
     fn copy_entry(&mut self, followed: &Followed, entry: &RemoteEntry) -> Result<(), StoreError> {
-        let RemoteEntry { seq: _, kind, author, text, at, reply_to, pinned, key } = entry;
+        let RemoteEntry {
+            seq: _,
+            kind,
+            author,
+            text,
+            at,
+            reply_to,
+            pinned,
+            key,
+        } = entry;
         // An entry counts as posted here only with the text that was posted.
         let own = match key {
             Some(key) => self.take_posted(followed.chat, key, text)?,
@@ -174,20 +229,47 @@ impl Tx<'_> {
             Some(post) => (post.author, post.name),
             None => {
                 let name = author.as_str().to_owned();
-                (Participant::Peer(PeerParticipant { peer: followed.peer_name.clone(), speaker: author.clone() }), name)
+                (
+                    Participant::Peer(PeerParticipant {
+                        peer: followed.peer_name.clone(),
+                        speaker: author.clone(),
+                    }),
+                    name,
+                )
             }
         };
-        let new = NewEntry { kind: *kind, author, name, label: None, text: text.clone(), reply_to: *reply_to, hops: 0, pinned: *pinned, key: None };
+        let new = NewEntry {
+            kind: *kind,
+            author,
+            name,
+            label: None,
+            text: text.clone(),
+            reply_to: *reply_to,
+            hops: 0,
+            pinned: *pinned,
+            key: None,
+        };
         // The clock of the peer may be wrong; a time in the future is.
         self.add_entry_of(followed.chat, &new, (*at).min(self.now()))?;
         Ok(())
     }
 
-    fn change_copied(&mut self, chat: ChatId, last: i64, changed: &RemoteEntry) -> Result<(), StoreError> {
+    fn change_copied(
+        &mut self,
+        chat: ChatId,
+        last: i64,
+        changed: &RemoteEntry,
+    ) -> Result<(), StoreError> {
         if changed.seq > last {
-            return Err(Denied::invalid("changed", format!("entry {} is not an earlier one", changed.seq)).into());
+            return Err(Denied::invalid(
+                "changed",
+                format!("entry {} is not an earlier one", changed.seq),
+            )
+            .into());
         }
-        let Some(mut entry) = entry_by_seq(self.connection(), chat, changed.seq)? else { return Ok(()) };
+        let Some(mut entry) = entry_by_seq(self.connection(), chat, changed.seq)? else {
+            return Ok(());
+        };
         if entry.text != changed.text {
             entry = self.revise_entry(&entry, &changed.text, None)?;
         }

@@ -4,8 +4,13 @@ mod followed;
 mod outbox;
 mod shares;
 
-pub use followed::{Followed, FollowedPage, RemoteEntry, followed_chat, followed_chats, followed_remote, has_followed};
-pub use outbox::{OutgoingPost, OutgoingState, next_post, posts_of, unfinished_posts, waiting_posts};
+pub use followed::{
+    Followed, FollowedPage, RemoteEntry, followed_chat, followed_chats, followed_remote,
+    has_followed,
+};
+pub use outbox::{
+    OutgoingPost, OutgoingState, next_post, posts_of, unfinished_posts, waiting_posts,
+};
 pub use shares::{Share, own_key, share_for, shared_with, shares_of};
 
 use super::{StoreError, Topic, Tx};
@@ -42,19 +47,33 @@ fn read(row: &Row<'_>) -> db::Result<Result<Peer, StoreError>> {
     let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
     let (url, secret): (Option<String>, Option<String>) = (row.get(3)?, row.get(5)?);
     let fingerprint: Option<String> = row.get(4)?;
-    let Ok(name) = PeerName::parse(&name) else { return Ok(Err(StoreError::Corrupt(format!("peer {id}")))) };
+    let Ok(name) = PeerName::parse(&name) else {
+        return Ok(Err(StoreError::Corrupt(format!("peer {id}"))));
+    };
     Ok(Ok(Peer {
         id,
         name,
         token: row.get(2)?,
-        remote: url.zip(secret).map(|(url, secret)| RemoteHub { url, fingerprint, secret }),
+        remote: url.zip(secret).map(|(url, secret)| RemoteHub {
+            url,
+            fingerprint,
+            secret,
+        }),
         blocked: row.get(6)?,
         added_at: Time(row.get(7)?),
     }))
 }
 
-fn one(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Option<Peer>, StoreError> {
-    connection.prepare_cached(&format!("{PEER} {rest}"))?.query_row(values, read).optional()?.transpose()
+fn one(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Option<Peer>, StoreError> {
+    connection
+        .prepare_cached(&format!("{PEER} {rest}"))?
+        .query_row(values, read)
+        .optional()?
+        .transpose()
 }
 
 /// Reads all peers, by name.
@@ -62,7 +81,12 @@ fn one(connection: &Connection, rest: &str, values: impl db::Params) -> Result<O
 /// # Errors
 /// A failure of the store.
 pub fn peers(connection: &Connection) -> Result<Vec<Peer>, StoreError> {
-    connection.prepare_cached(&format!("{PEER} ORDER BY name"))?.query_map([], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+    connection
+        .prepare_cached(&format!("{PEER} ORDER BY name"))?
+        .query_map([], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 /// Reads the peer with a name.
@@ -95,10 +119,13 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn add_peer(&mut self, name: &PeerName) -> Result<Peer, StoreError> {
-        self.prepare("INSERT INTO peers (name, added_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING")?
-            .run(params![name.as_str(), self.now().0])?;
+        self.prepare(
+            "INSERT INTO peers (name, added_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+        )?
+        .run(params![name.as_str(), self.now().0])?;
         self.notify(Topic::Peers);
-        peer_by_name(self.connection(), name.as_str())?.ok_or_else(|| StoreError::Corrupt(format!("peer {name} is not there")))
+        peer_by_name(self.connection(), name.as_str())?
+            .ok_or_else(|| StoreError::Corrupt(format!("peer {name} is not there")))
     }
 
     /// Sets the token that a peer presents.
@@ -106,7 +133,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_peer_token(&mut self, peer: i64, token: Option<i64>) -> Result<(), StoreError> {
-        self.prepare("UPDATE peers SET token = ?2 WHERE id = ?1")?.run(params![peer, token])?;
+        self.prepare("UPDATE peers SET token = ?2 WHERE id = ?1")?
+            .run(params![peer, token])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -116,8 +144,13 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_peer_remote(&mut self, peer: i64, remote: &RemoteHub) -> Result<(), StoreError> {
-        let RemoteHub { url, fingerprint, secret } = remote;
-        self.prepare("UPDATE peers SET url = ?2, fingerprint = ?3, secret = ?4 WHERE id = ?1")?.run(params![peer, url, fingerprint, secret])?;
+        let RemoteHub {
+            url,
+            fingerprint,
+            secret,
+        } = remote;
+        self.prepare("UPDATE peers SET url = ?2, fingerprint = ?3, secret = ?4 WHERE id = ?1")?
+            .run(params![peer, url, fingerprint, secret])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -127,7 +160,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn block_peer(&mut self, peer: i64, blocked: bool) -> Result<(), StoreError> {
-        self.prepare("UPDATE peers SET blocked = ?2 WHERE id = ?1")?.run(params![peer, blocked])?;
+        self.prepare("UPDATE peers SET blocked = ?2 WHERE id = ?1")?
+            .run(params![peer, blocked])?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -137,12 +171,21 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn remove_peer(&mut self, peer: &Peer) -> Result<(), StoreError> {
-        for followed in followed_chats(self.connection())?.iter().filter(|followed| followed.peer == Some(peer.id)) {
-            self.end_followed(followed.chat, &format!("the peer {} was removed", peer.name))?;
+        for followed in followed_chats(self.connection())?
+            .iter()
+            .filter(|followed| followed.peer == Some(peer.id))
+        {
+            self.end_followed(
+                followed.chat,
+                &format!("the peer {} was removed", peer.name),
+            )?;
         }
-        let shared: Vec<i64> =
-            self.prepare("SELECT chat FROM chat_shares WHERE peer = ?1")?.query_map([peer.id], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        self.prepare("DELETE FROM peers WHERE id = ?1")?.run([peer.id])?;
+        let shared: Vec<i64> = self
+            .prepare("SELECT chat FROM chat_shares WHERE peer = ?1")?
+            .query_map([peer.id], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        self.prepare("DELETE FROM peers WHERE id = ?1")?
+            .run([peer.id])?;
         for chat in shared {
             self.note_shared(chat)?;
         }

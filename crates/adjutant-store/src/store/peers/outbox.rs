@@ -34,11 +34,15 @@ pub struct OutgoingPost {
     pub problem: Option<String>,
 }
 
-const POST: &str = "SELECT no, key, chat, author, name, text, reply_to, at, state, problem FROM peer_outbox";
+const POST: &str =
+    "SELECT no, key, chat, author, name, text, reply_to, at, state, problem FROM peer_outbox";
 
 fn read(row: &Row<'_>) -> db::Result<Result<OutgoingPost, StoreError>> {
     let (no, author, state): (i64, String, String) = (row.get(0)?, row.get(3)?, row.get(8)?);
-    let (Some(author), Some(state)) = (Participant::parse(&author), OutgoingState::from_word(&state)) else {
+    let (Some(author), Some(state)) = (
+        Participant::parse(&author),
+        OutgoingState::from_word(&state),
+    ) else {
         return Ok(Err(StoreError::Corrupt(format!("post {no} to a peer"))));
     };
     Ok(Ok(OutgoingPost {
@@ -59,18 +63,35 @@ fn read(row: &Row<'_>) -> db::Result<Result<OutgoingPost, StoreError>> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_post(connection: &Connection, chat: ChatId) -> Result<Option<OutgoingPost>, StoreError> {
+pub fn next_post(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Option<OutgoingPost>, StoreError> {
     let sql = format!("{POST} WHERE chat = ?1 AND state = 'waiting' ORDER BY no LIMIT 1");
-    connection.prepare_cached(&sql)?.query_row([chat.0], read).optional()?.transpose()
+    connection
+        .prepare_cached(&sql)?
+        .query_row([chat.0], read)
+        .optional()?
+        .transpose()
 }
 
 /// Returns the newest posts of a chat that are not entries yet, and those that were refused, oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn posts_of(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec<OutgoingPost>, StoreError> {
+pub fn posts_of(
+    connection: &Connection,
+    chat: ChatId,
+    limit: u32,
+) -> Result<Vec<OutgoingPost>, StoreError> {
     let sql = format!("{POST} WHERE chat = ?1 ORDER BY no DESC LIMIT ?2");
-    connection.prepare_cached(&sql)?.query_map(params![chat.0, limit], read)?.collect::<Result<Vec<_>, _>>()?.into_iter().rev().collect()
+    connection
+        .prepare_cached(&sql)?
+        .query_map(params![chat.0, limit], read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .rev()
+        .collect()
 }
 
 /// Returns how many posts of a chat wait.
@@ -79,7 +100,9 @@ pub fn posts_of(connection: &Connection, chat: ChatId, limit: u32) -> Result<Vec
 /// A failure of the store.
 pub fn waiting_posts(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM peer_outbox WHERE chat = ?1 AND state = 'waiting'";
-    let count: i64 = connection.prepare_cached(sql)?.query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([chat.0], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -88,8 +111,11 @@ pub fn waiting_posts(connection: &Connection, chat: ChatId) -> Result<u64, Store
 /// # Errors
 /// A failure of the store.
 pub fn unfinished_posts(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
-    let sql = "SELECT count(*) FROM peer_outbox WHERE chat = ?1 AND state IN ('waiting', 'delivered')";
-    let count: i64 = connection.prepare_cached(sql)?.query_row([chat.0], |row| row.get(0))?;
+    let sql =
+        "SELECT count(*) FROM peer_outbox WHERE chat = ?1 AND state IN ('waiting', 'delivered')";
+    let count: i64 = connection
+        .prepare_cached(sql)?
+        .query_row([chat.0], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -120,7 +146,10 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn post_delivered(&mut self, post: &OutgoingPost) -> Result<(), StoreError> {
         // Its entry may have arrived before, which has removed the post.
-        self.prepare("UPDATE peer_outbox SET state = 'delivered' WHERE no = ?1 AND state = 'waiting'")?.run([post.no])?;
+        self.prepare(
+            "UPDATE peer_outbox SET state = 'delivered' WHERE no = ?1 AND state = 'waiting'",
+        )?
+        .run([post.no])?;
         self.notify(Topic::Chat(post.chat));
         Ok(())
     }
@@ -152,11 +181,22 @@ impl Tx<'_> {
     }
 
     /// Removes the post that has become an entry, and returns it. `None`: there is none with this key and text.
-    pub(super) fn take_posted(&mut self, chat: ChatId, key: &str, text: &str) -> Result<Option<OutgoingPost>, StoreError> {
-        let sql = format!("{POST} WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'");
-        let found = self.prepare(&sql)?.query_row(params![key, chat.0, text], read).optional()?.transpose()?;
+    pub(super) fn take_posted(
+        &mut self,
+        chat: ChatId,
+        key: &str,
+        text: &str,
+    ) -> Result<Option<OutgoingPost>, StoreError> {
+        let sql =
+            format!("{POST} WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'");
+        let found = self
+            .prepare(&sql)?
+            .query_row(params![key, chat.0, text], read)
+            .optional()?
+            .transpose()?;
         if let Some(post) = &found {
-            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?.run([post.no])?;
+            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
+                .run([post.no])?;
         }
         Ok(found)
     }

@@ -34,7 +34,11 @@ pub fn shares_of(connection: &Connection, chat: ChatId) -> Result<Vec<Share>, St
 ///
 /// # Errors
 /// A failure of the store.
-pub fn share_for(connection: &Connection, chat: ChatId, peer: i64) -> Result<Option<bool>, StoreError> {
+pub fn share_for(
+    connection: &Connection,
+    chat: ChatId,
+    peer: i64,
+) -> Result<Option<bool>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT read_only FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
         .query_row(params![chat.0, peer], |row| row.get(0))
@@ -45,10 +49,18 @@ pub fn share_for(connection: &Connection, chat: ChatId, peer: i64) -> Result<Opt
 ///
 /// # Errors
 /// A failure of the store.
-pub fn shared_with(connection: &Connection, peer: i64, limit: u32) -> Result<Vec<(ChatId, bool)>, StoreError> {
+pub fn shared_with(
+    connection: &Connection,
+    peer: i64,
+    limit: u32,
+) -> Result<Vec<(ChatId, bool)>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT chat, read_only FROM chat_shares WHERE peer = ?1 ORDER BY chat DESC LIMIT ?2")?
-        .query_map(params![peer, limit], |row| Ok((ChatId(row.get(0)?), row.get(1)?)))?
+        .prepare_cached(
+            "SELECT chat, read_only FROM chat_shares WHERE peer = ?1 ORDER BY chat DESC LIMIT ?2",
+        )?
+        .query_map(params![peer, limit], |row| {
+            Ok((ChatId(row.get(0)?), row.get(1)?))
+        })?
         .collect::<Result<_, _>>()?)
 }
 
@@ -56,7 +68,11 @@ pub fn shared_with(connection: &Connection, peer: i64, limit: u32) -> Result<Vec
 ///
 /// # Errors
 /// A failure of the store.
-pub fn own_key(connection: &Connection, peer: &PeerName, entry: i64) -> Result<Option<String>, StoreError> {
+pub fn own_key(
+    connection: &Connection,
+    peer: &PeerName,
+    entry: i64,
+) -> Result<Option<String>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT key FROM peer_posts WHERE message = ?1 AND peer = ?2")?
         .query_row(params![entry, peer.as_str()], |row| row.get(0))
@@ -68,7 +84,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn share_chat(&mut self, chat: ChatId, peer: i64, read_only: bool) -> Result<(), StoreError> {
+    pub fn share_chat(
+        &mut self,
+        chat: ChatId,
+        peer: i64,
+        read_only: bool,
+    ) -> Result<(), StoreError> {
         self.prepare(
             "INSERT INTO chat_shares (chat, peer, read_only) VALUES (?1, ?2, ?3) ON CONFLICT (chat, peer) DO UPDATE SET read_only = excluded.read_only",
         )?
@@ -83,7 +104,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn unshare_chat(&mut self, chat: ChatId, peer: i64) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?.run(params![chat.0, peer])?;
+        self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
+            .run(params![chat.0, peer])?;
         self.note_shared(chat.0)?;
         self.notify(Topic::Peers);
         Ok(())
@@ -103,7 +125,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn posted_by_peer(&self, peer: &PeerName, key: &str) -> Result<Option<ChatEntry>, StoreError> {
+    pub fn posted_by_peer(
+        &self,
+        peer: &PeerName,
+        key: &str,
+    ) -> Result<Option<ChatEntry>, StoreError> {
         let message: Option<i64> = self
             .prepare("SELECT message FROM peer_posts WHERE peer = ?1 AND key = ?2")?
             .query_row(params![peer.as_str(), key], |row| row.get(0))
@@ -115,9 +141,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn add_peer_post(&mut self, chat: ChatId, peer: &PeerName, key: &str, entry: &NewEntry) -> Result<ChatEntry, StoreError> {
+    pub fn add_peer_post(
+        &mut self,
+        chat: ChatId,
+        peer: &PeerName,
+        key: &str,
+        entry: &NewEntry,
+    ) -> Result<ChatEntry, StoreError> {
         let added = self.add_entry(chat, entry)?;
-        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?.run(params![peer.as_str(), key, added.id])?;
+        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?
+            .run(params![peer.as_str(), key, added.id])?;
         Ok(added)
     }
 
@@ -125,13 +158,22 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn peer_speakers(&self, chat: ChatId, peer: &PeerName, who: &str) -> Result<(u64, bool), StoreError> {
+    pub fn peer_speakers(
+        &self,
+        chat: ChatId,
+        peer: &PeerName,
+        who: &str,
+    ) -> Result<(u64, bool), StoreError> {
         // A range over the primary key: everything that begins with `peer:<name>/`.
         let (first, end) = (format!("peer:{peer}/"), format!("peer:{peer}0"));
         let count: i64 = self
-            .prepare("SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3")?
+            .prepare(
+                "SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3",
+            )?
             .query_row(params![chat.0, first, end], |row| row.get(0))?;
-        let is_known = self.prepare("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?.exists(params![chat.0, who])?;
+        let is_known = self
+            .prepare("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?
+            .exists(params![chat.0, who])?;
         Ok((u64::try_from(count).unwrap_or(0), is_known))
     }
 }

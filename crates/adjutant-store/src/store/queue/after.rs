@@ -22,12 +22,25 @@ pub struct AfterRow {
 /// A failure of the store.
 pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, StoreError> {
     let rows: Vec<(String, String, String)> = connection
-        .prepare_cached("SELECT after_run, on_end, state FROM run_after WHERE run = ?1 ORDER BY after_run")?
-        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .prepare_cached(
+            "SELECT after_run, on_end, state FROM run_after WHERE run = ?1 ORDER BY after_run",
+        )?
+        .query_map([run.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
         .collect::<Result<_, _>>()?;
-    let read = |(after, on, state): (String, String, String)| match (AfterEnd::from_word(&on), AfterState::from_word(&state)) {
-        (Some(on), Some(state)) => Ok(AfterRow { run: run_id(&after)?, on, state }),
-        _ => Err(StoreError::Corrupt(format!("run {run}: the runs that it starts after"))),
+    let read = |(after, on, state): (String, String, String)| match (
+        AfterEnd::from_word(&on),
+        AfterState::from_word(&state),
+    ) {
+        (Some(on), Some(state)) => Ok(AfterRow {
+            run: run_id(&after)?,
+            on,
+            state,
+        }),
+        _ => Err(StoreError::Corrupt(format!(
+            "run {run}: the runs that it starts after"
+        ))),
     };
     rows.into_iter().map(read).collect()
 }
@@ -37,11 +50,20 @@ pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, St
 ///
 /// # Errors
 /// A failure of the store.
-pub fn after_for_retry(connection: &Connection, of: RunId) -> Result<Vec<(RunId, AfterEnd)>, StoreError> {
+pub fn after_for_retry(
+    connection: &Connection,
+    of: RunId,
+) -> Result<Vec<(RunId, AfterEnd)>, StoreError> {
     let mut after = Vec::new();
-    for AfterRow { run, on, state: _ } in after_of(connection, of)?.into_iter().filter(|row| row.on != AfterEnd::Ports) {
-        let Some(newest) = newest_retry(connection, run)? else { continue };
-        let has_failed = newest.state.is_finished() && after_end(on, has_succeeded(&newest)) == AfterState::Failed;
+    for AfterRow { run, on, state: _ } in after_of(connection, of)?
+        .into_iter()
+        .filter(|row| row.on != AfterEnd::Ports)
+    {
+        let Some(newest) = newest_retry(connection, run)? else {
+            continue;
+        };
+        let has_failed = newest.state.is_finished()
+            && after_end(on, has_succeeded(&newest)) == AfterState::Failed;
         // The caller retries the run although a run that it waited for has failed.
         if !has_failed && after.iter().all(|(other, _)| *other != newest.id) {
             after.push((newest.id, on));
@@ -52,7 +74,9 @@ pub fn after_for_retry(connection: &Connection, of: RunId) -> Result<Vec<(RunId,
 
 /// Reads the newest retry of a run, or of its newest retry, or the run itself. `None`: it was removed.
 fn newest_retry(connection: &Connection, run: RunId) -> Result<Option<Run>, StoreError> {
-    let Some(mut newest) = run_by_id(connection, run)? else { return Ok(None) };
+    let Some(mut newest) = run_by_id(connection, run)? else {
+        return Ok(None);
+    };
     while newest.state.is_finished() && !has_succeeded(&newest) {
         match retry_of(connection, &newest)? {
             Some(retry) => newest = retry,
@@ -77,17 +101,27 @@ pub fn newest_follower(connection: &Connection, run: Run) -> Result<Run, StoreEr
 /// Reads the newest run that retries or follows a run. It is younger, so that a chain of them ends.
 fn retry_of(connection: &Connection, run: &Run) -> Result<Option<Run>, StoreError> {
     let sql = "SELECT id FROM runs WHERE retry_of = ?1 AND no > (SELECT no FROM runs WHERE id = ?1) ORDER BY no DESC LIMIT 1";
-    let retry: Option<String> = connection.prepare_cached(sql)?.query_row([run.id.to_string()], |row| row.get(0)).optional()?;
-    Ok(retry.map(|retry| run_by_id(connection, run_id(&retry)?)).transpose()?.flatten())
+    let retry: Option<String> = connection
+        .prepare_cached(sql)?
+        .query_row([run.id.to_string()], |row| row.get(0))
+        .optional()?;
+    Ok(retry
+        .map(|retry| run_by_id(connection, run_id(&retry)?))
+        .transpose()?
+        .flatten())
 }
 
 /// Returns whether a run has succeeded, and its report is not contradicted.
 fn has_succeeded(run: &Run) -> bool {
-    matches!(run.state, RunState::Finished(adjutant_core::Outcome::Succeeded)) && !run.shortfall.is_some_and(Shortfall::fails)
+    matches!(
+        run.state,
+        RunState::Finished(adjutant_core::Outcome::Succeeded)
+    ) && !run.shortfall.is_some_and(Shortfall::fails)
 }
 
 /// Lets a run (`?1`) wait for another one.
-const ADD_AFTER: &str = "INSERT INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)
+const ADD_AFTER: &str =
+    "INSERT INTO run_after (run, after_run, on_end, state) VALUES (?1, ?2, ?3, ?4)
   ON CONFLICT (run, after_run) DO UPDATE SET on_end = ?3, state = ?4";
 
 impl Tx<'_> {
@@ -95,23 +129,52 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// Too many, a cycle, or a needed run that has failed already.
-    pub fn start_after(&mut self, run: &Run, after: &[(RunId, AfterEnd)], failed: AfterFailed) -> Result<Run, StoreError> {
+    pub fn start_after(
+        &mut self,
+        run: &Run,
+        after: &[(RunId, AfterEnd)],
+        failed: AfterFailed,
+    ) -> Result<Run, StoreError> {
         if after.len() > AFTER_MAX {
-            return Err(Denied::Limit { what: "runs that one run waits for", limit: AFTER_MAX as u64 }.into());
+            return Err(Denied::Limit {
+                what: "runs that one run waits for",
+                limit: AFTER_MAX as u64,
+            }
+            .into());
         }
         for (other, on) in after {
             let other = self.run(*other)?;
             if self.waits_for(other.id, run.id)? {
-                return Err(Denied::invalid("after", format!("{} waits for {}, so neither would start", other.name, run.name)).into());
+                return Err(Denied::invalid(
+                    "after",
+                    format!(
+                        "{} waits for {}, so neither would start",
+                        other.name, run.name
+                    ),
+                )
+                .into());
             }
-            let state = if other.state.is_finished() { after_end(*on, has_succeeded(&other)) } else { AfterState::Open };
+            let state = if other.state.is_finished() {
+                after_end(*on, has_succeeded(&other))
+            } else {
+                AfterState::Open
+            };
             if state == AfterState::Failed && failed == AfterFailed::Cancel {
-                let problem = format!("{} did not succeed; to start after any end use {}:any", other.name, other.name);
+                let problem = format!(
+                    "{} did not succeed; to start after any end use {}:any",
+                    other.name, other.name
+                );
                 return Err(Denied::invalid("after", problem).into());
             }
-            self.prepare(ADD_AFTER)?.run(params![run.id.to_string(), other.id.to_string(), on.word(), state.word()])?;
+            self.prepare(ADD_AFTER)?.run(params![
+                run.id.to_string(),
+                other.id.to_string(),
+                on.word(),
+                state.word()
+            ])?;
         }
-        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), failed.word()])?;
+        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?
+            .run(params![run.id.to_string(), failed.word()])?;
         self.count_open_after(run.id)
     }
 
@@ -120,11 +183,25 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn wait_for_ports(&mut self, run: &Run, count: u16) -> Result<bool, StoreError> {
-        let Some(holder) = self.port_holder(run)? else { return Ok(false) };
-        self.prepare(ADD_AFTER)?.run([run.id.to_string().as_str(), &holder, AfterEnd::Ports.word(), AfterState::Open.word()])?;
+        let Some(holder) = self.port_holder(run)? else {
+            return Ok(false);
+        };
+        self.prepare(ADD_AFTER)?.run([
+            run.id.to_string().as_str(),
+            &holder,
+            AfterEnd::Ports.word(),
+            AfterState::Open.word(),
+        ])?;
         self.count_open_after(run.id)?;
         let holder = self.run(run_id(&holder)?)?;
-        self.note_queue_change(run, "hub", &format!("no {count} ports in a row are free: it starts after {}", holder.name))?;
+        self.note_queue_change(
+            run,
+            "hub",
+            &format!(
+                "no {count} ports in a row are free: it starts after {}",
+                holder.name
+            ),
+        )?;
         Ok(true)
     }
 
@@ -144,7 +221,10 @@ impl Tx<'_> {
             SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
             AND id NOT IN (SELECT id FROM above)
             ORDER BY (SELECT count(*) FROM run_after WHERE after_run = runs.id AND state = 'open'), no LIMIT 1";
-        Ok(self.prepare(sql)?.query_row([run.id.to_string()], |row| row.get(0)).optional()?)
+        Ok(self
+            .prepare(sql)?
+            .query_row([run.id.to_string()], |row| row.get(0))
+            .optional()?)
     }
 
     /// Returns whether a run waits for another, also through others.
@@ -153,7 +233,9 @@ impl Tx<'_> {
         let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?2) AND EXISTS (
              WITH RECURSIVE waited (id) AS (SELECT ?1 UNION SELECT after_run FROM run_after JOIN waited ON run = id WHERE state <> 'met')
              SELECT 1 FROM waited WHERE id = ?2)";
-        Ok(self.prepare(sql)?.query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
+        Ok(self
+            .prepare(sql)?
+            .query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
     }
 
     /// Counts what a run waits for, and records whether it is held: since its newest event, if it was not held before. Returns the run.
@@ -176,7 +258,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn resolve_dependents(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+    pub fn resolve_dependents(
+        &mut self,
+        ended: RunId,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         // A cancelled run is the end of another dependency. A list instead of recursion, because chains can be long.
         if let Some(all) = &mut self.ended {
             all.push(ended);
@@ -206,13 +292,21 @@ impl Tx<'_> {
         for run in waiting {
             let run = self.count_open_after(run_id(&run)?)?;
             if !run.state.is_finished() {
-                self.note_queue_change(&run, "hub", &format!("{} no longer needs its ports", holder.name))?;
+                self.note_queue_change(
+                    &run,
+                    "hub",
+                    &format!("{} no longer needs its ports", holder.name),
+                )?;
             }
         }
         Ok(())
     }
 
-    fn resolve_dependents_once(&mut self, ended: RunId, retention: Retention) -> Result<(), StoreError> {
+    fn resolve_dependents_once(
+        &mut self,
+        ended: RunId,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
         let waiting: Vec<(String, String)> = self
             .prepare("SELECT run, on_end FROM run_after WHERE after_run = ?1 AND state = 'open'")?
             .query_map([ended.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -221,15 +315,16 @@ impl Tx<'_> {
             return Ok(());
         }
         let ended = self.run(ended)?;
-        let RunState::Finished(outcome) = ended.state else { return Ok(()) };
+        let RunState::Finished(outcome) = ended.state else {
+            return Ok(());
+        };
         for (run, on) in waiting {
-            let on = AfterEnd::from_word(&on).ok_or_else(|| StoreError::Corrupt(format!("run {run}: the runs that it starts after")))?;
+            let on = AfterEnd::from_word(&on).ok_or_else(|| {
+                StoreError::Corrupt(format!("run {run}: the runs that it starts after"))
+            })?;
             let state = after_end(on, has_succeeded(&ended));
-            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?.run([
-                run.as_str(),
-                &ended.id.to_string(),
-                state.word(),
-            ])?;
+            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?
+                .run([run.as_str(), &ended.id.to_string(), state.word()])?;
             let was_held = self.run(run_id(&run)?)?.is_held();
             let run = self.count_open_after(run_id(&run)?)?;
             if run.state.is_finished() {
@@ -244,17 +339,34 @@ impl Tx<'_> {
                     let why = format!("dependency {} failed", ended.name);
                     self.set_detail(run.id, &why)?;
                     let run = self.run(run.id)?;
-                    self.advance(&run, RunEvent::StopAsked(StopReason::Cancelled), retention, "hub", &why)?;
+                    self.advance(
+                        &run,
+                        RunEvent::StopAsked(StopReason::Cancelled),
+                        retention,
+                        "hub",
+                        &why,
+                    )?;
                     self.cancel_below(run.id, retention, "hub")?;
                 }
                 (AfterState::Failed, AfterFailed::Hold) => {
-                    let kind = if was_held { EventKind::RunQueueChanged } else { EventKind::RunHeld };
+                    let kind = if was_held {
+                        EventKind::RunQueueChanged
+                    } else {
+                        EventKind::RunHeld
+                    };
                     self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
                     // Wakes a waiter that has seen everything before this event.
-                    self.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?.run([run.id.to_string()])?;
+                    self.prepare(
+                        "UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'",
+                    )?
+                    .run([run.id.to_string()])?;
                 }
                 (AfterState::Met | AfterState::Open, _) => {
-                    let rest = if run.after_open == 0 { String::new() } else { format!("; waits for {} more", run.after_open) };
+                    let rest = if run.after_open == 0 {
+                        String::new()
+                    } else {
+                        format!("; waits for {} more", run.after_open)
+                    };
                     self.note_queue_change(&run, "hub", &format!("{what}{rest}"))?;
                 }
             }
@@ -267,12 +379,18 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn release_held(&mut self, run: &Run, by: &Principal) -> Result<bool, StoreError> {
-        let released = self.prepare("UPDATE run_after SET state = 'met' WHERE run = ?1 AND state = 'failed'")?.execute([run.id.to_string()])?;
+        let released = self
+            .prepare("UPDATE run_after SET state = 'met' WHERE run = ?1 AND state = 'failed'")?
+            .execute([run.id.to_string()])?;
         if released == 0 {
             return Ok(false);
         }
         self.count_open_after(run.id)?;
-        self.note_queue_change(run, &by.to_string(), "starts although a run that it waited for has failed")?;
+        self.note_queue_change(
+            run,
+            &by.to_string(),
+            "starts although a run that it waited for has failed",
+        )?;
         Ok(true)
     }
 
@@ -302,11 +420,22 @@ impl Tx<'_> {
     }
 
     /// Records a change of how a queued run waits.
-    pub(in crate::store) fn note_queue_change(&mut self, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+    pub(in crate::store) fn note_queue_change(
+        &mut self,
+        run: &Run,
+        by: &str,
+        text: &str,
+    ) -> Result<(), StoreError> {
         self.append_queue_event(EventKind::RunQueueChanged, run, by, text)
     }
 
-    fn append_queue_event(&mut self, kind: EventKind, run: &Run, by: &str, text: &str) -> Result<(), StoreError> {
+    fn append_queue_event(
+        &mut self,
+        kind: EventKind,
+        run: &Run,
+        by: &str,
+        text: &str,
+    ) -> Result<(), StoreError> {
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
         self.touch(run.id, seq)?;
         self.notify(Topic::Queue);
@@ -328,9 +457,17 @@ pub struct WaitedRun {
 /// A failure of the store.
 pub fn waited_runs(connection: &Connection, run: RunId) -> Result<Vec<WaitedRun>, StoreError> {
     let mut names = Vec::new();
-    for row in after_of(connection, run)?.into_iter().filter(|row| row.state != AfterState::Met) {
-        let name = run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
-        names.push(WaitedRun { name, on: row.on, state: row.state });
+    for row in after_of(connection, run)?
+        .into_iter()
+        .filter(|row| row.state != AfterState::Met)
+    {
+        let name =
+            run_by_id(connection, row.run)?.map_or_else(|| row.run.to_string(), |run| run.name);
+        names.push(WaitedRun {
+            name,
+            on: row.on,
+            state: row.state,
+        });
     }
     Ok(names)
 }

@@ -29,10 +29,25 @@ impl SlotsUsed {
 
     /// Adds a run that has just been claimed.
     pub fn add_claimed(&mut self, pools: &Pools, run: &Run) {
-        self.add(pools, run.pool.clone(), run.owner.to_string(), run.holding > 0, run.blocking_pending > 0, 1);
+        self.add(
+            pools,
+            run.pool.clone(),
+            run.owner.to_string(),
+            run.holding > 0,
+            run.blocking_pending > 0,
+            1,
+        );
     }
 
-    fn add(&mut self, pools: &Pools, pool: String, owner: String, is_held: bool, is_asking: bool, count: u64) {
+    fn add(
+        &mut self,
+        pools: &Pools,
+        pool: String,
+        owner: String,
+        is_held: bool,
+        is_asking: bool,
+        count: u64,
+    ) {
         let limits = pools.by_name.get(&pool);
         // Those of runners are on other machines.
         if limits.is_none_or(|limits| !limits.place.is_on_runners()) {
@@ -42,7 +57,11 @@ impl SlotsUsed {
         let keeps_slot = limits.is_none_or(|limits| limits.keep_slot);
         let of_pool = self.by_pool.entry(pool.clone()).or_default();
         of_pool.live += count;
-        of_pool.lent += if is_held || is_asking && !keeps_slot { count } else { 0 };
+        of_pool.lent += if is_held || is_asking && !keeps_slot {
+            count
+        } else {
+            0
+        };
         *self.by_owner.entry((pool, owner)).or_default() += count;
     }
 }
@@ -61,7 +80,14 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let count = u64::try_from(row.get::<i64>(4)?).unwrap_or(0);
-        used.add(pools, row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, count);
+        used.add(
+            pools,
+            row.get(0)?,
+            row.get(1)?,
+            row.get(2)?,
+            row.get(3)?,
+            count,
+        );
     }
     Ok(used)
 }
@@ -70,7 +96,12 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, place: &StartPlace) -> Result<Option<Run>, StoreError> {
+pub fn next_to_start(
+    connection: &Connection,
+    pools: &Pools,
+    used: &SlotsUsed,
+    place: &StartPlace,
+) -> Result<Option<Run>, StoreError> {
     let held = place.held(pools);
     if held.all.is_some() {
         return Ok(None);
@@ -87,7 +118,9 @@ pub fn next_to_start(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
             }
         }
     }
-    let Some(next) = next_start(&candidates) else { return Ok(None) };
+    let Some(next) = next_start(&candidates) else {
+        return Ok(None);
+    };
     queued(connection, next.no)
 }
 
@@ -101,16 +134,30 @@ pub fn announce_next(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
 }
 
 /// Returns the pools of which runs may start in a place.
-fn served<'p>(pools: &'p Pools, place: &StartPlace) -> impl Iterator<Item = (&'p str, &'p PoolLimits)> {
-    let pools = pools.by_name.iter().filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits.place));
+fn served<'p>(
+    pools: &'p Pools,
+    place: &StartPlace,
+) -> impl Iterator<Item = (&'p str, &'p PoolLimits)> {
+    let pools = pools
+        .by_name
+        .iter()
+        .filter(|(pool, limits)| !limits.is_paused && place.serves(pool, limits.place));
     pools.map(|(pool, limits)| (pool.as_str(), limits))
 }
 
 /// Returns the ranks for which a slot is free, in the order in which they start.
-fn open_ranks(pools: &Pools, used: &SlotsUsed, place: &StartPlace, pool: &str, limits: &PoolLimits) -> impl Iterator<Item = Rank> {
+fn open_ranks(
+    pools: &Pools,
+    used: &SlotsUsed,
+    place: &StartPlace,
+    pool: &str,
+    limits: &PoolLimits,
+) -> impl Iterator<Item = Rank> {
     let (in_pool, slots) = (used.in_pool(pool), limits.slots);
     let in_all = (*place == StartPlace::Here).then_some((used.in_all, pools.live_max));
-    Rank::all().filter(move |rank| in_pool.has_slot(slots, *rank) && in_all.is_none_or(|(used, max)| used.has_slot(max, *rank)))
+    Rank::all().filter(move |rank| {
+        in_pool.has_slot(slots, *rank) && in_all.is_none_or(|(used, max)| used.has_slot(max, *rank))
+    })
 }
 
 fn queued(connection: &Connection, no: i64) -> Result<Option<Run>, StoreError> {
@@ -130,7 +177,14 @@ struct First {
 impl First {
     fn read(row: &Row<'_>) -> db::Result<Self> {
         let (no, owner, agent) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Self { no, owner, agent, owner_started: row.get(3)?, id: row.get(4)?, cwd: row.get(5)? })
+        Ok(Self {
+            no,
+            owner,
+            agent,
+            owner_started: row.get(3)?,
+            id: row.get(4)?,
+            cwd: row.get(5)?,
+        })
     }
 
     /// Announces what a start of the run reads first.
@@ -151,8 +205,16 @@ const NEXT_OWNER: &str =
     "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner), id, cwd FROM runs INDEXED BY runs_queue
   WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner > ?3 ORDER BY owner, agent, no LIMIT 1";
 
-fn of_next_owner(connection: &Connection, pool: &str, rank: Rank, owner: &str) -> Result<Option<First>, StoreError> {
-    Ok(connection.prepare_cached(NEXT_OWNER)?.query_row(params![pool, rank.number(), owner], First::read).optional()?)
+fn of_next_owner(
+    connection: &Connection,
+    pool: &str,
+    rank: Rank,
+    owner: &str,
+) -> Result<Option<First>, StoreError> {
+    Ok(connection
+        .prepare_cached(NEXT_OWNER)?
+        .query_row(params![pool, rank.number(), owner], First::read)
+        .optional()?)
 }
 
 /// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index for each of them, however
@@ -172,13 +234,17 @@ fn candidates_of(
         // No owner has an empty name.
         let mut next = match owner.as_str() {
             "" => None,
-            owner => connection.prepare_cached(NEXT_AGENT)?.query_row(params![pool, rank.number(), owner, agent], First::read).optional()?,
+            owner => connection
+                .prepare_cached(NEXT_AGENT)?
+                .query_row(params![pool, rank.number(), owner, agent], First::read)
+                .optional()?,
         };
         if next.is_none() {
             next = of_next_owner(connection, pool, rank, &owner)?;
         }
         let Some(first) = next else { return Ok(found) };
-        let is_delayed = pools.limited.contains_key(&first.agent) || held.reason(&first.agent).is_some();
+        let is_delayed =
+            pools.limited.contains_key(&first.agent) || held.reason(&first.agent).is_some();
         if found.is_empty() && !is_delayed {
             first.announce_start(connection);
         }
@@ -187,8 +253,17 @@ fn candidates_of(
         if is_delayed {
             continue;
         }
-        let owner_live = used.by_owner.get(&(pool.to_owned(), owner.clone())).copied().unwrap_or(0);
-        found.push(Candidate { rank, owner_live, owner_started, no });
+        let owner_live = used
+            .by_owner
+            .get(&(pool.to_owned(), owner.clone()))
+            .copied()
+            .unwrap_or(0);
+        found.push(Candidate {
+            rank,
+            owner_live,
+            owner_started,
+            no,
+        });
     }
 }
 
@@ -199,18 +274,36 @@ const QUEUED_MAX: u32 = 1_000;
 ///
 /// # Errors
 /// A failure of the store.
-pub fn launch_candidates(connection: &Connection, pools: &Pools, pool: &str) -> Result<u64, StoreError> {
-    let Some(limits) = pools.by_name.get(pool).filter(|limits| !limits.is_paused) else { return Ok(0) };
-    let free = limits.slots.saturating_sub(slots_used(connection, pools)?.in_pool(pool).used());
+pub fn launch_candidates(
+    connection: &Connection,
+    pools: &Pools,
+    pool: &str,
+) -> Result<u64, StoreError> {
+    let Some(limits) = pools.by_name.get(pool).filter(|limits| !limits.is_paused) else {
+        return Ok(0);
+    };
+    let free = limits
+        .slots
+        .saturating_sub(slots_used(connection, pools)?.in_pool(pool).used());
     let sql = "SELECT agent FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2";
-    let agents = connection.prepare_cached(sql)?.query_map(params![pool, QUEUED_MAX], |row| row.get::<String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    let able = agents.iter().filter(|agent| !pools.limited.contains_key(*agent)).count();
+    let agents = connection
+        .prepare_cached(sql)?
+        .query_map(params![pool, QUEUED_MAX], |row| row.get::<String>(0))?
+        .collect::<Result<Vec<_>, _>>()?;
+    let able = agents
+        .iter()
+        .filter(|agent| !pools.limited.contains_key(*agent))
+        .count();
     Ok(free.min(able as u64))
 }
 
 impl Tx<'_> {
     /// Records that a run of its owner has started in its pool, so that other owners come first.
-    pub(in crate::store) fn note_start(&mut self, run: &Run, seq: EventSeq) -> Result<(), StoreError> {
+    pub(in crate::store) fn note_start(
+        &mut self,
+        run: &Run,
+        seq: EventSeq,
+    ) -> Result<(), StoreError> {
         debug_assert_eq!(run.state, RunState::Queued, "only a queued run starts");
         self.prepare("INSERT INTO pool_starts (pool, owner, seq) VALUES (?1, ?2, ?3) ON CONFLICT (pool, owner) DO UPDATE SET seq = ?3")?
             .run(params![run.pool, run.owner.to_string(), seq.0])?;
@@ -239,7 +332,10 @@ mod tests {
         connection
             .execute("INSERT INTO runs (pool, after_open, rank, owner, agent, state) VALUES ('p', 0, 1, 'b', 'echo', 'queued')", [])
             .expect("a row");
-        for (sql, last, expected) in [(NEXT_AGENT, Some("echo"), None), (NEXT_OWNER, None, Some(2_001))] {
+        for (sql, last, expected) in [
+            (NEXT_AGENT, Some("echo"), None),
+            (NEXT_OWNER, None, Some(2_001)),
+        ] {
             let mut statement = connection.prepare_cached(sql).expect("a statement");
             let found: Option<i64> = match last {
                 Some(agent) => statement.query_row(params!["p", 1, "a", agent], |row| row.get(0)),

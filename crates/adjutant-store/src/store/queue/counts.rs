@@ -72,7 +72,10 @@ impl QueueCounts {
 
 fn counted(connection: &Connection) -> Result<Numbers, StoreError> {
     let sql = "SELECT pool, after_open > 0, count(*) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY 1, 2";
-    let numbers = connection.prepare_cached(sql)?.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?.collect::<Result<_, _>>()?;
+    let numbers = connection
+        .prepare_cached(sql)?
+        .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?
+        .collect::<Result<_, _>>()?;
     Ok(numbers)
 }
 
@@ -80,7 +83,11 @@ impl Tx<'_> {
     /// Notes in which state a run is. `count`: 1 after a change, -1 before it, with the run as it is stored.
     pub(in crate::store) fn note_queued(&mut self, run: &Run, state: RunState, count: i64) {
         if state == RunState::Queued {
-            *self.queue.0.entry((run.pool.clone(), run.after_open > 0)).or_default() += count;
+            *self
+                .queue
+                .0
+                .entry((run.pool.clone(), run.after_open > 0))
+                .or_default() += count;
         }
     }
 }

@@ -20,10 +20,19 @@ pub struct UsageLimitRow {
 /// A failure of the store.
 pub fn usage_limits(connection: &Connection) -> Result<Vec<UsageLimitRow>, StoreError> {
     let rows = connection
-        .prepare_cached("SELECT agent, until_at, spread, reported_at FROM usage_limits ORDER BY agent")?
+        .prepare_cached(
+            "SELECT agent, until_at, spread, reported_at FROM usage_limits ORDER BY agent",
+        )?
         .query_map([], |row| {
-            let limit = UsageLimit { until: SteadyTime(row.get(1)?), spread: row.get(2)? };
-            Ok(UsageLimitRow { agent: row.get(0)?, limit, reported_at: Time(row.get(3)?) })
+            let limit = UsageLimit {
+                until: SteadyTime(row.get(1)?),
+                spread: row.get(2)?,
+            };
+            Ok(UsageLimitRow {
+                agent: row.get(0)?,
+                limit,
+                reported_at: Time(row.get(3)?),
+            })
         })?
         .collect::<Result<_, _>>()?;
     Ok(rows)
@@ -41,7 +50,10 @@ pub struct QuotaWindowRow {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn quota_windows(connection: &Connection, now: Time) -> Result<Vec<QuotaWindowRow>, StoreError> {
+pub fn quota_windows(
+    connection: &Connection,
+    now: Time,
+) -> Result<Vec<QuotaWindowRow>, StoreError> {
     let rows = connection
         .prepare_cached(
             "SELECT agent, minutes, used_percent, resets_at, reported_at FROM quota_windows WHERE resets_at > ?1 ORDER BY agent, minutes",
@@ -58,9 +70,14 @@ pub fn quota_windows(connection: &Connection, now: Time) -> Result<Vec<QuotaWind
 ///
 /// # Errors
 /// A failure of the store.
-pub fn next_limit_end(connection: &Connection, now: SteadyTime) -> Result<Option<SteadyTime>, StoreError> {
+pub fn next_limit_end(
+    connection: &Connection,
+    now: SteadyTime,
+) -> Result<Option<SteadyTime>, StoreError> {
     let sql = "SELECT min(until_at) FROM usage_limits WHERE until_at > ?1";
-    let next: Option<i64> = connection.prepare_cached(sql)?.query_row([now.0], |row| row.get(0))?;
+    let next: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row([now.0], |row| row.get(0))?;
     Ok(next.map(SteadyTime))
 }
 
@@ -86,7 +103,11 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_quota_window(&mut self, agent: &str, window: QuotaWindow) -> Result<(), StoreError> {
-        let QuotaWindow { minutes, used_percent, resets_at } = window;
+        let QuotaWindow {
+            minutes,
+            used_percent,
+            resets_at,
+        } = window;
         self.prepare(
             "INSERT INTO quota_windows (agent, minutes, used_percent, resets_at, reported_at) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (agent, minutes) DO UPDATE SET used_percent = ?3, resets_at = ?4, reported_at = ?5 WHERE quota_windows.reported_at <= ?5",
@@ -101,7 +122,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn clear_usage_limit(&mut self, agent: &str, since: Time) -> Result<(), StoreError> {
-        let cleared = self.prepare("DELETE FROM usage_limits WHERE agent = ?1 AND reported_at <= ?2")?.execute(params![agent, since.0])?;
+        let cleared = self
+            .prepare("DELETE FROM usage_limits WHERE agent = ?1 AND reported_at <= ?2")?
+            .execute(params![agent, since.0])?;
         if cleared > 0 {
             self.notify(Topic::Queue);
         }
@@ -111,16 +134,23 @@ impl Tx<'_> {
     /// Spreads out the starts of an agent's runs after its limit.
     pub(in crate::store) fn spread_starts(&mut self, run: &Run) -> Result<(), StoreError> {
         let sql = "SELECT until_at, spread FROM usage_limits WHERE agent = ?1";
-        let limit =
-            self.prepare(sql)?.query_row([&run.agent], |row| Ok(UsageLimit { until: SteadyTime(row.get(0)?), spread: row.get(1)? })).optional()?;
+        let limit = self
+            .prepare(sql)?
+            .query_row([&run.agent], |row| {
+                Ok(UsageLimit {
+                    until: SteadyTime(row.get(0)?),
+                    spread: row.get(1)?,
+                })
+            })
+            .optional()?;
         let Some(limit) = limit else { return Ok(()) };
         match limit.after_start(self.steady()) {
-            Some(next) => self.prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?.execute(params![
-                run.agent,
-                next.until.0,
-                next.spread
-            ])?,
-            None => self.prepare("DELETE FROM usage_limits WHERE agent = ?1")?.execute([&run.agent])?,
+            Some(next) => self
+                .prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?
+                .execute(params![run.agent, next.until.0, next.spread])?,
+            None => self
+                .prepare("DELETE FROM usage_limits WHERE agent = ?1")?
+                .execute([&run.agent])?,
         };
         Ok(())
     }

@@ -31,12 +31,18 @@ impl MemoryNeeds {
     /// # Errors
     /// A failure of the store.
     pub fn read(connection: &Connection) -> Result<Self, StoreError> {
-        let bytes = |row: &db::Row<'_>, n| row.get::<i64>(n).map(|bytes| u64::try_from(bytes).unwrap_or(0));
+        let bytes = |row: &db::Row<'_>, n| {
+            row.get::<i64>(n)
+                .map(|bytes| u64::try_from(bytes).unwrap_or(0))
+        };
         let expected: BTreeMap<String, u64> = connection
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
             .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
             .collect::<Result<_, _>>()?;
-        let mut needs = Self { expected, reserved: BTreeMap::new() };
+        let mut needs = Self {
+            expected,
+            reserved: BTreeMap::new(),
+        };
         if needs.expected.is_empty() {
             return Ok(needs);
         }
@@ -47,7 +53,11 @@ impl MemoryNeeds {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let peak = needs.expected.get(&row.get::<String>(0)?).copied().unwrap_or(0);
+            let peak = needs
+                .expected
+                .get(&row.get::<String>(0)?)
+                .copied()
+                .unwrap_or(0);
             let reserved = needs.reserved.entry(row.get(2)?).or_default();
             *reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));
         }
@@ -60,26 +70,63 @@ impl Held {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn read(connection: &Connection, admission: Admission, used: u64) -> Result<Self, StoreError> {
-        let needs = if used > 0 && admission.watches_memory() { MemoryNeeds::read(connection)? } else { MemoryNeeds::default() };
+    pub fn read(
+        connection: &Connection,
+        admission: Admission,
+        used: u64,
+    ) -> Result<Self, StoreError> {
+        let needs = if used > 0 && admission.watches_memory() {
+            MemoryNeeds::read(connection)?
+        } else {
+            MemoryNeeds::default()
+        };
         Ok(Self::of(admission, used, &needs, None))
     }
 
     /// Finds the starts to delay on a machine. `host`: its runner, `None` for the hub's own machine.
     #[must_use]
     pub fn of(admission: Admission, used: u64, needs: &MemoryNeeds, host: Option<&str>) -> Self {
-        let reserved = needs.reserved.get(&host.map(str::to_owned)).copied().unwrap_or(0);
-        let by_agent = needs.expected.iter().filter(|(_, peak)| admission.is_short_of_memory(used, **peak, reserved));
-        Self { admission, all: admission.hold(used), by_agent: by_agent.map(|(agent, peak)| (agent.clone(), *peak)).collect() }
+        let reserved = needs
+            .reserved
+            .get(&host.map(str::to_owned))
+            .copied()
+            .unwrap_or(0);
+        let by_agent = needs
+            .expected
+            .iter()
+            .filter(|(_, peak)| admission.is_short_of_memory(used, **peak, reserved));
+        Self {
+            admission,
+            all: admission.hold(used),
+            by_agent: by_agent
+                .map(|(agent, peak)| (agent.clone(), *peak))
+                .collect(),
+        }
     }
 
     /// Returns whether a machine has room for several more runs, of any agents.
     #[must_use]
-    pub fn has_room(admission: Admission, used: u64, needs: &MemoryNeeds, host: &str, more: u64) -> bool {
-        let reserved = needs.reserved.get(&Some(host.to_owned())).copied().unwrap_or(0);
-        let is_short =
-            |peak: u64| admission.is_short_of_memory(used + more, peak, reserved.saturating_add(peak.saturating_mul(more.saturating_sub(1))));
-        admission.hold(used + more).is_none() && !needs.expected.values().any(|peak| is_short(*peak))
+    pub fn has_room(
+        admission: Admission,
+        used: u64,
+        needs: &MemoryNeeds,
+        host: &str,
+        more: u64,
+    ) -> bool {
+        let reserved = needs
+            .reserved
+            .get(&Some(host.to_owned()))
+            .copied()
+            .unwrap_or(0);
+        let is_short = |peak: u64| {
+            admission.is_short_of_memory(
+                used + more,
+                peak,
+                reserved.saturating_add(peak.saturating_mul(more.saturating_sub(1))),
+            )
+        };
+        admission.hold(used + more).is_none()
+            && !needs.expected.values().any(|peak| is_short(*peak))
     }
 
     /// Returns whether both delay the same runs.
@@ -91,7 +138,11 @@ impl Held {
     /// Returns why starts of an agent's runs are delayed, if they are.
     #[must_use]
     pub fn reason(&self, agent: &str) -> Option<QueueReason> {
-        self.all.or_else(|| self.by_agent.contains_key(agent).then_some(QueueReason::FreeMemory))
+        self.all.or_else(|| {
+            self.by_agent
+                .contains_key(agent)
+                .then_some(QueueReason::FreeMemory)
+        })
     }
 }
 
@@ -101,9 +152,14 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_agent_peak(&mut self, agent: &str, peak_bytes: u64) -> Result<(), StoreError> {
-        let before: Option<i64> =
-            self.prepare("SELECT peak_bytes FROM agent_memory WHERE agent = ?1")?.query_row([agent], |row| row.get(0)).optional()?;
-        let peak = expected_peak(before.and_then(|bytes| u64::try_from(bytes).ok()), peak_bytes);
+        let before: Option<i64> = self
+            .prepare("SELECT peak_bytes FROM agent_memory WHERE agent = ?1")?
+            .query_row([agent], |row| row.get(0))
+            .optional()?;
+        let peak = expected_peak(
+            before.and_then(|bytes| u64::try_from(bytes).ok()),
+            peak_bytes,
+        );
         let peak = i64::try_from(peak).unwrap_or(i64::MAX);
         self.prepare("INSERT INTO agent_memory (agent, peak_bytes) VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET peak_bytes = ?2")?
             .run(params![agent, peak])?;
@@ -118,10 +174,19 @@ mod tests {
 
     #[test]
     fn several_runs_need_the_sum_of_their_peaks() {
-        let needs = MemoryNeeds { expected: [("a".to_owned(), 10)].into(), reserved: [(Some("r".to_owned()), 5)].into() };
-        let limits = PressureLimits { memory: Some(Share::percent(40)), ..PressureLimits::default() };
+        let needs = MemoryNeeds {
+            expected: [("a".to_owned(), 10)].into(),
+            reserved: [(Some("r".to_owned()), 5)].into(),
+        };
+        let limits = PressureLimits {
+            memory: Some(Share::percent(40)),
+            ..PressureLimits::default()
+        };
         let has_room = |free, more| {
-            let load = MachineLoad { free_bytes: Some(free), ..MachineLoad::default() };
+            let load = MachineLoad {
+                free_bytes: Some(free),
+                ..MachineLoad::default()
+            };
             Held::has_room(Admission { limits, load }, 0, &needs, "r", more)
         };
         assert!(has_room(15, 1) && !has_room(14, 1));

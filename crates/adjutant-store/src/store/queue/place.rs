@@ -59,25 +59,44 @@ impl QueueHead {
     pub fn read(connection: &Connection, pool: &str) -> Result<Self, StoreError> {
         let groups: Vec<(u8, String, String)> = connection
             .prepare_cached(GROUPS)?
-            .query_map(params![pool, GROUPS_MAX], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+            .query_map(params![pool, GROUPS_MAX], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
             .collect::<Result<_, _>>()?;
-        let counted_max = (READ_MAX / u32::try_from(groups.len()).unwrap_or(u32::MAX).max(1)).clamp(1, AHEAD_COUNTED_MAX);
+        let counted_max = (READ_MAX / u32::try_from(groups.len()).unwrap_or(u32::MAX).max(1))
+            .clamp(1, AHEAD_COUNTED_MAX);
         if groups.len() >= GROUPS_MAX as usize {
-            return Ok(Self { counted_max, first: None });
+            return Ok(Self {
+                counted_max,
+                first: None,
+            });
         }
-        let first_of = |connection: &Connection, (rank, owner, agent): &(u8, String, String)| -> Result<Vec<i64>, StoreError> {
+        let first_of = |connection: &Connection,
+                        (rank, owner, agent): &(u8, String, String)|
+         -> Result<Vec<i64>, StoreError> {
             let mut statement = connection.prepare_cached(FIRST_OF_GROUP)?;
-            Ok(statement.query_map(params![pool, rank, owner, agent, counted_max], |row| row.get(0))?.collect::<Result<_, _>>()?)
+            Ok(statement
+                .query_map(params![pool, rank, owner, agent, counted_max], |row| {
+                    row.get(0)
+                })?
+                .collect::<Result<_, _>>()?)
         };
         let mut first = BTreeMap::<(u8, String), Vec<i64>>::new();
         for part in groups.chunks(GROUPS_AT_ONCE) {
-            part.iter().for_each(|group| connection.announce(|connection| first_of(connection, group)));
+            part.iter()
+                .for_each(|group| connection.announce(|connection| first_of(connection, group)));
             for group in part {
-                first.entry((group.0, group.1.clone())).or_default().extend(first_of(connection, group)?);
+                first
+                    .entry((group.0, group.1.clone()))
+                    .or_default()
+                    .extend(first_of(connection, group)?);
             }
         }
         first.values_mut().for_each(|runs| runs.sort_unstable());
-        Ok(Self { counted_max, first: Some(first) })
+        Ok(Self {
+            counted_max,
+            first: Some(first),
+        })
     }
 
     /// Returns the place of a queued run of the pool that waits for no other run. `None`: there are too many owners and agents.
@@ -86,13 +105,22 @@ impl QueueHead {
         let (rank, owner) = (run.rank.number(), run.owner.to_string());
         let counted = |runs: &Vec<i64>| runs.len() as u64;
         let first = self.first.as_ref()?;
-        let of_owner = first.get(&(rank, owner.clone())).map_or(0, |runs| runs.partition_point(|no| *no < run.no) as u64);
+        let of_owner = first
+            .get(&(rank, owner.clone()))
+            .map_or(0, |runs| runs.partition_point(|no| *no < run.no) as u64);
         let of_rank = first.iter().filter(|((of, _), _)| *of == rank);
         Some(queue_place(&Ahead {
             counted_max: self.counted_max.into(),
-            of_lower_rank: first.iter().filter(|((of, _), _)| *of < rank).map(|(_, runs)| counted(runs)).sum(),
+            of_lower_rank: first
+                .iter()
+                .filter(|((of, _), _)| *of < rank)
+                .map(|(_, runs)| counted(runs))
+                .sum(),
             of_owner,
-            of_others: of_rank.filter(|((_, of), _)| *of != owner).map(|(_, runs)| counted(runs)).collect(),
+            of_others: of_rank
+                .filter(|((_, of), _)| *of != owner)
+                .map(|(_, runs)| counted(runs))
+                .collect(),
         }))
     }
 }
@@ -104,8 +132,12 @@ impl QueueHead {
 pub fn measured_times(connection: &Connection, pool: &str) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT active_ms FROM (SELECT active_ms, pool, started_at FROM runs INDEXED BY runs_finished WHERE state = 'finished'
          ORDER BY ended_at DESC LIMIT ?2) AS ended WHERE pool = ?1 AND started_at IS NOT NULL LIMIT ?3";
-    let times =
-        connection.prepare_cached(sql)?.query_map(params![pool, SEARCHED_RUNS_MAX, MEASURED_MAX], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let times = connection
+        .prepare_cached(sql)?
+        .query_map(params![pool, SEARCHED_RUNS_MAX, MEASURED_MAX], |row| {
+            row.get(0)
+        })?
+        .collect::<Result<_, _>>()?;
     Ok(times)
 }
 
@@ -113,14 +145,23 @@ pub fn measured_times(connection: &Connection, pool: &str) -> Result<Vec<i64>, S
 ///
 /// # Errors
 /// A failure of the store.
-pub fn live_times(connection: &Connection, pool: &str, now: SteadyTime) -> Result<Vec<LiveTime>, StoreError> {
+pub fn live_times(
+    connection: &Connection,
+    pool: &str,
+    now: SteadyTime,
+) -> Result<Vec<LiveTime>, StoreError> {
     let sql = "SELECT active_ms, active_since, estimate_ms FROM runs INDEXED BY runs_live
          WHERE state IN ('starting', 'running', 'stopping') AND pool = ?1 AND holding = 0";
     let times = connection
         .prepare_cached(sql)?
         .query_map([pool], |row| {
-            let since = row.get::<Option<i64>>(1)?.map_or(0, |since| now.ms_since(SteadyTime(since)));
-            Ok(LiveTime { active_ms: row.get::<i64>(0)? + since, estimate_ms: row.get(2)? })
+            let since = row
+                .get::<Option<i64>>(1)?
+                .map_or(0, |since| now.ms_since(SteadyTime(since)));
+            Ok(LiveTime {
+                active_ms: row.get::<i64>(0)? + since,
+                estimate_ms: row.get(2)?,
+            })
         })?
         .collect::<Result<_, _>>()?;
     Ok(times)

@@ -24,7 +24,12 @@ pub enum StartPlace {
     /// The hub's own machine.
     Here,
     /// A runner, which serves these pools. `held`: what the load of its machine delays.
-    Runner { host: String, pools: BTreeSet<String>, lease_ms: i64, held: Held },
+    Runner {
+        host: String,
+        pools: BTreeSet<String>,
+        lease_ms: i64,
+        held: Held,
+    },
 }
 
 impl StartPlace {
@@ -33,7 +38,15 @@ impl StartPlace {
     pub fn host(&self) -> Option<HostLease<'_>> {
         match self {
             Self::Here => None,
-            Self::Runner { host, lease_ms, pools: _, held: _ } => Some(HostLease { host, lease_ms: *lease_ms }),
+            Self::Runner {
+                host,
+                lease_ms,
+                pools: _,
+                held: _,
+            } => Some(HostLease {
+                host,
+                lease_ms: *lease_ms,
+            }),
         }
     }
 
@@ -89,17 +102,32 @@ impl Pools {
         live_max: u64,
         now: SteadyTime,
     ) -> Result<Self, StoreError> {
-        let limits = |pool: &ConfiguredPool| PoolLimits { slots: pool.slots, keep_slot: pool.keep_slot, is_paused: false, place: pool.place };
-        let mut by_name: BTreeMap<String, PoolLimits> = configured.iter().map(|(name, pool)| (name.to_string(), limits(pool))).collect();
+        let limits = |pool: &ConfiguredPool| PoolLimits {
+            slots: pool.slots,
+            keep_slot: pool.keep_slot,
+            is_paused: false,
+            place: pool.place,
+        };
+        let mut by_name: BTreeMap<String, PoolLimits> = configured
+            .iter()
+            .map(|(name, pool)| (name.to_string(), limits(pool)))
+            .collect();
         for row in pool_rows(connection)? {
             if let Some(pool) = by_name.get_mut(&row.name) {
                 pool.slots = row.slots.unwrap_or(pool.slots);
                 pool.is_paused = row.is_paused;
             }
         }
-        let limits = usage_limits(connection)?.into_iter().filter(|row| row.limit.is_closed(now));
+        let limits = usage_limits(connection)?
+            .into_iter()
+            .filter(|row| row.limit.is_closed(now));
         let limited = limits.map(|row| (row.agent, row.limit.until)).collect();
-        Ok(Self { live_max, by_name, limited, held: Held::default() })
+        Ok(Self {
+            live_max,
+            by_name,
+            limited,
+            held: Held::default(),
+        })
     }
 }
 
@@ -109,11 +137,15 @@ impl Pools {
 /// A failure of the store.
 pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
     let rows = connection
-        .prepare_cached("SELECT name, slots, is_paused, changed_by, changed_at FROM pools ORDER BY name")?
+        .prepare_cached(
+            "SELECT name, slots, is_paused, changed_by, changed_at FROM pools ORDER BY name",
+        )?
         .query_map([], |row| {
             Ok(PoolRow {
                 name: row.get(0)?,
-                slots: row.get::<Option<i64>>(1)?.and_then(|slots| u64::try_from(slots).ok()),
+                slots: row
+                    .get::<Option<i64>>(1)?
+                    .and_then(|slots| u64::try_from(slots).ok()),
                 is_paused: row.get(2)?,
                 changed_by: row.get(3)?,
                 changed_at: Time(row.get(4)?),
@@ -128,9 +160,11 @@ pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
 /// # Errors
 /// A failure of the store.
 pub fn queued_up_to(connection: &Connection, pool: &str, max: u64) -> Result<u64, StoreError> {
-    let sql =
-        "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2) AS counted";
-    let count: i64 = connection.prepare_cached(sql)?.query_row(params![pool, i64::try_from(max).unwrap_or(i64::MAX)], |row| row.get(0))?;
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2) AS counted";
+    let count: i64 = connection.prepare_cached(sql)?.query_row(
+        params![pool, i64::try_from(max).unwrap_or(i64::MAX)],
+        |row| row.get(0),
+    )?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 

@@ -8,7 +8,11 @@ use crate::store::{Run, StoreError};
 use adjutant_core::{EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, limits};
 
 /// Reads the open requests of all descendants of a run, oldest first.
-pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub(in crate::store) fn requests_below(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
             "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND NOT (r.state = 'stopping' AND r.stop_reason = 'cancelled') AND q.run IN (
@@ -22,7 +26,10 @@ pub(in crate::store) fn requests_below(connection: &Connection, run: RunId, limi
 }
 
 /// Reads the open approvals of all runs of a tree, oldest first.
-pub(in crate::store) fn open_approvals_of_tree(connection: &Connection, root: RunId) -> Result<Vec<Request>, StoreError> {
+pub(in crate::store) fn open_approvals_of_tree(
+    connection: &Connection,
+    root: RunId,
+) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.kind = 'approval' AND r.root = ?1 ORDER BY q.no"))?
         .query_map([root.to_string()], read)?
@@ -45,7 +52,11 @@ pub struct WaitingRequest {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn waiting_requests(connection: &Connection, after: RequestNo, limit: u32) -> Result<Vec<WaitingRequest>, StoreError> {
+pub fn waiting_requests(
+    connection: &Connection,
+    after: RequestNo,
+    limit: u32,
+) -> Result<Vec<WaitingRequest>, StoreError> {
     let rows: Vec<(i64, String, i64, Option<String>)> = connection
         .prepare_cached(&format!(
             "SELECT q.no, q.id, q.waits_since, q.escalated {FROM_OPEN} WHERE q.status = 'pending' AND q.waits_since IS NOT NULL AND q.no > ?1
@@ -55,9 +66,19 @@ pub fn waiting_requests(connection: &Connection, after: RequestNo, limit: u32) -
         .collect::<Result<_, _>>()?;
     let read = |(no, id, waits_since, escalated): (i64, String, i64, Option<String>)| {
         let people = escalated.map_or(Some(Vec::new()), |written| read_escalated(&written));
-        let people = people.ok_or_else(|| StoreError::Corrupt(format!("request {}: to whom it was escalated", RequestNo(no))))?;
+        let people = people.ok_or_else(|| {
+            StoreError::Corrupt(format!(
+                "request {}: to whom it was escalated",
+                RequestNo(no)
+            ))
+        })?;
         let escalated = people.into_iter().map(|(name, _)| name).collect();
-        Ok(WaitingRequest { no: RequestNo(no), id: request_id(&id)?, waits_since: SteadyTime(waits_since), escalated })
+        Ok(WaitingRequest {
+            no: RequestNo(no),
+            id: request_id(&id)?,
+            waits_since: SteadyTime(waits_since),
+            escalated,
+        })
     };
     rows.into_iter().map(read).collect()
 }
@@ -68,7 +89,9 @@ pub fn waiting_requests(connection: &Connection, after: RequestNo, limit: u32) -
 /// A failure of the store.
 pub fn newest_approvals(connection: &Connection, limit: u32) -> Result<Vec<Request>, StoreError> {
     let mut newest: Vec<Request> = connection
-        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.kind = 'approval' ORDER BY q.no DESC LIMIT ?1"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM} WHERE q.kind = 'approval' ORDER BY q.no DESC LIMIT ?1"
+        ))?
         .query_map([limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -81,11 +104,18 @@ pub fn newest_approvals(connection: &Connection, limit: u32) -> Result<Vec<Reque
 ///
 /// # Errors
 /// A failure of the store.
-pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub fn requests_of(
+    connection: &Connection,
+    run: RunId,
+    all: bool,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
     let from = if all { FROM } else { FROM_OPEN_OF_RUN };
     let open = if all { "" } else { "AND q.status = 'pending'" };
     connection
-        .prepare_cached(&format!("{COLUMNS} {from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} {from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"
+        ))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -96,10 +126,17 @@ pub fn requests_of(connection: &Connection, run: RunId, all: bool, limit: u32) -
 ///
 /// # Errors
 /// A failure of the store.
-pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub fn newest_of(
+    connection: &Connection,
+    run: RunId,
+    all: bool,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
     let settled = if all { "" } else { "AND q.status <> 'pending'" };
     let mut newest: Vec<Request> = connection
-        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"
+        ))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -112,9 +149,15 @@ pub fn newest_of(connection: &Connection, run: RunId, all: bool, limit: u32) -> 
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub fn unread_of(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
     connection
-        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"
+        ))?
         .query_map(params![run.to_string(), limit], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -126,7 +169,11 @@ pub fn unread_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<
 ///
 /// # Errors
 /// A failure of the store.
-pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result<Vec<Request>, StoreError> {
+pub fn undelivered_of(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
     connection
         .prepare_cached(&format!(
             "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
@@ -140,7 +187,10 @@ pub fn undelivered_of(connection: &Connection, run: RunId, limit: u32) -> Result
 
 /// Returns whether a run that announced its stop has a blocking request that was settled since or whose answer was
 /// not delivered.
-pub(in crate::store) fn has_settled_since_stop(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
+pub(in crate::store) fn has_settled_since_stop(
+    connection: &Connection,
+    run: RunId,
+) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM requests WHERE run = ?1 AND blocking = 1 AND held = 0 AND status = 'answered')
         OR EXISTS (SELECT 1 FROM events e JOIN requests q ON q.id = e.request
           WHERE e.run = ?1 AND q.blocking = 1 AND e.kind IN (?3, ?4, ?5, ?6)
@@ -153,7 +203,9 @@ pub(in crate::store) fn has_settled_since_stop(connection: &Connection, run: Run
         EventKind::RequestWithdrawn.word(),
         EventKind::DelegationEnded.word()
     ];
-    Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(words, |row| row.get(0))?)
 }
 
 /// Reads up to `limit` requests of a run without an outcome: first delegations whose child has not ended, unless a
@@ -162,15 +214,24 @@ pub(in crate::store) fn has_settled_since_stop(connection: &Connection, run: Run
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unsettled_of(connection: &Connection, run: &Run, limit: usize) -> Result<(Vec<Request>, usize), StoreError> {
+pub fn unsettled_of(
+    connection: &Connection,
+    run: &Run,
+    limit: usize,
+) -> Result<(Vec<Request>, usize), StoreError> {
     let at_work = format!(
         "{COLUMNS} FROM runs c CROSS JOIN requests q ON q.child = c.id CROSS JOIN runs r ON r.id = q.run
          WHERE c.parent = ?1 AND q.run = ?1 AND q.outcome IS NULL AND (q.held = 1 OR q.status = 'retrieved') ORDER BY q.no LIMIT ?2"
     );
-    let undecided = format!("{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2");
+    let undecided = format!(
+        "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2"
+    );
     let id = run.id.to_string();
     let list = |sql: &str, limit: usize| -> Result<Vec<Request>, StoreError> {
-        let rows: Vec<_> = connection.prepare_cached(sql)?.query_map(params![id, limit as i64], read)?.collect::<Result<_, _>>()?;
+        let rows: Vec<_> = connection
+            .prepare_cached(sql)?
+            .query_map(params![id, limit as i64], read)?
+            .collect::<Result<_, _>>()?;
         rows.into_iter().collect()
     };
     let mut found = list(&at_work, limits::OPEN_REQUESTS_MAX)?;
@@ -206,9 +267,15 @@ pub fn requests_page(
         RequestsOf::Run(run) => (run.to_string(), FROM_OPEN_OF_RUN, "q.run = ?1"),
         RequestsOf::Answerer(Principal::Run(_)) => return Ok((Vec::new(), 0)),
         RequestsOf::Answerer(who @ Principal::Person) => (who.to_string(), FROM_OPEN, "?1 = ?1"),
-        RequestsOf::Answerer(who @ Principal::Client(_)) => (who.to_string(), FROM_OPEN, "r.owner = ?1"),
+        RequestsOf::Answerer(who @ Principal::Client(_)) => {
+            (who.to_string(), FROM_OPEN, "r.owner = ?1")
+        }
     };
-    let (from, open) = if all { (FROM, "TRUE") } else { (from_open, "q.status = 'pending'") };
+    let (from, open) = if all {
+        (FROM, "TRUE")
+    } else {
+        (from_open, "q.status = 'pending'")
+    };
     let rest = format!("{from} WHERE {open} AND {condition} AND q.no > ?2");
     let found: Vec<Request> = connection
         .prepare_cached(&format!("{COLUMNS} {rest} ORDER BY q.no LIMIT ?3"))?
@@ -218,7 +285,9 @@ pub fn requests_page(
         .collect::<Result<_, _>>()?;
     let more = match found.last() {
         Some(last) if found.len() == limit as usize => {
-            let more: i64 = connection.prepare_cached(&format!("SELECT count(*) {rest}"))?.query_row(params![whose, last.no.0], |row| row.get(0))?;
+            let more: i64 = connection
+                .prepare_cached(&format!("SELECT count(*) {rest}"))?
+                .query_row(params![whose, last.no.0], |row| row.get(0))?;
             u64::try_from(more).unwrap_or(0)
         }
         _ => 0,

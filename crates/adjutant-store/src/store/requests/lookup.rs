@@ -10,12 +10,18 @@ use adjutant_core::{RequestId, RequestNo, RunId};
 ///
 /// # Errors
 /// A failure of the store.
-pub fn request_by_id(connection: &Connection, id: RequestId) -> Result<Option<Request>, StoreError> {
+pub fn request_by_id(
+    connection: &Connection,
+    id: RequestId,
+) -> Result<Option<Request>, StoreError> {
     one(connection, "q.id = ?1", &id.to_string())
 }
 
 /// Reads the delegation that started a run.
-pub(in crate::store) fn request_by_child(connection: &Connection, child: RunId) -> Result<Option<Request>, StoreError> {
+pub(in crate::store) fn request_by_child(
+    connection: &Connection,
+    child: RunId,
+) -> Result<Option<Request>, StoreError> {
     one(connection, "q.child = ?1", &child.to_string())
 }
 
@@ -25,14 +31,19 @@ pub(in crate::store) fn request_by_child(connection: &Connection, child: RunId) 
 /// A failure of the store.
 pub fn has_requests(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM requests INDEXED BY requests_run WHERE run = ?1)";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| row.get(0))?)
 }
 
 /// Reads one request by its short number.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Request>, StoreError> {
+pub fn request_by_no(
+    connection: &Connection,
+    no: RequestNo,
+) -> Result<Option<Request>, StoreError> {
     one(connection, "q.no = ?1", &no.0)
 }
 
@@ -40,10 +51,17 @@ pub fn request_by_no(connection: &Connection, no: RequestNo) -> Result<Option<Re
 ///
 /// # Errors
 /// A failure of the store.
-pub fn requests_together(connection: &Connection, request: &Request) -> Result<Vec<Request>, StoreError> {
-    let Some(group) = request.group else { return Ok(vec![request.clone()]) };
+pub fn requests_together(
+    connection: &Connection,
+    request: &Request,
+) -> Result<Vec<Request>, StoreError> {
+    let Some(group) = request.group else {
+        return Ok(vec![request.clone()]);
+    };
     connection
-        .prepare_cached(&format!("{COLUMNS} {FROM} WHERE q.group_no = ?1 ORDER BY q.no"))?
+        .prepare_cached(&format!(
+            "{COLUMNS} {FROM} WHERE q.group_no = ?1 ORDER BY q.no"
+        ))?
         .query_map([group.first.0], read)?
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()

@@ -2,7 +2,9 @@
 
 use adjutant_core::request::RequestTerms;
 use adjutant_core::signal::Clarification;
-use adjutant_core::{AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
+use adjutant_core::{
+    AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time,
+};
 
 /// One stored request.
 #[derive(Debug, Clone)]

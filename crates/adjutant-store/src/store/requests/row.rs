@@ -4,7 +4,10 @@ use super::request::{Group, Request};
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, OptionalExtension, Row};
 use crate::store::subject::{self, DecisionRow};
-use adjutant_core::{Answer, AnsweredBy, AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId, SteadyTime, Subject, Time};
+use adjutant_core::{
+    Answer, AnsweredBy, AttemptNo, Principal, RequestId, RequestNo, RequestState, RunId,
+    SteadyTime, Subject, Time,
+};
 
 /// The columns of a request. `$place` and `$size`: those of its group, `$clarification`: that of its first question.
 macro_rules! columns {
@@ -33,8 +36,10 @@ const COLUMNS_ALONE: &str = columns!("1", "1", "q.clarification");
 
 pub(super) const FROM: &str = "FROM requests q JOIN runs r ON r.id = q.run";
 // Explicit indexes, because the planner does not know that open requests are few while settled ones may be many.
-pub(super) const FROM_OPEN_OF_RUN: &str = "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
-pub(super) const FROM_OPEN: &str = "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
+pub(super) const FROM_OPEN_OF_RUN: &str =
+    "FROM requests q INDEXED BY requests_pending CROSS JOIN runs r ON r.id = q.run";
+pub(super) const FROM_OPEN: &str =
+    "FROM requests q INDEXED BY requests_inbox CROSS JOIN runs r ON r.id = q.run";
 
 pub(super) fn read(row: &Row<'_>) -> db::Result<Result<Request, StoreError>> {
     struct Raw {
@@ -64,7 +69,9 @@ pub(super) fn read(row: &Row<'_>) -> db::Result<Result<Request, StoreError>> {
         subject: row.get(20)?,
         verdict: row.get(21)?,
         changes: row.get(22)?,
-        child: row.get::<Option<String>>(24)?.zip(row.get::<Option<String>>(27)?),
+        child: row
+            .get::<Option<String>>(24)?
+            .zip(row.get::<Option<String>>(27)?),
         clarification: row.get(32)?,
     };
     let own_id = row.get(31)?;
@@ -76,14 +83,26 @@ pub(super) fn read(row: &Row<'_>) -> db::Result<Result<Request, StoreError>> {
     let outcome = row.get(28)?;
     let (delivered_to, held) = (row.get::<Option<u32>>(23)?.map(AttemptNo), row.get(25)?);
     let (place, size) = (row.get(29)?, row.get(30)?);
-    let group = row.get::<Option<i64>>(26)?.map(|first| Group { first: RequestNo(first), place, size });
+    let group = row.get::<Option<i64>>(26)?.map(|first| Group {
+        first: RequestNo(first),
+        place,
+        size,
+    });
     let (asked_at, expires_at) = (Time(row.get(14)?), SteadyTime(row.get(15)?));
-    let (waits_since, escalated) = (row.get::<Option<i64>>(33)?.map(SteadyTime), row.get::<Option<String>>(34)?);
+    let (waits_since, escalated) = (
+        row.get::<Option<i64>>(33)?.map(SteadyTime),
+        row.get::<Option<String>>(34)?,
+    );
     let decode = || {
         let answer = match (raw.answer, raw.by, answered_at) {
             (Some(answer), Some(by), Some(at)) => {
                 let by = AnsweredBy::parse(&by)?;
-                let decision = DecisionRow { answer, verdict: raw.verdict, changes: raw.changes }.decode()?;
+                let decision = DecisionRow {
+                    answer,
+                    verdict: raw.verdict,
+                    changes: raw.changes,
+                }
+                .decode()?;
                 Some(Answer { decision, by, at })
             }
             _ => None,
@@ -143,17 +162,35 @@ pub(super) fn read(row: &Row<'_>) -> db::Result<Result<Request, StoreError>> {
 
 /// Serializes the people to whom a request was escalated.
 pub(super) fn write_escalated(people: &[(String, Time)]) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&people.iter().map(|(name, at)| (name, at.0)).collect::<Vec<_>>())
+    serde_json::to_string(
+        &people
+            .iter()
+            .map(|(name, at)| (name, at.0))
+            .collect::<Vec<_>>(),
+    )
 }
 
 pub(super) fn read_escalated(written: &str) -> Option<Vec<(String, Time)>> {
     let people: Vec<(String, i64)> = serde_json::from_str(written).ok()?;
-    Some(people.into_iter().map(|(name, at)| (name, Time(at))).collect())
+    Some(
+        people
+            .into_iter()
+            .map(|(name, at)| (name, Time(at)))
+            .collect(),
+    )
 }
 
-pub(super) fn one(connection: &Connection, condition: &str, value: &dyn db::ToValue) -> Result<Option<Request>, StoreError> {
+pub(super) fn one(
+    connection: &Connection,
+    condition: &str,
+    value: &dyn db::ToValue,
+) -> Result<Option<Request>, StoreError> {
     let find = |columns: &str| -> Result<Option<Request>, StoreError> {
-        connection.prepare_cached(&format!("{columns} {FROM} WHERE {condition}"))?.query_row([value], read).optional()?.transpose()
+        connection
+            .prepare_cached(&format!("{columns} {FROM} WHERE {condition}"))?
+            .query_row([value], read)
+            .optional()?
+            .transpose()
     };
     match find(COLUMNS_ALONE)? {
         Some(request) if request.group.is_some() => find(COLUMNS),

@@ -6,24 +6,52 @@ use super::request::{Group, NewRequest, Request};
 use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
 use crate::store::db::params;
 use crate::store::subject::{self, DecisionRow};
-use crate::store::{Run, StoreError, Topic, Tx, append_event, has_queued_messages, outlook, run_by_id};
+use crate::store::{
+    Run, StoreError, Topic, Tx, append_event, has_queued_messages, outlook, run_by_id,
+};
 use adjutant_core::request::apply;
 use adjutant_core::run::{Blocking, Retention, resumes_now};
 use adjutant_core::{
-    AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo, RequestState, RunEvent, RunId, Subject, limits,
+    AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo,
+    RequestState, RunEvent, RunId, Subject, limits,
 };
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
-fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result<(EventKind, String, String), StoreError> {
+fn event_of(
+    request: &Request,
+    from: &RequestState,
+    to: &RequestState,
+) -> Result<(EventKind, String, String), StoreError> {
     Ok(match to {
         RequestState::Answered(answer) => {
-            let kind = if *from == RequestState::Pending { EventKind::RequestAnswered } else { EventKind::RequestRevoked };
-            (kind, answer.by.to_string(), crate::store::events::first_line(&answer.decision.to_text()))
+            let kind = if *from == RequestState::Pending {
+                EventKind::RequestAnswered
+            } else {
+                EventKind::RequestRevoked
+            };
+            (
+                kind,
+                answer.by.to_string(),
+                crate::store::events::first_line(&answer.decision.to_text()),
+            )
         }
-        RequestState::Retrieved { .. } => (EventKind::RequestRetrieved, Principal::Run(request.run).to_string(), String::new()),
-        RequestState::Expired { .. } => (EventKind::RequestExpired, "hub".to_owned(), String::new()),
-        RequestState::Withdrawn { .. } => (EventKind::RequestWithdrawn, "hub".to_owned(), String::new()),
-        RequestState::Pending => return Err(StoreError::Corrupt(format!("request {} became pending again", request.no))),
+        RequestState::Retrieved { .. } => (
+            EventKind::RequestRetrieved,
+            Principal::Run(request.run).to_string(),
+            String::new(),
+        ),
+        RequestState::Expired { .. } => {
+            (EventKind::RequestExpired, "hub".to_owned(), String::new())
+        }
+        RequestState::Withdrawn { .. } => {
+            (EventKind::RequestWithdrawn, "hub".to_owned(), String::new())
+        }
+        RequestState::Pending => {
+            return Err(StoreError::Corrupt(format!(
+                "request {} became pending again",
+                request.no
+            )));
+        }
     })
 }
 
@@ -31,7 +59,12 @@ fn event_of(request: &Request, from: &RequestState, to: &RequestState) -> Result
 fn asked_text(new: &NewRequest) -> String {
     let text = crate::store::events::first_line(&new.question);
     match new.subject {
-        Subject::Approval { .. } => new.subject.line(&text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        Subject::Approval { .. } => new
+            .subject
+            .line(&text)
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect(),
         Subject::Question | Subject::Delegation(_) => text,
     }
 }
@@ -44,11 +77,28 @@ impl Tx<'_> {
     pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
         match run.state {
             state if state.is_live() => {}
-            adjutant_core::RunState::Finished(outcome) => return Err(Denied::RunFinished { run: run.name.clone(), outcome }.into()),
-            state => return Err(Denied::WrongState { run: run.name.clone(), state: state.word(), wanted: "asking" }.into()),
+            adjutant_core::RunState::Finished(outcome) => {
+                return Err(Denied::RunFinished {
+                    run: run.name.clone(),
+                    outcome,
+                }
+                .into());
+            }
+            state => {
+                return Err(Denied::WrongState {
+                    run: run.name.clone(),
+                    state: state.word(),
+                    wanted: "asking",
+                }
+                .into());
+            }
         }
         if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
-            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+            return Err(Denied::Limit {
+                what: "open requests of one run",
+                limit: limits::OPEN_REQUESTS_MAX as u64,
+            }
+            .into());
         }
         self.supersede_report(run)?;
         self.wake_by(new.expires_at);
@@ -127,21 +177,37 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// As for [`Tx::ask`].
-    pub fn ask_together(&mut self, run: &Run, requests: &[NewRequest]) -> Result<Vec<Request>, StoreError> {
-        let (count, max) = (i64::try_from(requests.len()).unwrap_or(i64::MAX), limits::OPEN_REQUESTS_MAX as i64);
+    pub fn ask_together(
+        &mut self,
+        run: &Run,
+        requests: &[NewRequest],
+    ) -> Result<Vec<Request>, StoreError> {
+        let (count, max) = (
+            i64::try_from(requests.len()).unwrap_or(i64::MAX),
+            limits::OPEN_REQUESTS_MAX as i64,
+        );
         if run.pending.saturating_add(count) > max {
-            return Err(Denied::Limit { what: "open requests of one run", limit: limits::OPEN_REQUESTS_MAX as u64 }.into());
+            return Err(Denied::Limit {
+                what: "open requests of one run",
+                limit: limits::OPEN_REQUESTS_MAX as u64,
+            }
+            .into());
         }
         let mut asked = Vec::with_capacity(requests.len());
         for new in requests {
             let run = self.run(run.id)?;
             asked.push(self.ask(&run, new)?);
         }
-        let (Some(first), size, true) = (asked.first().map(|first| first.no), u32::try_from(asked.len()).unwrap_or(u32::MAX), asked.len() > 1) else {
+        let (Some(first), size, true) = (
+            asked.first().map(|first| first.no),
+            u32::try_from(asked.len()).unwrap_or(u32::MAX),
+            asked.len() > 1,
+        ) else {
             return Ok(asked);
         };
         for (place, request) in (1..).zip(&mut asked) {
-            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?.run(params![request.no.0, first.0])?;
+            self.prepare("UPDATE requests SET group_no = ?2 WHERE no = ?1")?
+                .run(params![request.no.0, first.0])?;
             request.group = Some(Group { first, place, size });
         }
         Ok(asked)
@@ -151,7 +217,11 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn advance_request(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
+    pub fn advance_request(
+        &mut self,
+        request: &Request,
+        event: RequestEvent,
+    ) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.apply_states(request, &[next])
     }
@@ -161,10 +231,20 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn answer_waiting_call(&mut self, request: &Request, event: RequestEvent) -> Result<Request, StoreError> {
-        self.connection().announce(|connection| has_queued_messages(connection, request.run));
+    pub fn answer_waiting_call(
+        &mut self,
+        request: &Request,
+        event: RequestEvent,
+    ) -> Result<Request, StoreError> {
+        self.connection()
+            .announce(|connection| has_queued_messages(connection, request.run));
         let answered = apply(&request.state, &request.terms(), event, self.moment())?;
-        let retrieved = apply(&answered, &request.terms(), RequestEvent::Retrieve, self.moment())?;
+        let retrieved = apply(
+            &answered,
+            &request.terms(),
+            RequestEvent::Retrieve,
+            self.moment(),
+        )?;
         let settled = self.apply_states(request, &[answered, retrieved])?;
         // If messages are queued, the waiting call reads them together with the answer by itself.
         if !has_queued_messages(self.connection(), request.run)? {
@@ -174,7 +254,11 @@ impl Tx<'_> {
     }
 
     /// Records the states through which a request passes.
-    fn apply_states(&mut self, request: &Request, states: &[RequestState]) -> Result<Request, StoreError> {
+    fn apply_states(
+        &mut self,
+        request: &Request,
+        states: &[RequestState],
+    ) -> Result<Request, StoreError> {
         let mut before = &request.state;
         let mut steps = Vec::with_capacity(states.len());
         for state in states {
@@ -183,11 +267,24 @@ impl Tx<'_> {
                 before = state;
             }
         }
-        let Some((_, last)) = steps.last().copied() else { return Ok(request.clone()) };
+        let Some((_, last)) = steps.last().copied() else {
+            return Ok(request.clone());
+        };
         let answer = last.answer();
-        let row = answer.map(|answer| DecisionRow::of(&answer.decision)).transpose().map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let retrieved_at = if let RequestState::Retrieved { at, .. } = last { Some(at.0) } else { None };
-        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last { Some(at.0) } else { None };
+        let row = answer
+            .map(|answer| DecisionRow::of(&answer.decision))
+            .transpose()
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let retrieved_at = if let RequestState::Retrieved { at, .. } = last {
+            Some(at.0)
+        } else {
+            None
+        };
+        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last {
+            Some(at.0)
+        } else {
+            None
+        };
         let was_pending = i64::from(request.state == RequestState::Pending);
         let was_blocking = i64::from(request.blocking && was_pending == 1);
         if was_blocking == 1 {
@@ -214,7 +311,15 @@ impl Tx<'_> {
         for (from, to) in &steps {
             let (kind, by, text) = event_of(request, from, to)?;
             let text = format!("{} {text}", request.no);
-            seq = append_event(self, kind, request.run, &owner, Some(request.id), &by, text.trim_end())?;
+            seq = append_event(
+                self,
+                kind,
+                request.run,
+                &owner,
+                Some(request.id),
+                &by,
+                text.trim_end(),
+            )?;
             unread += match (from, to) {
                 (RequestState::Pending, RequestState::Answered(_)) => 1,
                 (RequestState::Answered(_), RequestState::Retrieved { .. }) => -1,
@@ -233,34 +338,67 @@ impl Tx<'_> {
             self.schedule_estimate_check(request.run)?;
             self.resume_settled(request.run, true)?;
         }
-        Ok(Request { state: last.clone(), ..request.clone() })
+        Ok(Request {
+            state: last.clone(),
+            ..request.clone()
+        })
     }
 
     /// Records that an attempt received the outcome of a request, which then counts as used.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn record_receipt(&mut self, request: &Request, attempt: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?.run(params![request.id.to_string(), attempt.0])?;
+    pub fn record_receipt(
+        &mut self,
+        request: &Request,
+        attempt: AttemptNo,
+    ) -> Result<(), StoreError> {
+        self.prepare("UPDATE requests SET told = ?2 WHERE id = ?1")?
+            .run(params![request.id.to_string(), attempt.0])?;
         Ok(())
     }
 
     /// Resumes a stopped run that waits for its blocking requests if none is open any more. `settled`: see
     /// [`Blocking`].
-    pub(in crate::store) fn resume_settled(&mut self, run: RunId, settled: bool) -> Result<(), StoreError> {
+    pub(in crate::store) fn resume_settled(
+        &mut self,
+        run: RunId,
+        settled: bool,
+    ) -> Result<(), StoreError> {
         if outlook(self.connection(), run)?.is_none_or(|outlook| !outlook.waits_for_nothing) {
             return Ok(());
         }
         let run = self.run(run)?;
-        if resumes_now(run.state, Blocking { open: run.is_waiting(), settled }) {
-            self.advance(&run, RunEvent::Resumed, Retention { stopped_ms: 0 }, "hub", "its questions are settled")?;
+        if resumes_now(
+            run.state,
+            Blocking {
+                open: run.is_waiting(),
+                settled,
+            },
+        ) {
+            self.advance(
+                &run,
+                RunEvent::Resumed,
+                Retention { stopped_ms: 0 },
+                "hub",
+                "its questions are settled",
+            )?;
         }
         Ok(())
     }
 
     /// Withdraws the open requests of an ended run: `all`, or only those that are useless without the run.
-    pub(in crate::store) fn withdraw_requests(&mut self, run: RunId, all: bool) -> Result<(), StoreError> {
-        for request in requests_of(self.connection(), run, false, limits::OPEN_REQUESTS_MAX as u32)? {
+    pub(in crate::store) fn withdraw_requests(
+        &mut self,
+        run: RunId,
+        all: bool,
+    ) -> Result<(), StoreError> {
+        for request in requests_of(
+            self.connection(),
+            run,
+            false,
+            limits::OPEN_REQUESTS_MAX as u32,
+        )? {
             if all || !request.subject.outlives_its_run() {
                 self.advance_request(&request, RequestEvent::Withdraw)?;
             }
@@ -273,17 +411,38 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn escalate(&mut self, id: RequestId, name: &str) -> Result<Option<Request>, StoreError> {
-        let open = request_by_id(self.connection(), id)?.filter(|request| request.state == RequestState::Pending);
-        let Some(mut request) = open else { return Ok(None) };
+        let open = request_by_id(self.connection(), id)?
+            .filter(|request| request.state == RequestState::Pending);
+        let Some(mut request) = open else {
+            return Ok(None);
+        };
         if request.escalated.iter().any(|(known, _)| known == name) {
             return Ok(Some(request));
         }
         request.escalated.push((name.to_owned(), self.now()));
-        let written = write_escalated(&request.escalated).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE requests SET escalated = ?2 WHERE id = ?1")?.run(params![id.to_string(), written])?;
-        let (owner, text) = (request.owner.to_string(), format!("{} to {}", request.no, crate::store::events::first_line(name)));
-        let seq = append_event(self, EventKind::RequestEscalated, request.run, &owner, Some(id), "hub", &text)?;
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![request.run.to_string(), seq.0, self.now().0])?;
+        let written = write_escalated(&request.escalated)
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE requests SET escalated = ?2 WHERE id = ?1")?
+            .run(params![id.to_string(), written])?;
+        let (owner, text) = (
+            request.owner.to_string(),
+            format!(
+                "{} to {}",
+                request.no,
+                crate::store::events::first_line(name)
+            ),
+        );
+        let seq = append_event(
+            self,
+            EventKind::RequestEscalated,
+            request.run,
+            &owner,
+            Some(id),
+            "hub",
+            &text,
+        )?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
+            .run(params![request.run.to_string(), seq.0, self.now().0])?;
         Ok(Some(request))
     }
 
@@ -296,7 +455,9 @@ impl Tx<'_> {
             .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
             .query_map([self.steady().0], read)?
             .collect::<Result<Vec<_>, _>>()?;
-        due.into_iter().map(|request| self.advance_request(&request?, RequestEvent::Deadline)).collect()
+        due.into_iter()
+            .map(|request| self.advance_request(&request?, RequestEvent::Deadline))
+            .collect()
     }
 
     /// Reads the asking run.
@@ -304,6 +465,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn asker(&self, request: &Request) -> Result<Run, StoreError> {
-        run_by_id(self.connection(), request.run)?.ok_or_else(|| StoreError::Corrupt(format!("request {} of no run", request.no)))
+        run_by_id(self.connection(), request.run)?
+            .ok_or_else(|| StoreError::Corrupt(format!("request {} of no run", request.no)))
     }
 }

@@ -26,11 +26,20 @@ pub struct AlternativeAgent {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn untried_agents(connection: &Connection, run: RunId) -> Result<Vec<AlternativeAgent>, StoreError> {
+pub fn untried_agents(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<AlternativeAgent>, StoreError> {
     let sql = "SELECT agent, pool, after_failure FROM run_agents WHERE run = ?1 AND is_tried = 0 ORDER BY n";
     let agents = connection
         .prepare_cached(sql)?
-        .query_map([run.to_string()], |row| Ok(AlternativeAgent { agent: row.get(0)?, pool: row.get(1)?, after_failure: row.get(2)? }))?
+        .query_map([run.to_string()], |row| {
+            Ok(AlternativeAgent {
+                agent: row.get(0)?,
+                pool: row.get(1)?,
+                after_failure: row.get(2)?,
+            })
+        })?
         .collect::<Result<_, _>>()?;
     Ok(agents)
 }
@@ -39,11 +48,18 @@ pub fn untried_agents(connection: &Connection, run: RunId) -> Result<Vec<Alterna
 ///
 /// # Errors
 /// A failure of the store.
-pub fn queued_with_alternatives(connection: &Connection, agent: &str, limit: u32) -> Result<Vec<RunId>, StoreError> {
+pub fn queued_with_alternatives(
+    connection: &Connection,
+    agent: &str,
+    limit: u32,
+) -> Result<Vec<RunId>, StoreError> {
     // Another agent would repeat what this one has done.
     let sql = "SELECT DISTINCT a.run FROM run_agents a JOIN runs r ON r.id = a.run WHERE a.is_tried = 0 AND r.state = 'queued' AND r.agent = ?1
          AND r.session IS NULL AND r.started_at IS NULL LIMIT ?2";
-    let ids: Vec<String> = connection.prepare_cached(sql)?.query_map(params![agent, limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ids: Vec<String> = connection
+        .prepare_cached(sql)?
+        .query_map(params![agent, limit], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
     ids.iter().map(|id| crate::store::ids::run_id(id)).collect()
 }
 
@@ -73,10 +89,20 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn add_alternatives(&mut self, run: &Run, input: &RunInput, all: &[(AgentSpec, PoolName)], after_failure: bool) -> Result<(), StoreError> {
+    pub fn add_alternatives(
+        &mut self,
+        run: &Run,
+        input: &RunInput,
+        all: &[(AgentSpec, PoolName)],
+        after_failure: bool,
+    ) -> Result<(), StoreError> {
         for (n, (agent, pool)) in (1_i64..).zip(all) {
-            let spec = SpecRow::of(&RunInput { agent: agent.clone(), ..input.clone() });
-            let spec = serde_json::to_string(&spec).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            let spec = SpecRow::of(&RunInput {
+                agent: agent.clone(),
+                ..input.clone()
+            });
+            let spec = serde_json::to_string(&spec)
+                .map_err(|error| StoreError::Corrupt(error.to_string()))?;
             self.prepare("INSERT INTO run_agents (run, n, agent, pool, spec, after_failure, is_tried) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                 .run(params![run.id.to_string(), n, agent.name.as_str(), pool.as_str(), spec, after_failure, agent.name.as_str() == run.agent])?;
         }
@@ -100,9 +126,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn switch_agent(&mut self, run: &Run, to: &str, why: &str, by: &str) -> Result<Run, StoreError> {
+    pub fn switch_agent(
+        &mut self,
+        run: &Run,
+        to: &str,
+        why: &str,
+        by: &str,
+    ) -> Result<Run, StoreError> {
         let id = run.id.to_string();
-        self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?.run([&id, to])?;
+        self.prepare("UPDATE run_agents SET is_tried = 1 WHERE run = ?1 AND agent = ?2")?
+            .run([&id, to])?;
         // The environment of the run stays, with its current credentials.
         self.prepare(
             "UPDATE run_inputs SET spec = json_with_part((SELECT spec FROM run_agents WHERE run = ?1 AND agent = ?2), '$.dispatch_env', json_part_at(spec, '$.dispatch_env'))
@@ -117,7 +150,10 @@ impl Tx<'_> {
         )?
         .run(params![id, to, agent.patience_ms, agent.prompt.word(), why])?;
         // The workspace stays as it was recorded at the dispatch.
-        let workspace = run.fence.as_ref().and_then(|fence| fence.workspace.as_deref());
+        let workspace = run
+            .fence
+            .as_ref()
+            .and_then(|fence| fence.workspace.as_deref());
         if let Some(fence) = FenceState::asked(agent.fence, workspace) {
             self.set_fence(run.id, &fence)?;
         }

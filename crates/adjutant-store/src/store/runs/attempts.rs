@@ -68,7 +68,11 @@ pub struct EndRow {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<Option<AttemptRow>, StoreError> {
+pub fn attempt_row(
+    connection: &Connection,
+    run: RunId,
+    n: AttemptNo,
+) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at, agent_end_at, host, lost_at FROM attempts WHERE run = ?1 AND n = ?2")?
         .query_row(params![run.to_string(), n.0], |row| {
@@ -94,8 +98,13 @@ pub fn attempt_row(connection: &Connection, run: RunId, n: AttemptNo) -> Result<
 /// # Errors
 /// A failure of the store.
 pub fn current_host(connection: &Connection, run: RunId) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT host FROM attempts WHERE run = ?1 AND n = (SELECT attempt FROM runs WHERE id = ?1)";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?.flatten())
+    let sql =
+        "SELECT host FROM attempts WHERE run = ?1 AND n = (SELECT attempt FROM runs WHERE id = ?1)";
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| row.get(0))
+        .optional()?
+        .flatten())
 }
 
 /// Lists the live attempts on runners.
@@ -107,11 +116,23 @@ pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, St
         WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL ORDER BY runs.no";
     let rows = connection
         .prepare_cached(sql)?
-        .query_map([], |row| Ok((row.get::<String>(0)?, row.get::<u32>(1)?, row.get::<String>(2)?, row.get::<Option<i64>>(3)?)))?
+        .query_map([], |row| {
+            Ok((
+                row.get::<String>(0)?,
+                row.get::<u32>(1)?,
+                row.get::<String>(2)?,
+                row.get::<Option<i64>>(3)?,
+            ))
+        })?
         .collect::<Result<Vec<_>, _>>()?;
     let read = |(run, n, host, lease_ms): (String, u32, String, Option<i64>)| {
         let run = RunId::parse(&run).map_err(|_| StoreError::Corrupt(format!("run {run}")))?;
-        Ok(HostedAttempt { run, n: AttemptNo(n), host, lease_ms: lease_ms.unwrap_or(0) })
+        Ok(HostedAttempt {
+            run,
+            n: AttemptNo(n),
+            host,
+            lease_ms: lease_ms.unwrap_or(0),
+        })
     };
     rows.into_iter().map(read).collect()
 }
@@ -124,18 +145,28 @@ pub fn live_by_host(connection: &Connection) -> Result<BTreeMap<String, u64>, St
     let sql = "SELECT attempts.host, count(*) FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
         WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL GROUP BY attempts.host";
     let read = |row: &Row<'_>| Ok((row.get(0)?, u64::try_from(row.get::<i64>(1)?).unwrap_or(0)));
-    Ok(connection.prepare_cached(sql)?.query_map([], read)?.collect::<Result<_, _>>()?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_map([], read)?
+        .collect::<Result<_, _>>()?)
 }
 
 /// Lists the attempts of a run that were on runners, oldest first, and their hosts.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn hosts_of(connection: &Connection, run: RunId) -> Result<Vec<(AttemptNo, String)>, StoreError> {
+pub fn hosts_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<(AttemptNo, String)>, StoreError> {
     let sql = "SELECT n, host FROM attempts WHERE run = ?1 AND host IS NOT NULL ORDER BY n";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([run.to_string()], |row| Ok((row.get::<u32>(0)?, row.get::<String>(1)?)))?;
-    Ok(rows.map(|row| row.map(|(n, host)| (AttemptNo(n), host))).collect::<Result<Vec<_>, _>>()?)
+    let rows = statement.query_map([run.to_string()], |row| {
+        Ok((row.get::<u32>(0)?, row.get::<String>(1)?))
+    })?;
+    Ok(rows
+        .map(|row| row.map(|(n, host)| (AttemptNo(n), host)))
+        .collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Returns the runner of the last attempt of a run whose agent started, before this attempt if one is named. `None`: there is no such attempt.
@@ -143,10 +174,19 @@ pub fn hosts_of(connection: &Connection, run: RunId) -> Result<Vec<(AttemptNo, S
 ///
 /// # Errors
 /// A failure of the store.
-pub fn last_host(connection: &Connection, run: RunId, before: Option<AttemptNo>) -> Result<Option<Option<String>>, StoreError> {
+pub fn last_host(
+    connection: &Connection,
+    run: RunId,
+    before: Option<AttemptNo>,
+) -> Result<Option<Option<String>>, StoreError> {
     let sql = "SELECT host FROM attempts WHERE run = ?1 AND n < ?2 AND started_at IS NOT NULL ORDER BY n DESC LIMIT 1";
     let before = before.map_or(i64::from(u32::MAX), |before| i64::from(before.0));
-    Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), before], |row| row.get::<Option<String>>(0)).optional()?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(params![run.to_string(), before], |row| {
+            row.get::<Option<String>>(0)
+        })
+        .optional()?)
 }
 
 /// Counts the attempts of a run whose agent never started.
@@ -155,7 +195,9 @@ pub fn last_host(connection: &Connection, run: RunId, before: Option<AttemptNo>)
 /// A failure of the store.
 pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
     let sql = "SELECT count(*) FROM attempts WHERE run = ?1 AND started_at IS NULL AND ended_at IS NOT NULL";
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| row.get(0))?)
 }
 
 /// The beginning of the text of the event that queues a run again whose runner cannot write to its home.
@@ -167,8 +209,14 @@ pub const RUNNER_UNWRITABLE: &str = "its runner cannot write to its home";
 /// A failure of the store.
 pub fn failed_starts(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
     let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text LIKE ?3";
-    let words = params![run.to_string(), EventKind::RunQueued.word(), format!("{RUNNER_UNWRITABLE}%")];
-    let unwritable: u32 = connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?;
+    let words = params![
+        run.to_string(),
+        EventKind::RunQueued.word(),
+        format!("{RUNNER_UNWRITABLE}%")
+    ];
+    let unwritable: u32 = connection
+        .prepare_cached(sql)?
+        .query_row(words, |row| row.get(0))?;
     Ok(fruitless_attempts(connection, run)?.saturating_sub(unwritable))
 }
 
@@ -176,9 +224,16 @@ pub fn failed_starts(connection: &Connection, run: RunId) -> Result<u32, StoreEr
 ///
 /// # Errors
 /// A failure of the store.
-pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo, last: AttemptNo) -> Result<bool, StoreError> {
+pub fn is_attempt_between(
+    connection: &Connection,
+    run: RunId,
+    first: AttemptNo,
+    last: AttemptNo,
+) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE run = ?1 AND n > ?2 AND n < ?3 AND started_at IS NOT NULL)";
-    Ok(connection.prepare_cached(sql)?.query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
 }
 
 /// Counts how often its model's service, limited or overloaded, stopped a run since it was dispatched or last resumed by a caller.
@@ -188,9 +243,20 @@ pub fn is_attempt_between(connection: &Connection, run: RunId, first: AttemptNo,
 pub fn times_limited(connection: &Connection, run: RunId) -> Result<u32, StoreError> {
     let sql = "SELECT count(*) FROM events WHERE run = ?1 AND kind = ?2 AND text IN (?3, ?4)
         AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND kind = ?5 AND by <> 'hub'), 0)";
-    let (limited, overloaded) = (StopReason::RateLimited.word(), StopReason::Overloaded.word());
-    let words = params![run.to_string(), EventKind::RunStopped.word(), limited, overloaded, EventKind::RunQueued.word()];
-    Ok(connection.prepare_cached(sql)?.query_row(words, |row| row.get(0))?)
+    let (limited, overloaded) = (
+        StopReason::RateLimited.word(),
+        StopReason::Overloaded.word(),
+    );
+    let words = params![
+        run.to_string(),
+        EventKind::RunStopped.word(),
+        limited,
+        overloaded,
+        EventKind::RunQueued.word()
+    ];
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(words, |row| row.get(0))?)
 }
 
 impl Tx<'_> {
@@ -199,11 +265,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn mark_unstarted(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![
-            run.to_string(),
-            n.0,
-            self.now().0
-        ])?;
+        self.prepare(
+            "UPDATE attempts SET started_at = NULL, ended_at = ?3 WHERE run = ?1 AND n = ?2",
+        )?
+        .run(params![run.to_string(), n.0, self.now().0])?;
         Ok(())
     }
 
@@ -212,7 +277,13 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn claim(&mut self, run: &Run, token_hash: &[u8], host: Option<HostLease<'_>>, retention: Retention) -> Result<Run, StoreError> {
+    pub fn claim(
+        &mut self,
+        run: &Run,
+        token_hash: &[u8],
+        host: Option<HostLease<'_>>,
+        retention: Retention,
+    ) -> Result<Run, StoreError> {
         let n = AttemptNo(run.attempt.0 + 1);
         self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             run.id.to_string(),
@@ -222,8 +293,16 @@ impl Tx<'_> {
             host.map(|host| host.host),
             host.map(|host| host.lease_ms)
         ])?;
-        let place = host.map_or_else(String::new, |host| format!(" on {}", runner_name(host.host)));
-        self.advance(run, RunEvent::Claimed, retention, "hub", &format!("attempt {n}{place}"))
+        let place = host.map_or_else(String::new, |host| {
+            format!(" on {}", runner_name(host.host))
+        });
+        self.advance(
+            run,
+            RunEvent::Claimed,
+            retention,
+            "hub",
+            &format!("attempt {n}{place}"),
+        )
     }
 
     /// Records that the lease of an attempt has expired.
@@ -231,7 +310,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_lost(&mut self, run: RunId, n: AttemptNo) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET lost_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.now().0])?;
+        self.prepare("UPDATE attempts SET lost_at = ?3 WHERE run = ?1 AND n = ?2")?
+            .run(params![run.to_string(), n.0, self.now().0])?;
         Ok(())
     }
 
@@ -239,9 +319,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_containment(&mut self, run: RunId, n: AttemptNo, level: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?.run(params![run.to_string(), level])?;
-        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.happened_at().0])?;
+    pub fn set_containment(
+        &mut self,
+        run: RunId,
+        n: AttemptNo,
+        level: &str,
+    ) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET containment = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), level])?;
+        self.prepare("UPDATE attempts SET started_at = ?3 WHERE run = ?1 AND n = ?2")?
+            .run(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
 
@@ -251,7 +338,15 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_end(&mut self, run: RunId, n: AttemptNo, end: &EndRow) -> Result<(), StoreError> {
-        let EndRow { exit, swept, output_left_open, active_ms, by_itself, result, result_bytes } = end;
+        let EndRow {
+            exit,
+            swept,
+            output_left_open,
+            active_ms,
+            by_itself,
+            result,
+            result_bytes,
+        } = end;
         let (code, signal) = match exit {
             Exit::Code(code) => (Some(*code), None),
             Exit::Signal(signal) => (None, Some(*signal)),
@@ -262,7 +357,8 @@ impl Tx<'_> {
              result_bytes = ?8 WHERE id = ?1",
         )?
         .run(params![run.to_string(), code, signal, swept, output_left_open, active_ms, result, result_bytes.cast_signed(), by_itself])?;
-        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?.run(params![run.to_string(), n.0, self.happened_at().0])?;
+        self.prepare("UPDATE attempts SET ended_at = ?3 WHERE run = ?1 AND n = ?2")?
+            .run(params![run.to_string(), n.0, self.happened_at().0])?;
         Ok(())
     }
 
@@ -270,12 +366,18 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_result_gap(&mut self, run: RunId, gap: Option<ResultGap>, reconstructed: Option<&str>) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET result_gap = ?2, reconstructed = ?3 WHERE id = ?1")?.run(params![
-            run.to_string(),
-            gap.map(ResultGap::word),
-            reconstructed
-        ])?;
+    pub fn set_result_gap(
+        &mut self,
+        run: RunId,
+        gap: Option<ResultGap>,
+        reconstructed: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.prepare("UPDATE runs SET result_gap = ?2, reconstructed = ?3 WHERE id = ?1")?
+            .run(params![
+                run.to_string(),
+                gap.map(ResultGap::word),
+                reconstructed
+            ])?;
         Ok(())
     }
 
@@ -284,12 +386,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_agent_end(&mut self, run: RunId, n: AttemptNo, end: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE attempts SET agent_end = ?3, agent_end_at = ?4 WHERE run = ?1 AND n = ?2")?.run(params![
-            run.to_string(),
-            n.0,
-            end,
-            self.happened_at().0
-        ])?;
+        self.prepare(
+            "UPDATE attempts SET agent_end = ?3, agent_end_at = ?4 WHERE run = ?1 AND n = ?2",
+        )?
+        .run(params![run.to_string(), n.0, end, self.happened_at().0])?;
         Ok(())
     }
 
@@ -298,7 +398,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?.run(params![run.to_string(), note])?;
+        self.prepare("UPDATE runs SET note = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), note])?;
         Ok(())
     }
 
@@ -318,23 +419,33 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_stalled(&mut self, run: &Run, silent_ms: Option<i64>, by: &str) -> Result<(), StoreError> {
+    pub fn set_stalled(
+        &mut self,
+        run: &Run,
+        silent_ms: Option<i64>,
+        by: &str,
+    ) -> Result<(), StoreError> {
         if run.state != RunState::Running {
             return Ok(());
         }
         let (kind, text) = match silent_ms {
-            Some(ms) if run.standing_report().is_some() => {
-                (EventKind::RunStalled, format!("still alive, silent for {} s after its report", ms / 1000))
-            }
-            Some(ms) => (EventKind::RunStalled, format!("no output and no call for {} s", ms / 1000)),
+            Some(ms) if run.standing_report().is_some() => (
+                EventKind::RunStalled,
+                format!("still alive, silent for {} s after its report", ms / 1000),
+            ),
+            Some(ms) => (
+                EventKind::RunStalled,
+                format!("no output and no call for {} s", ms / 1000),
+            ),
             None => (EventKind::RunActiveAgain, "active again".to_owned()),
         };
         let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &text)?;
-        self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?.run(params![
-            run.id.to_string(),
-            silent_ms.map(|ms| self.now().plus_ms(ms.saturating_neg()).0),
-            silent_ms.map(|_| seq.0)
-        ])?;
+        self.prepare("UPDATE runs SET stalled_at = ?2, stall_seq = ?3 WHERE id = ?1")?
+            .run(params![
+                run.id.to_string(),
+                silent_ms.map(|ms| self.now().plus_ms(ms.saturating_neg()).0),
+                silent_ms.map(|_| seq.0)
+            ])?;
         self.touch(run.id, seq)
     }
 
@@ -343,7 +454,9 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn continue_session(&mut self, run: RunId, of: &Run) -> Result<(), StoreError> {
-        let Some(session) = &of.session else { return Ok(()) };
+        let Some(session) = &of.session else {
+            return Ok(());
+        };
         self.set_session(run, session)?;
         self.continue_usage(run, of.id)
     }
@@ -353,7 +466,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_session(&mut self, run: RunId, session: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET session = ?2 WHERE id = ?1")?.run(params![run.to_string(), session])?;
+        self.prepare("UPDATE runs SET session = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), session])?;
         Ok(())
     }
 
@@ -363,7 +477,8 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn set_fact(&mut self, run: RunId, n: AttemptNo, fact: u64) -> Result<(), StoreError> {
         let fact = i64::try_from(fact).unwrap_or(i64::MAX);
-        self.prepare("UPDATE attempts SET fact = ?3 WHERE run = ?1 AND n = ?2 AND fact < ?3")?.run(params![run.to_string(), n.0, fact])?;
+        self.prepare("UPDATE attempts SET fact = ?3 WHERE run = ?1 AND n = ?2 AND fact < ?3")?
+            .run(params![run.to_string(), n.0, fact])?;
         Ok(())
     }
 }

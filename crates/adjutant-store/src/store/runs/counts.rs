@@ -18,12 +18,18 @@ pub struct Counts {
 /// A failure of the store.
 pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
     let count = |sql: &str| -> Result<u64, StoreError> {
-        let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        let count: i64 = connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     };
     Ok(Counts {
-        live: count("SELECT count(*) FROM runs WHERE state IN ('starting', 'running', 'stopping')")?,
-        lent: count("SELECT count(*) FROM runs WHERE holding > 0 AND state IN ('starting', 'running', 'stopping')")?,
+        live: count(
+            "SELECT count(*) FROM runs WHERE state IN ('starting', 'running', 'stopping')",
+        )?,
+        lent: count(
+            "SELECT count(*) FROM runs WHERE holding > 0 AND state IN ('starting', 'running', 'stopping')",
+        )?,
         pending_requests: count("SELECT count(*) FROM requests WHERE status = 'pending'")?,
     })
 }
@@ -33,5 +39,9 @@ pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
 /// # Errors
 /// A failure of the store.
 pub fn is_queue_longer(connection: &Connection, than: u32) -> Result<bool, StoreError> {
-    Ok(connection.prepare_cached("SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' LIMIT 1 OFFSET ?1")?.exists([than])?)
+    Ok(connection
+        .prepare_cached(
+            "SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' LIMIT 1 OFFSET ?1",
+        )?
+        .exists([than])?)
 }

@@ -21,7 +21,11 @@ impl LiveInDir {
     #[must_use]
     pub fn others(&self, run: RunId) -> (Vec<String>, bool) {
         let run = run.to_string();
-        let mut others = self.0.iter().filter(|(id, _)| *id != run).map(|(_, name)| name.clone());
+        let mut others = self
+            .0
+            .iter()
+            .filter(|(id, _)| *id != run)
+            .map(|(_, name)| name.clone());
         let named = others.by_ref().take(NAMED_MAX as usize).collect();
         (named, others.next().is_some())
     }
@@ -38,14 +42,23 @@ pub fn live_in_dir(connection: &Connection, run: RunId) -> Result<LiveInDir, Sto
         WHERE NOT EXISTS (SELECT 1 FROM attempts a WHERE a.run = live.id AND a.n = live.attempt AND a.host IS NOT NULL) ORDER BY no LIMIT ?3";
     // Enough for the run itself and one that is not named.
     let values = params![run.to_string(), LIVE_READ_MAX, NAMED_MAX + 2];
-    Ok(LiveInDir(connection.prepare_cached(sql)?.query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?))
+    Ok(LiveInDir(
+        connection
+            .prepare_cached(sql)?
+            .query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?,
+    ))
 }
 
 /// Reads the names of other live runs in a directory, its parents or its subdirectories.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+pub fn live_around(
+    connection: &Connection,
+    cwd: &str,
+    except: RunId,
+) -> Result<Vec<String>, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
@@ -60,7 +73,11 @@ pub fn live_around(connection: &Connection, cwd: &str, except: RunId) -> Result<
 ///
 /// # Errors
 /// A failure of the store.
-pub fn working_around(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+pub fn working_around(
+    connection: &Connection,
+    cwd: &str,
+    except: RunId,
+) -> Result<Vec<String>, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
@@ -76,7 +93,11 @@ pub fn working_around(connection: &Connection, cwd: &str, except: RunId) -> Resu
 ///
 /// # Errors
 /// A failure of the store.
-pub fn runs_using_directory(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<String>, StoreError> {
+pub fn runs_using_directory(
+    connection: &Connection,
+    cwd: &str,
+    except: RunId,
+) -> Result<Vec<String>, StoreError> {
     Ok(connection
         .prepare_cached(
             "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
@@ -91,7 +112,10 @@ pub fn runs_using_directory(connection: &Connection, cwd: &str, except: RunId) -
 /// # Errors
 /// A failure of the store.
 pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreError> {
-    Ok(runs_beside(connection, run)?.into_iter().map(|run| run.name).collect())
+    Ok(runs_beside(connection, run)?
+        .into_iter()
+        .map(|run| run.name)
+        .collect())
 }
 
 /// Lists runs that worked in or around a run's directory at the same time. A run that waited for an answer during the whole attempt did
@@ -115,7 +139,11 @@ pub fn runs_beside(connection: &Connection, run: &Run) -> Result<Vec<Run>, Store
 ///
 /// # Errors
 /// A failure of the store.
-pub fn working_in(connection: &Connection, cwd: &str, except: RunId) -> Result<Vec<(RunId, String)>, StoreError> {
+pub fn working_in(
+    connection: &Connection,
+    cwd: &str,
+    except: RunId,
+) -> Result<Vec<(RunId, String)>, StoreError> {
     let found: Vec<(String, String)> = connection
         .prepare_cached(
             "SELECT id, name FROM runs r WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
@@ -123,14 +151,22 @@ pub fn working_in(connection: &Connection, cwd: &str, except: RunId) -> Result<V
         )?
         .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
-    found.into_iter().map(|(id, name)| Ok((run_id(&id)?, name))).collect()
+    found
+        .into_iter()
+        .map(|(id, name)| Ok((run_id(&id)?, name)))
+        .collect()
 }
 
 /// Lists other runs that work or have worked in a workspace, without those that its own run has delegated to, the oldest first.
 ///
 /// # Errors
 /// A failure of the store.
-pub fn later_runs_in(connection: &Connection, path: &str, of: RunId, max: u32) -> Result<Vec<Run>, StoreError> {
+pub fn later_runs_in(
+    connection: &Connection,
+    path: &str,
+    of: RunId,
+    max: u32,
+) -> Result<Vec<Run>, StoreError> {
     let sql = "WHERE id <> ?2 AND parent IS DISTINCT FROM ?2 AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') ORDER BY no LIMIT ?3";
     list(connection, sql, params![path, of.to_string(), max])
 }

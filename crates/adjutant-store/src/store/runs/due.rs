@@ -12,13 +12,20 @@ use adjutant_core::{RunId, SteadyTime, StopReason};
 /// # Errors
 /// A failure of the store.
 pub fn has_scheduled_work(connection: &Connection) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2, ?3))
         OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([StopReason::RateLimited, StopReason::Overloaded, StopReason::MemoryPressure].map(StopReason::word), |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.query_row(
+        [
+            StopReason::RateLimited,
+            StopReason::Overloaded,
+            StopReason::MemoryPressure,
+        ]
+        .map(StopReason::word),
+        |row| row.get(0),
+    )?)
 }
 
 /// Reads the runs that were paused because the machine was short of memory, the oldest first.
@@ -26,7 +33,11 @@ pub fn has_scheduled_work(connection: &Connection) -> Result<bool, StoreError> {
 /// # Errors
 /// A failure of the store.
 pub fn paused_by_pressure(connection: &Connection) -> Result<Vec<Run>, StoreError> {
-    list(connection, "WHERE state = 'stopped' AND stop_reason = ?1 ORDER BY no LIMIT 500", [StopReason::MemoryPressure.word()])
+    list(
+        connection,
+        "WHERE state = 'stopped' AND stop_reason = ?1 ORDER BY no LIMIT 500",
+        [StopReason::MemoryPressure.word()],
+    )
 }
 
 /// Returns the next deadline.
@@ -55,11 +66,22 @@ pub(in crate::store) struct Outlook {
 }
 
 /// Reads what follows for a run. One statement, because an answer needs all of it.
-pub(in crate::store) fn outlook(connection: &Connection, run: RunId) -> Result<Option<Outlook>, StoreError> {
+pub(in crate::store) fn outlook(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Option<Outlook>, StoreError> {
     let sql = "SELECT CASE WHEN state = 'running' AND overdue_seq IS NULL THEN active_since + estimate_ms - active_ms END,
         state = 'stopped' AND blocking_pending = 0 AND holding = 0 FROM runs WHERE id = ?1";
-    let read = |row: &db::Row<'_>| Ok(Outlook { estimate_due: row.get::<Option<i64>>(0)?.map(SteadyTime), waits_for_nothing: row.get(1)? });
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], read).optional()?)
+    let read = |row: &db::Row<'_>| {
+        Ok(Outlook {
+            estimate_due: row.get::<Option<i64>>(0)?.map(SteadyTime),
+            waits_for_nothing: row.get(1)?,
+        })
+    };
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], read)
+        .optional()?)
 }
 
 /// Reads stopped runs whose deadline has passed.
@@ -67,7 +89,11 @@ pub(in crate::store) fn outlook(connection: &Connection, run: RunId) -> Result<O
 /// # Errors
 /// A failure of the store.
 pub fn due_stopped(connection: &Connection, now: SteadyTime) -> Result<Vec<Run>, StoreError> {
-    list(connection, "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500", [now.0])
+    list(
+        connection,
+        "WHERE state = 'stopped' AND until_at <= ?1 LIMIT 500",
+        [now.0],
+    )
 }
 
 /// Reads runs that exceed their estimate without an event about it.

@@ -64,8 +64,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_fence(&mut self, run: RunId, fence: &FenceState) -> Result<(), StoreError> {
-        let text = serde_json::to_string(fence).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare("UPDATE runs SET fence = ?2 WHERE id = ?1")?.run(params![run.to_string(), text])?;
+        let text =
+            serde_json::to_string(fence).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.prepare("UPDATE runs SET fence = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), text])?;
         Ok(())
     }
 }

@@ -10,7 +10,11 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// A failure of the store.
-pub fn left_on_runner(connection: &Connection, host: &str, limit: u32) -> Result<Vec<String>, StoreError> {
+pub fn left_on_runner(
+    connection: &Connection,
+    host: &str,
+    limit: u32,
+) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT run FROM left_on_runners WHERE host = ?1 ORDER BY run LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map((host, limit), |row| row.get::<String>(0))?;
@@ -24,7 +28,10 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn note_left_on_runners(&mut self, run: RunId) -> Result<(), StoreError> {
-        let hosts: BTreeSet<String> = hosts_of(self.connection(), run)?.into_iter().map(|(_, host)| host).collect();
+        let hosts: BTreeSet<String> = hosts_of(self.connection(), run)?
+            .into_iter()
+            .map(|(_, host)| host)
+            .collect();
         for host in hosts {
             if token_by_name(self.connection(), runner_name(&host))?.is_some() {
                 self.prepare("INSERT INTO left_on_runners (host, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?.run((host, run.to_string()))?;
@@ -39,15 +46,20 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn forget_left_on_runner(&mut self, host: &str, runs: &[String]) -> Result<(), StoreError> {
         for run in runs {
-            self.prepare("DELETE FROM left_on_runners WHERE host = ?1 AND run = ?2")?.run((host, run))?;
+            self.prepare("DELETE FROM left_on_runners WHERE host = ?1 AND run = ?2")?
+                .run((host, run))?;
         }
         Ok(())
     }
 
     /// Forgets what is left on the hosts of a revoked token. They cannot connect any more.
-    pub(in crate::store) fn forget_left_with_token(&mut self, token: &str) -> Result<(), StoreError> {
+    pub(in crate::store) fn forget_left_with_token(
+        &mut self,
+        token: &str,
+    ) -> Result<(), StoreError> {
         // `0` is the character after `/`.
-        self.prepare("DELETE FROM left_on_runners WHERE host >= ?1 AND host < ?2")?.run((format!("{token}/"), format!("{token}0")))?;
+        self.prepare("DELETE FROM left_on_runners WHERE host >= ?1 AND host < ?2")?
+            .run((format!("{token}/"), format!("{token}0")))?;
         Ok(())
     }
 }

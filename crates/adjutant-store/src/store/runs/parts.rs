@@ -40,5 +40,7 @@ pub fn run_parts(connection: &Connection, run: RunId) -> Result<RunParts, StoreE
             are_there_budgets: row.get(7)?,
         })
     };
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], read)?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], read)?)
 }

@@ -11,8 +11,16 @@ use adjutant_core::{PortRange, RunId};
 /// A failure of the store.
 pub fn ports_of(connection: &Connection, run: RunId) -> Result<Option<PortRange>, StoreError> {
     let sql = "SELECT port_base, port_count FROM runs WHERE id = ?1 AND port_base IS NOT NULL AND port_count IS NOT NULL";
-    let read = |row: &db::Row<'_>| Ok(PortRange { base: row.get(0)?, count: row.get(1)? });
-    Ok(connection.prepare_cached(sql)?.query_row([run.to_string()], read).optional()?)
+    let read = |row: &db::Row<'_>| {
+        Ok(PortRange {
+            base: row.get(0)?,
+            count: row.get(1)?,
+        })
+    };
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], read)
+        .optional()?)
 }
 
 impl Tx<'_> {
@@ -20,7 +28,12 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn allocate_ports(&mut self, run: RunId, count: u16, from: u16) -> Result<Option<PortRange>, StoreError> {
+    pub fn allocate_ports(
+        &mut self,
+        run: RunId,
+        count: u16,
+        from: u16,
+    ) -> Result<Option<PortRange>, StoreError> {
         let taken: Vec<PortRange> = self
             .prepare(
                 "SELECT port_base, port_count FROM runs
@@ -29,11 +42,12 @@ impl Tx<'_> {
             .query_map([run.to_string()], |row| Ok(PortRange { base: row.get(0)?, count: row.get(1)? }))?
             .collect::<db::Result<_>>()?;
         let range = free_range(&taken, count, from);
-        self.prepare("UPDATE runs SET port_base = ?2, port_count = ?3 WHERE id = ?1")?.run(params![
-            run.to_string(),
-            range.map(|range| range.base),
-            range.map(|range| range.count)
-        ])?;
+        self.prepare("UPDATE runs SET port_base = ?2, port_count = ?3 WHERE id = ?1")?
+            .run(params![
+                run.to_string(),
+                range.map(|range| range.base),
+                range.map(|range| range.count)
+            ])?;
         Ok(range)
     }
 }

@@ -22,14 +22,46 @@ struct ReportRow {
 
 impl ReportRow {
     fn of(report: &Report) -> Self {
-        let Report { status, summary, deliverables, metrics, issues, recommendations, duration } = report.clone();
-        Self { status: status.word().to_owned(), summary, deliverables, metrics, issues, recommendations, duration }
+        let Report {
+            status,
+            summary,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration,
+        } = report.clone();
+        Self {
+            status: status.word().to_owned(),
+            summary,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration,
+        }
     }
 
     fn decode(self) -> Option<Report> {
-        let Self { status, summary, deliverables, metrics, issues, recommendations, duration } = self;
+        let Self {
+            status,
+            summary,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration,
+        } = self;
         let status = ReportStatus::from_word(&status)?;
-        Some(Report { status, summary, deliverables, metrics, issues, recommendations, duration })
+        Some(Report {
+            status,
+            summary,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration,
+        })
     }
 }
 
@@ -37,15 +69,25 @@ impl ReportRow {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn report_of(connection: &Connection, run: RunId) -> Result<(Option<Report>, Option<String>), StoreError> {
+pub fn report_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<(Option<Report>, Option<String>), StoreError> {
     let row: Option<(Option<String>, Option<String>)> = connection
         .prepare_cached("SELECT report, saw FROM reports WHERE run = ?1")?
         .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((report, evidence)) = row else { return Ok((None, None)) };
+    let Some((report, evidence)) = row else {
+        return Ok((None, None));
+    };
     let corrupt = |error: String| StoreError::Corrupt(format!("the report of run {run}: {error}"));
-    let report = report.map(|text| serde_json::from_str::<ReportRow>(&text)).transpose().map_err(|error| corrupt(error.to_string()))?;
-    let report = report.map(|row| row.decode().ok_or_else(|| corrupt("its status".to_owned()))).transpose()?;
+    let report = report
+        .map(|text| serde_json::from_str::<ReportRow>(&text))
+        .transpose()
+        .map_err(|error| corrupt(error.to_string()))?;
+    let report = report
+        .map(|row| row.decode().ok_or_else(|| corrupt("its status".to_owned())))
+        .transpose()?;
     Ok((report, evidence))
 }
 
@@ -57,15 +99,21 @@ impl Tx<'_> {
     pub fn report(&mut self, run: &Run, claim: Claim, report: &Report) -> Result<Run, StoreError> {
         let text = format!("{}: {}", claim.word(), first_line(&report.summary));
         let by = Principal::Run(run.id).to_string();
-        let seq = append_event(self, EventKind::RunReported, run.id, &run.owner.to_string(), None, &by, text.trim_end())?;
+        let seq = append_event(
+            self,
+            EventKind::RunReported,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &by,
+            text.trim_end(),
+        )?;
         let summary = Some(&report.summary).filter(|summary| !summary.is_empty());
-        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?.run(params![
-            run.id.to_string(),
-            claim.word(),
-            summary
-        ])?;
+        self.prepare("UPDATE runs SET claim = ?2, summary = coalesce(?3, summary) WHERE id = ?1")?
+            .run(params![run.id.to_string(), claim.word(), summary])?;
         self.set_reported(run.id, seq)?;
-        let text = serde_json::to_string(&ReportRow::of(report)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let text = serde_json::to_string(&ReportRow::of(report))
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.prepare("INSERT INTO reports (run, report) VALUES (?1, ?2) ON CONFLICT (run) DO UPDATE SET report = excluded.report")?
             .run(params![run.id.to_string(), text])?;
         self.touch(run.id, seq)?;
@@ -77,11 +125,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_reported(&self, run: RunId, seq: EventSeq) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET reported_at = ?2, report_seq = ?3 WHERE id = ?1")?.run(params![
-            run.to_string(),
-            self.happened_at().0,
-            seq.0
-        ])?;
+        self.prepare("UPDATE runs SET reported_at = ?2, report_seq = ?3 WHERE id = ?1")?
+            .run(params![run.to_string(), self.happened_at().0, seq.0])?;
         Ok(())
     }
 
@@ -91,7 +136,8 @@ impl Tx<'_> {
     /// A failure of the store.
     pub(in crate::store) fn supersede_report(&self, run: &Run) -> Result<(), StoreError> {
         if run.reported.is_some() {
-            self.prepare("UPDATE runs SET reported_at = NULL, report_seq = NULL WHERE id = ?1")?.run([run.id.to_string()])?;
+            self.prepare("UPDATE runs SET reported_at = NULL, report_seq = NULL WHERE id = ?1")?
+                .run([run.id.to_string()])?;
         }
         Ok(())
     }

@@ -8,7 +8,10 @@ use crate::store::StoreError;
 use crate::store::db::{self, Connection, Row};
 use adjutant_core::tree::Rank;
 use adjutant_core::words::Words;
-use adjutant_core::{AttemptNo, Cause, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunState, SteadyTime, StopReason, Time};
+use adjutant_core::{
+    AttemptNo, Cause, EventSeq, Exit, Failure, Outcome, Principal, PromptVia, RunId, RunState,
+    SteadyTime, StopReason, Time,
+};
 use serde::de::DeserializeOwned;
 
 const COLUMNS: &str = "SELECT id, name, agent, task, cwd, owner, parent, root, retry_of, state, stop_reason, until_at, outcome, failure, exit_code,
@@ -31,7 +34,13 @@ pub(super) struct StateRow {
 
 impl StateRow {
     pub(super) fn of(state: RunState) -> Self {
-        let mut row = Self { state: state.word().to_owned(), stop_reason: None, until_at: None, outcome: None, failure: None };
+        let mut row = Self {
+            state: state.word().to_owned(),
+            stop_reason: None,
+            until_at: None,
+            outcome: None,
+            failure: None,
+        };
         match state {
             RunState::Queued | RunState::Starting | RunState::Running => {}
             RunState::Stopping(reason) => row.stop_reason = Some(reason.word().to_owned()),
@@ -63,7 +72,10 @@ impl StateRow {
             "starting" => RunState::Starting,
             "running" => RunState::Running,
             "stopping" => RunState::Stopping(reason()?),
-            "stopped" => RunState::Stopped { reason: reason()?, until: SteadyTime(self.until_at?) },
+            "stopped" => RunState::Stopped {
+                reason: reason()?,
+                until: SteadyTime(self.until_at?),
+            },
             "finished" => RunState::Finished(match self.outcome.as_deref()? {
                 "succeeded" => Outcome::Succeeded,
                 "cancelled" => Outcome::Cancelled,
@@ -73,7 +85,9 @@ impl StateRow {
                     Some(("exit", code)) => Failure::Exit(Exit::Code(code.parse().ok()?)),
                     Some(("signal", signal)) => Failure::Exit(Exit::Signal(signal.parse().ok()?)),
                     Some(("agent", word)) => Failure::Agent(Cause::from_word(word)?),
-                    Some(("not_resumed", word)) => Failure::NotResumed(StopReason::from_word(word)?),
+                    Some(("not_resumed", word)) => {
+                        Failure::NotResumed(StopReason::from_word(word)?)
+                    }
                     None if self.failure.as_deref() == Some("unanswered") => Failure::Unanswered,
                     None if self.failure.as_deref() == Some("reported") => Failure::Reported,
                     _ => return None,
@@ -87,7 +101,11 @@ impl StateRow {
 
 /// Parses an optional JSON column. An invalid value is logged and treated as absent, so that the run stays usable.
 fn json<T: DeserializeOwned>(run: &str, column: &str, text: Option<String>) -> Option<T> {
-    text.and_then(|text| serde_json::from_str(&text).inspect_err(|error| tracing::error!(run, column, %error, "an invalid column")).ok())
+    text.and_then(|text| {
+        serde_json::from_str(&text)
+            .inspect_err(|error| tracing::error!(run, column, %error, "an invalid column"))
+            .ok()
+    })
 }
 
 /// Parses an optional column with a word. An unknown word is logged and treated as absent.
@@ -103,16 +121,26 @@ fn word<T: Words>(run: &str, column: &str, text: Option<String>) -> Option<T> {
 fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
     let (id, owner, root): (String, String, String) = (row.get(0)?, row.get(5)?, row.get(7)?);
     let (parent, retry_of): (Option<String>, Option<String>) = (row.get(6)?, row.get(8)?);
-    let state = StateRow { state: row.get(9)?, stop_reason: row.get(10)?, until_at: row.get(11)?, outcome: row.get(12)?, failure: row.get(13)? };
+    let state = StateRow {
+        state: row.get(9)?,
+        stop_reason: row.get(10)?,
+        until_at: row.get(11)?,
+        outcome: row.get(12)?,
+        failure: row.get(13)?,
+    };
     let exit = match (row.get::<Option<i32>>(14)?, row.get::<Option<i32>>(15)?) {
         (Some(code), _) => Some(Exit::Code(code)),
         (None, Some(signal)) => Some(Exit::Signal(signal)),
         (None, None) => None,
     };
     let time = |index| row.get::<Option<i64>>(index).map(|ms| ms.map(Time));
-    let checkpoint = json::<CheckpointRow>(&id, "checkpoint", row.get(39)?).map(CheckpointRow::decode);
+    let checkpoint =
+        json::<CheckpointRow>(&id, "checkpoint", row.get(39)?).map(CheckpointRow::decode);
     let (checkpoint, checkpoint_attempt) = checkpoint.unzip();
-    let count = |index| row.get::<Option<i64>>(index).map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)));
+    let count = |index| {
+        row.get::<Option<i64>>(index)
+            .map(|count| count.map(|count| u64::try_from(count).unwrap_or(0)))
+    };
     let usage = match (count(45)?, count(46)?, count(47)?) {
         (None, None, None) => None,
         (input, cached, output) => Some(Usage {
@@ -130,7 +158,16 @@ fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
         None => Some(None),
         Some(text) => run_id(&text).map(Some),
     };
-    let (Some(run), Some(owner), Some(root), Some(parent), Some(retry_of), Some(state), Some(prompt_via), Some(rank)) = (
+    let (
+        Some(run),
+        Some(owner),
+        Some(root),
+        Some(parent),
+        Some(retry_of),
+        Some(state),
+        Some(prompt_via),
+        Some(rank),
+    ) = (
         run_id(&id),
         Principal::parse(&owner),
         run_id(&root),
@@ -139,7 +176,8 @@ fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
         state.state(),
         PromptVia::from_word(&row.get::<String>(38)?),
         Rank::from_number(row.get(50)?),
-    ) else {
+    )
+    else {
         return Ok(Err(StoreError::Corrupt(format!("run {id}"))));
     };
     Ok(Ok(Run {
@@ -219,7 +257,11 @@ fn read(row: &Row<'_>) -> db::Result<Result<Run, StoreError>> {
         is_priced: row.get(79)?,
         budget_seq: row.get::<Option<i64>>(80)?.map(EventSeq),
         reported: match (time(81)?, row.get::<Option<i64>>(82)?) {
-            (Some(at), Some(seq)) => Some(Reported { at, seq: EventSeq(seq), is_owner_notified: row.get(83)? }),
+            (Some(at), Some(seq)) => Some(Reported {
+                at,
+                seq: EventSeq(seq),
+                is_owner_notified: row.get(83)?,
+            }),
             _ => None,
         },
     }))
@@ -230,8 +272,17 @@ pub(super) fn list_statement(rest: &str) -> String {
     format!("{COLUMNS} {rest}")
 }
 
-pub(in crate::store) fn list(connection: &Connection, rest: &str, values: impl db::Params) -> Result<Vec<Run>, StoreError> {
-    connection.prepare_cached(&list_statement(rest))?.query_map(values, read)?.collect::<Result<Vec<_>, _>>()?.into_iter().collect()
+pub(in crate::store) fn list(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<Run>, StoreError> {
+    connection
+        .prepare_cached(&list_statement(rest))?
+        .query_map(values, read)?
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]
@@ -243,15 +294,31 @@ mod tests {
         let mut states = vec![RunState::Queued, RunState::Starting, RunState::Running];
         for reason in StopReason::ALL {
             states.push(RunState::Stopping(reason));
-            states.push(RunState::Stopped { reason, until: SteadyTime(5) });
-            states.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(reason))));
+            states.push(RunState::Stopped {
+                reason,
+                until: SteadyTime(5),
+            });
+            states.push(RunState::Finished(Outcome::Failed(Failure::NotResumed(
+                reason,
+            ))));
         }
-        for outcome in [Outcome::Succeeded, Outcome::Cancelled, Outcome::SpawnFailed, Outcome::Lost] {
+        for outcome in [
+            Outcome::Succeeded,
+            Outcome::Cancelled,
+            Outcome::SpawnFailed,
+            Outcome::Lost,
+        ] {
             states.push(RunState::Finished(outcome));
         }
         let of_agents = Cause::ALL.into_iter().map(Failure::Agent);
-        for failure in
-            [Failure::Exit(Exit::Code(3)), Failure::Exit(Exit::Signal(9)), Failure::Unanswered, Failure::Reported].into_iter().chain(of_agents)
+        for failure in [
+            Failure::Exit(Exit::Code(3)),
+            Failure::Exit(Exit::Signal(9)),
+            Failure::Unanswered,
+            Failure::Reported,
+        ]
+        .into_iter()
+        .chain(of_agents)
         {
             states.push(RunState::Finished(Outcome::Failed(failure)));
         }

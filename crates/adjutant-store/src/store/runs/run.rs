@@ -11,7 +11,10 @@ use adjutant_core::report::Claim;
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
-use adjutant_core::{AttemptNo, Budget, Cause, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName, RunState, SteadyTime, Time};
+use adjutant_core::{
+    AttemptNo, Budget, Cause, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName,
+    RunState, SteadyTime, Time,
+};
 
 /// One stored run, without its prompt.
 #[derive(Debug, Clone)]
@@ -139,19 +142,24 @@ impl Run {
     /// Returns since when the run has been silent although it is not waiting.
     #[must_use]
     pub fn silent_since(&self) -> Option<Time> {
-        self.stalled_at.filter(|_| self.state == RunState::Running && !self.is_waiting())
+        self.stalled_at
+            .filter(|_| self.state == RunState::Running && !self.is_waiting())
     }
 
     /// Returns the report of a running run, whose process has not ended yet.
     #[must_use]
     pub fn standing_report(&self) -> Option<&Reported> {
-        self.reported.as_ref().filter(|_| self.state == RunState::Running)
+        self.reported
+            .as_ref()
+            .filter(|_| self.state == RunState::Running)
     }
 
     /// Returns the retry condition of a running run's CLI.
     #[must_use]
     pub fn is_retrying(&self) -> Option<&RetryingSince> {
-        self.retrying.as_ref().filter(|_| self.state == RunState::Running)
+        self.retrying
+            .as_ref()
+            .filter(|_| self.state == RunState::Running)
     }
 
     /// Returns the active time so far, excluding time spent waiting.
@@ -172,11 +180,22 @@ impl Run {
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
         let retrying = self.retrying_seq.filter(|_| self.is_retrying().is_some());
-        let of_tree = self.snapshot_seq.max(self.conflict_seq).max(self.overlap_seq).filter(|_| self.state.is_live());
-        let denied = self.fence.as_ref().and_then(|fence| fence.denied.as_ref()).map(|denied| EventSeq(denied.notified_seq));
+        let of_tree = self
+            .snapshot_seq
+            .max(self.conflict_seq)
+            .max(self.overlap_seq)
+            .filter(|_| self.state.is_live());
+        let denied = self
+            .fence
+            .as_ref()
+            .and_then(|fence| fence.denied.as_ref())
+            .map(|denied| EventSeq(denied.notified_seq));
         let of_tree = of_tree.max(denied.filter(|seq| seq.0 > 0 && self.state.is_live()));
         let of_tree = of_tree.max(self.budget_seq.filter(|_| !self.state.is_finished()));
-        silent.max(retrying).max(self.overdue_seq.filter(|_| self.overdue_since().is_some())).max(of_tree)
+        silent
+            .max(retrying)
+            .max(self.overdue_seq.filter(|_| self.overdue_since().is_some()))
+            .max(of_tree)
     }
 
     /// Returns whether the run is stopped until its requests are settled, and then resumes by itself.
@@ -203,7 +222,8 @@ impl Run {
             state: self.state,
             awaits_requests: self.awaits_requests(),
             is_held: self.is_held(),
-            is_silent_after_report: self.standing_report().is_some() && self.silent_since().is_some(),
+            is_silent_after_report: self.standing_report().is_some()
+                && self.silent_since().is_some(),
             shortfall: self.shortfall,
             is_owner_notified: self.is_owner_notified,
         })
@@ -212,7 +232,10 @@ impl Run {
     /// Returns the open requests as far as they affect the status word.
     #[must_use]
     pub fn open_requests(&self) -> OpenRequests {
-        OpenRequests { blocking_pending: self.blocking_pending > 0, answered_unread: self.unread > 0 }
+        OpenRequests {
+            blocking_pending: self.blocking_pending > 0,
+            answered_unread: self.unread > 0,
+        }
     }
 }
 

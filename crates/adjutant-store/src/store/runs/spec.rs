@@ -5,7 +5,9 @@ use crate::store::db::{Connection, OptionalExtension};
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
-use adjutant_core::{AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId};
+use adjutant_core::{
+    AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,13 +31,39 @@ pub struct RunInput {
 /// # Errors
 /// A failure of the store.
 pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreError> {
-    type Row = (String, String, Option<String>, Option<String>, Option<String>);
+    type Row = (
+        String,
+        String,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+    );
     let (prompt, spec, criteria, accept, variables): Row = connection
-        .prepare_cached("SELECT prompt, spec, criteria, accept, variables FROM run_inputs WHERE run = ?1")?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
-    let spec: SpecRow = serde_json::from_slice(spec.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
-    let (agent, env) = spec.decode().ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
-    Ok(RunInput { prompt, agent, env, criteria, accept: accept_of(run, accept)?, variables })
+        .prepare_cached(
+            "SELECT prompt, spec, criteria, accept, variables FROM run_inputs WHERE run = ?1",
+        )?
+        .query_row([run.to_string()], |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
+        })?;
+    let spec: SpecRow = serde_json::from_slice(spec.as_bytes())
+        .map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
+    let (agent, env) = spec
+        .decode()
+        .ok_or_else(|| StoreError::Corrupt(format!("run {run}: its agent")))?;
+    Ok(RunInput {
+        prompt,
+        agent,
+        env,
+        criteria,
+        accept: accept_of(run, accept)?,
+        variables,
+    })
 }
 
 impl Tx<'_> {
@@ -56,10 +84,14 @@ impl Tx<'_> {
 ///
 /// # Errors
 /// A failure of the store.
-pub fn permissions_of(connection: &Connection, run: RunId) -> Result<Option<(Permissions, bool)>, StoreError> {
+pub fn permissions_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Option<(Permissions, bool)>, StoreError> {
     let sql = "SELECT json_text_at(spec, '$.permissions'), json_text_at(spec, '$.harness') FROM run_inputs WHERE run = ?1";
-    let (word, harness): (Option<String>, Option<String>) =
-        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (word, harness): (Option<String>, Option<String>) = connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(permissions(word.as_deref(), harness.as_deref()))
 }
 
@@ -79,17 +111,43 @@ pub struct RunTerms {
 /// A failure of the store.
 pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreError> {
     let sql = "SELECT json_text_at(spec, '$.permissions'), json_text_at(spec, '$.harness'), criteria, accept, json_part_at(spec, '$.overrides') FROM run_inputs WHERE run = ?1";
-    type Terms = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
-    let (word, harness, criteria, accept, overrides): Terms =
-        connection.prepare_cached(sql)?.query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
-    let overrides = overrides.map(|text| serde_json::from_slice::<OverridesRow>(text.as_bytes())).transpose();
-    let overrides = overrides.map_err(|error| StoreError::Corrupt(format!("run {run}: its agent: {error}")))?.unwrap_or_default().decode();
-    Ok(RunTerms { permissions: permissions(word.as_deref(), harness.as_deref()), criteria, accept: accept_of(run, accept)?, overrides })
+    type Terms = (
+        Option<String>,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+    );
+    let (word, harness, criteria, accept, overrides): Terms = connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
+        })?;
+    let overrides = overrides
+        .map(|text| serde_json::from_slice::<OverridesRow>(text.as_bytes()))
+        .transpose();
+    let overrides = overrides
+        .map_err(|error| StoreError::Corrupt(format!("run {run}: its agent: {error}")))?
+        .unwrap_or_default()
+        .decode();
+    Ok(RunTerms {
+        permissions: permissions(word.as_deref(), harness.as_deref()),
+        criteria,
+        accept: accept_of(run, accept)?,
+        overrides,
+    })
 }
 
 fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions, bool)> {
     let is_plain = harness == Some(HarnessKind::Plain.word());
-    word.and_then(Permissions::from_word).map(|permissions| (permissions, is_plain))
+    word.and_then(Permissions::from_word)
+        .map(|permissions| (permissions, is_plain))
 }
 
 /// Returns whether a run's agent reports only the tokens of its last model call.
@@ -99,7 +157,10 @@ fn permissions(word: Option<&str>, harness: Option<&str>) -> Option<(Permissions
 pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT json_text_at(preset, '$.stream.usage_of_last_call') = 'true' FROM
                (SELECT json_text_at(spec, '$.preset') AS preset FROM run_inputs WHERE run = ?1) AS input WHERE is_valid_json(preset)";
-    let found: Option<Option<bool>> = connection.prepare_cached(sql)?.query_row([run.to_string()], |row| row.get(0)).optional()?;
+    let found: Option<Option<bool>> = connection
+        .prepare_cached(sql)?
+        .query_row([run.to_string()], |row| row.get(0))
+        .optional()?;
     Ok(found.flatten().unwrap_or_default())
 }
 
@@ -107,7 +168,10 @@ pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool
 ///
 /// # Errors
 /// A failure of the store.
-pub fn acceptance_of(connection: &Connection, run: RunId) -> Result<(Option<String>, Vec<String>), StoreError> {
+pub fn acceptance_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<(Option<String>, Vec<String>), StoreError> {
     let (criteria, accept): (Option<String>, Option<String>) = connection
         .prepare_cached("SELECT criteria, accept FROM run_inputs WHERE run = ?1")?
         .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -115,8 +179,11 @@ pub fn acceptance_of(connection: &Connection, run: RunId) -> Result<(Option<Stri
 }
 
 fn accept_of(run: RunId, text: Option<String>) -> Result<Vec<String>, StoreError> {
-    let Some(text) = text else { return Ok(Vec::new()) };
-    serde_json::from_slice(text.as_bytes()).map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    serde_json::from_slice(text.as_bytes())
+        .map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
 }
 
 /// A serialized checkpoint.
@@ -180,7 +247,11 @@ impl CheckpointRow {
             working_directory,
             changed_files,
         } = self;
-        let made_by = if by_us { CheckpointAuthor::Adjutant } else { CheckpointAuthor::Run };
+        let made_by = if by_us {
+            CheckpointAuthor::Adjutant
+        } else {
+            CheckpointAuthor::Run
+        };
         let checkpoint = Checkpoint {
             made_by,
             blocker_type,
@@ -311,9 +382,15 @@ impl SpecRow {
             args: args.clone(),
             prompt: prompt.word().to_owned(),
             // Without credentials: each attempt reads them from the configuration.
-            agent_env: env.iter().filter(|(name, _)| !is_credential(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
+            agent_env: env
+                .iter()
+                .filter(|(name, _)| !is_credential(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             env_pass: env_pass.clone(),
-            gate: gate.as_ref().map(|AgentGate { key_variable }| GateRow { key_variable: key_variable.clone() }),
+            gate: gate.as_ref().map(|AgentGate { key_variable }| GateRow {
+                key_variable: key_variable.clone(),
+            }),
             description: description.clone(),
             timeout_ms: *timeout_ms,
             patience_ms: *patience_ms,
@@ -326,7 +403,8 @@ impl SpecRow {
             fence: (*fence != Fence::None).then(|| fence.word().to_owned()),
             fence_write: fence_write.clone(),
             no_identity: !*has_identity,
-            overrides: (*overrides != AgentOverrides::default()).then(|| OverridesRow::of(overrides)),
+            overrides: (*overrides != AgentOverrides::default())
+                .then(|| OverridesRow::of(overrides)),
             dispatch_env: input.env.clone(),
         }
     }
@@ -371,7 +449,8 @@ impl SpecRow {
             preset,
             permissions: Permissions::from_word(&permissions)?,
             trust_repo,
-            isolation: isolation.map_or(Some(Isolation::None), |word| Isolation::from_word(&word))?,
+            isolation: isolation
+                .map_or(Some(Isolation::None), |word| Isolation::from_word(&word))?,
             command,
             args,
             prompt: PromptVia::from_word(&prompt)?,

@@ -9,7 +9,10 @@ use adjutant_core::{EventKind, EventSeq, RunId};
 ///
 /// # Errors
 /// A failure of the store.
-pub fn unreadable_blocks(connection: &Connection, run: RunId) -> Result<Vec<UnreadableBlock>, StoreError> {
+pub fn unreadable_blocks(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Vec<UnreadableBlock>, StoreError> {
     type Row = (i64, String, String, String, bool, bool, bool, Option<i64>);
     let rows: Vec<Row> = connection
         .prepare_cached(
@@ -27,7 +30,14 @@ pub fn unreadable_blocks(connection: &Connection, run: RunId) -> Result<Vec<Unre
             (true, true) => Notice::Queued,
             (true, false) => Notice::Received(EventSeq(delivered.unwrap_or(seq))),
         };
-        UnreadableBlock { seq: EventSeq(seq), kind: SignalKind::from_tag(&kind), why, digest, notice, is_settled }
+        UnreadableBlock {
+            seq: EventSeq(seq),
+            kind: SignalKind::from_tag(&kind),
+            why,
+            digest,
+            notice,
+            is_settled,
+        }
     };
     Ok(rows.into_iter().map(read).collect())
 }
@@ -36,12 +46,19 @@ pub fn unreadable_blocks(connection: &Connection, run: RunId) -> Result<Vec<Unre
 ///
 /// # Errors
 /// A failure of the store.
-pub fn signals_since(connection: &Connection, run: RunId, after: EventSeq) -> Result<Vec<(SignalKind, EventSeq)>, StoreError> {
+pub fn signals_since(
+    connection: &Connection,
+    run: RunId,
+    after: EventSeq,
+) -> Result<Vec<(SignalKind, EventSeq)>, StoreError> {
     let rows: Vec<(String, i64)> = connection
         .prepare_cached("SELECT signal, seq FROM events WHERE run = ?1 AND seq > ?2 AND signal IS NOT NULL AND kind <> ?3 ORDER BY seq")?
         .query_map(params![run.to_string(), after.0, EventKind::SignalMalformed.word()], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
-    Ok(rows.into_iter().filter_map(|(kind, seq)| SignalKind::from_tag(&kind).map(|kind| (kind, EventSeq(seq)))).collect())
+    Ok(rows
+        .into_iter()
+        .filter_map(|(kind, seq)| SignalKind::from_tag(&kind).map(|kind| (kind, EventSeq(seq))))
+        .collect())
 }
 
 impl Tx<'_> {
@@ -74,7 +91,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn settle_unreadable_blocks(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE unreadable_blocks SET settled = 1 WHERE run = ?1")?.run([run.to_string()])?;
+        self.prepare("UPDATE unreadable_blocks SET settled = 1 WHERE run = ?1")?
+            .run([run.to_string()])?;
         Ok(())
     }
 }

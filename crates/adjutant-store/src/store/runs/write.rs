@@ -16,7 +16,9 @@ use adjutant_core::estimate::duration_ms;
 use adjutant_core::pool::AfterEnd;
 use adjutant_core::run::{Blocking, Retention, apply, awaits_requests};
 use adjutant_core::tree::has_room;
-use adjutant_core::{Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime};
+use adjutant_core::{
+    Denied, EventKind, EventSeq, Outcome, Principal, RunEvent, RunId, RunName, RunState, SteadyTime,
+};
 
 /// How many names a dispatch tries before it gives up.
 const NAME_DRAWS_MAX: u32 = 50;
@@ -51,7 +53,8 @@ struct Change<'r> {
 impl Change<'_> {
     /// Returns whether the run ends: a run that awaits its requests has not ended, because it resumes by itself.
     fn ends(&self, blocking: Option<Blocking>) -> bool {
-        self.next.is_finished() || blocking.is_some_and(|blocking| !awaits_requests(self.next, blocking))
+        self.next.is_finished()
+            || blocking.is_some_and(|blocking| !awaits_requests(self.next, blocking))
     }
 
     /// Returns whether the run has no attempt any more.
@@ -63,7 +66,10 @@ impl Change<'_> {
 /// Returns whether a run waits for the ports of another one. Costs a server less than a write without effect, which has to be waited for.
 fn has_port_waiters(connection: &Connection, holder: RunId) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?1 AND on_end = ?2 AND state = 'open')";
-    Ok(connection.prepare_cached(sql)?.query_row([holder.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.query_row(
+        [holder.to_string().as_str(), AfterEnd::Ports.word()],
+        |row| row.get(0),
+    )?)
 }
 
 impl Tx<'_> {
@@ -74,23 +80,38 @@ impl Tx<'_> {
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let id = new.id.to_string();
         let taken = |tx: &Self, name: &RunName| -> Result<bool, StoreError> {
-            Ok(tx.prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE name = ?1)")?.query_row([name.as_str()], |row| row.get(0))?)
+            Ok(tx
+                .prepare("SELECT EXISTS (SELECT 1 FROM runs WHERE name = ?1)")?
+                .query_row([name.as_str()], |row| row.get(0))?)
         };
         let name = match &new.name {
-            Some(name) if taken(self, name)? => return Err(Denied::invalid("name", format!("{name} is taken")).into()),
+            Some(name) if taken(self, name)? => {
+                return Err(Denied::invalid("name", format!("{name} is taken")).into());
+            }
             Some(name) => name.clone(),
             None => {
                 let mut found = None;
                 for round in 0..NAME_DRAWS_MAX {
                     let [a, b, c, d] = new.name_seed;
                     let step = u8::try_from(round % 251).unwrap_or(0);
-                    let name = RunName::draw([a.wrapping_add(step.wrapping_mul(7)), b.wrapping_add(step), c.wrapping_add(step), d], round);
+                    let name = RunName::draw(
+                        [
+                            a.wrapping_add(step.wrapping_mul(7)),
+                            b.wrapping_add(step),
+                            c.wrapping_add(step),
+                            d,
+                        ],
+                        round,
+                    );
                     if !taken(self, &name)? {
                         found = Some(name);
                         break;
                     }
                 }
-                found.ok_or(Denied::Limit { what: "drawing a free name", limit: u64::from(NAME_DRAWS_MAX) })?
+                found.ok_or(Denied::Limit {
+                    what: "drawing a free name",
+                    limit: u64::from(NAME_DRAWS_MAX),
+                })?
             }
         };
         let (parent, root) = match new.under {
@@ -101,7 +122,12 @@ impl Tx<'_> {
                 (Some(parent.id), parent.root)
             }
         };
-        let planned = self.plan_budget(parent, &new.budget, new.input.agent.name.as_str(), &new.unmetered)?;
+        let planned = self.plan_budget(
+            parent,
+            &new.budget,
+            new.input.agent.name.as_str(),
+            &new.unmetered,
+        )?;
         let now = self.now().0;
         let task = first_line(&new.task);
         self.prepare(
@@ -127,11 +153,15 @@ impl Tx<'_> {
             new.pool.as_str(),
             new.agent_why
         ])?;
-        let spec = serde_json::to_string(&SpecRow::of(&new.input)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let spec = serde_json::to_string(&SpecRow::of(&new.input))
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let accept = if new.input.accept.is_empty() {
             None
         } else {
-            Some(serde_json::to_string(&new.input.accept).map_err(|error| StoreError::Corrupt(error.to_string()))?)
+            Some(
+                serde_json::to_string(&new.input.accept)
+                    .map_err(|error| StoreError::Corrupt(error.to_string()))?,
+            )
         };
         self.prepare("INSERT INTO run_inputs (run, prompt, spec, criteria, accept, variables) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
             id,
@@ -145,15 +175,29 @@ impl Tx<'_> {
         if let Some(workspace) = &new.workspace {
             self.add_workspace(new.id, &name, workspace)?;
         }
-        if let Some(fence) = FenceState::asked(new.input.agent.fence, new.fence_workspace.as_deref()) {
+        if let Some(fence) =
+            FenceState::asked(new.input.agent.fence, new.fence_workspace.as_deref())
+        {
             self.set_fence(new.id, &fence)?;
         }
-        let seq = append_event(self, EventKind::RunQueued, new.id, &new.owner.to_string(), None, &new.by.to_string(), &task)?;
+        let seq = append_event(
+            self,
+            EventKind::RunQueued,
+            new.id,
+            &new.owner.to_string(),
+            None,
+            &new.by.to_string(),
+            &task,
+        )?;
         self.touch(new.id, seq)?;
         self.notify(Topic::Queue);
         let run = self.run(new.id)?;
         self.note_queued(&run, run.state, 1);
-        if new.after.is_empty() { Ok(run) } else { self.start_after(&run, &new.after, new.after_failed) }
+        if new.after.is_empty() {
+            Ok(run)
+        } else {
+            self.start_after(&run, &new.after, new.after_failed)
+        }
     }
 
     /// Reads a run that must exist.
@@ -161,7 +205,8 @@ impl Tx<'_> {
     /// # Errors
     /// `NotFound`, or a failure of the store.
     pub fn run(&self, id: RunId) -> Result<Run, StoreError> {
-        run_by_id(self.connection(), id)?.ok_or_else(|| Denied::not_found("run", &id.to_string()).into())
+        run_by_id(self.connection(), id)?
+            .ok_or_else(|| Denied::not_found("run", &id.to_string()).into())
     }
 
     /// Advances a run's cursor to an event about it.
@@ -169,7 +214,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn touch(&self, run: RunId, seq: EventSeq) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?.run(params![run.to_string(), seq.0, self.now().0])?;
+        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
+            .run(params![run.to_string(), seq.0, self.now().0])?;
         Ok(())
     }
 
@@ -178,11 +224,25 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects the event.
-    pub fn advance(&mut self, run: &Run, event: RunEvent, retention: Retention, by: &str, text: &str) -> Result<Run, StoreError> {
-        let Some(change) = self.record_change(run, event, retention, by, text)? else { return Ok(run.clone()) };
-        let blocking = if matches!(change.next, RunState::Stopped { .. }) { self.blocking_at_stop(&change, &self.run(run.id)?)? } else { None };
+    pub fn advance(
+        &mut self,
+        run: &Run,
+        event: RunEvent,
+        retention: Retention,
+        by: &str,
+        text: &str,
+    ) -> Result<Run, StoreError> {
+        let Some(change) = self.record_change(run, event, retention, by, text)? else {
+            return Ok(run.clone());
+        };
+        let blocking = if matches!(change.next, RunState::Stopped { .. }) {
+            self.blocking_at_stop(&change, &self.run(run.id)?)?
+        } else {
+            None
+        };
         self.announce_consequences(&change);
-        self.connection().announce(|connection| run_by_id(connection, run.id));
+        self.connection()
+            .announce(|connection| run_by_id(connection, run.id));
         self.write_state(&change, blocking)?;
         self.apply_consequences(&change, blocking, retention)?;
         self.run(run.id)
@@ -192,11 +252,20 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// The core rejects one of the events.
-    pub fn advance_all(&mut self, events: &[(RunId, RunEvent)], retention: Retention, by: &str) -> Result<(), StoreError> {
+    pub fn advance_all(
+        &mut self,
+        events: &[(RunId, RunEvent)],
+        retention: Retention,
+        by: &str,
+    ) -> Result<(), StoreError> {
         for (run, _) in events {
-            self.connection().announce(|connection| run_by_id(connection, *run));
+            self.connection()
+                .announce(|connection| run_by_id(connection, *run));
         }
-        let runs = events.iter().map(|(run, _)| self.run(*run)).collect::<Result<Vec<_>, _>>()?;
+        let runs = events
+            .iter()
+            .map(|(run, _)| self.run(*run))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut changes = Vec::with_capacity(runs.len());
         for (run, (_, event)) in runs.iter().zip(events) {
             if let Some(change) = self.record_change(run, *event, retention, by, "")? {
@@ -208,7 +277,8 @@ impl Tx<'_> {
         }
         for (change, _) in &changes {
             self.announce_consequences(change);
-            self.connection().announce(|connection| run_by_id(connection, change.run.id));
+            self.connection()
+                .announce(|connection| run_by_id(connection, change.run.id));
         }
         for (change, blocking) in &changes {
             self.apply_consequences(change, *blocking, retention)?;
@@ -225,12 +295,20 @@ impl Tx<'_> {
         by: &str,
         text: &str,
     ) -> Result<Option<Change<'r>>, StoreError> {
-        let next = apply(run.state, event, self.steady(), retention).map_err(|refused| refused.of_run(&run.name))?;
+        let next = apply(run.state, event, self.steady(), retention)
+            .map_err(|refused| refused.of_run(&run.name))?;
         if next == run.state {
             return Ok(None);
         }
         let kind = match next {
-            RunState::Queued if matches!(event, RunEvent::NotStarted | RunEvent::FellBack | RunEvent::Ended(_)) => EventKind::RunRequeued,
+            RunState::Queued
+                if matches!(
+                    event,
+                    RunEvent::NotStarted | RunEvent::FellBack | RunEvent::Ended(_)
+                ) =>
+            {
+                EventKind::RunRequeued
+            }
             RunState::Queued => EventKind::RunQueued,
             RunState::Starting => EventKind::RunStarting,
             RunState::Running => EventKind::RunStarted,
@@ -239,23 +317,50 @@ impl Tx<'_> {
             RunState::Finished(_) => EventKind::RunFinished,
         };
         let described = match next {
-            RunState::Stopping(reason) | RunState::Stopped { reason, .. } if text.is_empty() => reason.word().to_owned(),
+            RunState::Stopping(reason) | RunState::Stopped { reason, .. } if text.is_empty() => {
+                reason.word().to_owned()
+            }
             RunState::Finished(outcome) if text.is_empty() => outcome.to_string(),
             _ => text.to_owned(),
         };
-        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, &described)?;
-        Ok(Some(Change { run, event, next, seq }))
+        let seq = append_event(
+            self,
+            kind,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            by,
+            &described,
+        )?;
+        Ok(Some(Change {
+            run,
+            event,
+            next,
+            seq,
+        }))
     }
 
     /// Stores the state of a run after a change. `blocking`: its blocking requests, if it has stopped.
-    fn write_state(&mut self, change: &Change<'_>, blocking: Option<Blocking>) -> Result<(), StoreError> {
+    fn write_state(
+        &mut self,
+        change: &Change<'_>,
+        blocking: Option<Blocking>,
+    ) -> Result<(), StoreError> {
         let Change { run, next, seq, .. } = change;
         let row = StateRow::of(*next);
         let ended_at = next.is_finished().then_some(self.happened_at().0);
         let settled_at = next.is_finished().then_some(self.steady().0);
-        let started_at = (*next == RunState::Running && run.started_at.is_none()).then_some(self.happened_at().0);
-        let begun = if *next == RunState::Starting { BEGIN_ATTEMPT } else { "" };
-        self.prepare(&format!("{UPDATE_STATE}{begun} WHERE id = ?1 AND state = ?12"))?.run_on_one(params![
+        let started_at = (*next == RunState::Running && run.started_at.is_none())
+            .then_some(self.happened_at().0);
+        let begun = if *next == RunState::Starting {
+            BEGIN_ATTEMPT
+        } else {
+            ""
+        };
+        self.prepare(&format!(
+            "{UPDATE_STATE}{begun} WHERE id = ?1 AND state = ?12"
+        ))?
+        .run_on_one(params![
             run.id.to_string(),
             row.state,
             row.stop_reason,
@@ -280,13 +385,24 @@ impl Tx<'_> {
     fn announce_consequences(&self, change: &Change<'_>) {
         self.announce_estimate_check(change.run.id);
         if change.frees_slot() {
-            self.connection().announce(|connection| has_port_waiters(connection, change.run.id));
+            self.connection()
+                .announce(|connection| has_port_waiters(connection, change.run.id));
         }
     }
 
     /// Applies what follows from a stored change, for the run and for others.
-    fn apply_consequences(&mut self, change: &Change<'_>, blocking: Option<Blocking>, retention: Retention) -> Result<(), StoreError> {
-        let Change { run, event, next, seq } = *change;
+    fn apply_consequences(
+        &mut self,
+        change: &Change<'_>,
+        blocking: Option<Blocking>,
+        retention: Retention,
+    ) -> Result<(), StoreError> {
+        let Change {
+            run,
+            event,
+            next,
+            seq,
+        } = *change;
         let ends = change.ends(blocking);
         if next == RunState::Starting {
             self.note_start(run, seq)?;
@@ -330,9 +446,13 @@ impl Tx<'_> {
     }
 
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of time.
-    pub(in crate::store) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
+    pub(in crate::store) fn schedule_estimate_check(
+        &mut self,
+        run: RunId,
+    ) -> Result<(), StoreError> {
         self.schedule_budget_check(run)?;
-        if let Some(due) = outlook(self.connection(), run)?.and_then(|outlook| outlook.estimate_due) {
+        if let Some(due) = outlook(self.connection(), run)?.and_then(|outlook| outlook.estimate_due)
+        {
             self.wake_by(due);
         }
         Ok(())
@@ -341,7 +461,8 @@ impl Tx<'_> {
     /// Announces the reads of [`Tx::schedule_estimate_check`].
     pub(in crate::store) fn announce_estimate_check(&self, run: RunId) {
         self.announce_budget_check(run);
-        self.connection().announce(|connection| outlook(connection, run));
+        self.connection()
+            .announce(|connection| outlook(connection, run));
     }
 
     /// Records that a run exceeds its estimate.
@@ -349,31 +470,66 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_overdue(&mut self, run: &Run) -> Result<(), StoreError> {
-        let text = format!("past its estimate of {}", duration_text(run.estimate_ms.unwrap_or(0)));
-        let seq = append_event(self, EventKind::RunOverdue, run.id, &run.owner.to_string(), None, "hub", &text)?;
-        self.prepare("UPDATE runs SET overdue_at = ?2, overdue_seq = ?3 WHERE id = ?1")?.run(params![run.id.to_string(), self.now().0, seq.0])?;
+        let text = format!(
+            "past its estimate of {}",
+            duration_text(run.estimate_ms.unwrap_or(0))
+        );
+        let seq = append_event(
+            self,
+            EventKind::RunOverdue,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            "hub",
+            &text,
+        )?;
+        self.prepare("UPDATE runs SET overdue_at = ?2, overdue_seq = ?3 WHERE id = ?1")?
+            .run(params![run.id.to_string(), self.now().0, seq.0])?;
         self.touch(run.id, seq)
     }
 
     /// Reads the blocking requests of a run that stops. `now`: the run as it is stored.
-    fn blocking_at_stop(&self, change: &Change<'_>, now: &Run) -> Result<Option<Blocking>, StoreError> {
+    fn blocking_at_stop(
+        &self,
+        change: &Change<'_>,
+        now: &Run,
+    ) -> Result<Option<Blocking>, StoreError> {
         if !matches!(change.next, RunState::Stopped { .. }) {
             return Ok(None);
         }
-        let was_announced = matches!(change.run.state, RunState::Stopping(reason) if reason.is_announced());
+        let was_announced =
+            matches!(change.run.state, RunState::Stopping(reason) if reason.is_announced());
         let settled = was_announced && has_settled_since_stop(self.connection(), now.id)?;
-        Ok(Some(Blocking { open: now.is_waiting(), settled }))
+        Ok(Some(Blocking {
+            open: now.is_waiting(),
+            settled,
+        }))
     }
 
     /// Stores the checkpoint of a run's attempt.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_checkpoint(&mut self, run: &Run, checkpoint: &Checkpoint, by: &str) -> Result<(), StoreError> {
-        let text = serde_json::to_string(&CheckpointRow::of(checkpoint, run.attempt)).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let seq = append_event(self, EventKind::RunCheckpoint, run.id, &run.owner.to_string(), None, by, &first_line(&checkpoint.details))?;
+    pub fn set_checkpoint(
+        &mut self,
+        run: &Run,
+        checkpoint: &Checkpoint,
+        by: &str,
+    ) -> Result<(), StoreError> {
+        let text = serde_json::to_string(&CheckpointRow::of(checkpoint, run.attempt))
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let seq = append_event(
+            self,
+            EventKind::RunCheckpoint,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            by,
+            &first_line(&checkpoint.details),
+        )?;
         let sql = "UPDATE runs SET checkpoint = ?2, last_seq = ?3, updated_at = ?4 WHERE id = ?1";
-        self.prepare(sql)?.run(params![run.id.to_string(), text, seq.0, self.now().0])?;
+        self.prepare(sql)?
+            .run(params![run.id.to_string(), text, seq.0, self.now().0])?;
         Ok(())
     }
 
@@ -388,12 +544,13 @@ impl Tx<'_> {
         next_step: Option<&str>,
         choice: Option<Choice>,
     ) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3, choice = ?4 WHERE id = ?1")?.run(params![
-            run.to_string(),
-            resolution,
-            next_step,
-            choice.map(Choice::word)
-        ])?;
+        self.prepare("UPDATE runs SET resolution = ?2, next_step = ?3, choice = ?4 WHERE id = ?1")?
+            .run(params![
+                run.to_string(),
+                resolution,
+                next_step,
+                choice.map(Choice::word)
+            ])?;
         Ok(())
     }
 
@@ -402,7 +559,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn forget_active_time(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?.run([run.to_string()])?;
+        self.prepare("UPDATE runs SET active_ms = 0 WHERE id = ?1")?
+            .run([run.to_string()])?;
         Ok(())
     }
 
@@ -420,7 +578,8 @@ impl Tx<'_> {
             &Principal::Run(run.id).to_string(),
             &first_line(why),
         )?;
-        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), first_line(why)])?;
+        self.prepare("UPDATE runs SET ignored = ignored + 1, ignored_why = ?2 WHERE id = ?1")?
+            .run(params![run.id.to_string(), first_line(why)])?;
         self.touch(run.id, seq)
     }
 
@@ -429,7 +588,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn set_detail(&mut self, run: RunId, detail: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?.run(params![run.to_string(), detail])?;
+        self.prepare("UPDATE runs SET detail = ?2 WHERE id = ?1")?
+            .run(params![run.to_string(), detail])?;
         Ok(())
     }
 
@@ -438,7 +598,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn clear_detail(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET detail = NULL WHERE id = ?1")?.run([run.to_string()])?;
+        self.prepare("UPDATE runs SET detail = NULL WHERE id = ?1")?
+            .run([run.to_string()])?;
         Ok(())
     }
 
@@ -460,7 +621,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn state_active_time(&mut self, run: RunId, active_ms: i64) -> Result<(), StoreError> {
-        self.prepare("UPDATE runs SET active_ms = ?2, active_since = NULL WHERE id = ?1")?.run(params![run.to_string(), active_ms])?;
+        self.prepare("UPDATE runs SET active_ms = ?2, active_since = NULL WHERE id = ?1")?
+            .run(params![run.to_string(), active_ms])?;
         Ok(())
     }
 
@@ -468,10 +630,28 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn progress(&mut self, run: &Run, percent: Option<u8>, note: Option<&str>, eta: Option<&str>) -> Result<Run, StoreError> {
-        let parts = [percent.map(|percent| format!("{percent} %")), note.map(first_line), eta.map(|eta| format!("(ETA {})", first_line(eta)))];
+    pub fn progress(
+        &mut self,
+        run: &Run,
+        percent: Option<u8>,
+        note: Option<&str>,
+        eta: Option<&str>,
+    ) -> Result<Run, StoreError> {
+        let parts = [
+            percent.map(|percent| format!("{percent} %")),
+            note.map(first_line),
+            eta.map(|eta| format!("(ETA {})", first_line(eta))),
+        ];
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let seq = append_event(self, EventKind::RunProgress, run.id, &run.owner.to_string(), None, &Principal::Run(run.id).to_string(), &text)?;
+        let seq = append_event(
+            self,
+            EventKind::RunProgress,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &Principal::Run(run.id).to_string(),
+            &text,
+        )?;
         // The newest progress replaces the ETA, even if it has none.
         self.prepare("UPDATE runs SET percent = coalesce(?2, percent), progress = coalesce(?3, progress), eta = ?4 WHERE id = ?1")?.run(params![
             run.id.to_string(),
@@ -481,10 +661,16 @@ impl Tx<'_> {
         ])?;
         self.supersede_report(run)?;
         self.touch(run.id, seq)?;
-        let left_ms =
-            eta.and_then(|eta| duration_ms(eta).or_else(|| Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)));
+        let left_ms = eta.and_then(|eta| {
+            duration_ms(eta).or_else(|| {
+                Some(clock::parse_rfc3339(eta.trim())?.ms_since(self.now())).filter(|ms| *ms > 0)
+            })
+        });
         if let Some(left_ms) = left_ms {
-            let estimate_ms = self.run(run.id)?.active_ms_at(self.steady()).saturating_add(left_ms);
+            let estimate_ms = self
+                .run(run.id)?
+                .active_ms_at(self.steady())
+                .saturating_add(left_ms);
             self.prepare("UPDATE runs SET estimate_ms = ?2, overdue_at = NULL, overdue_seq = NULL WHERE id = ?1")?
                 .run(params![run.id.to_string(), estimate_ms])?;
             self.schedule_estimate_check(run.id)?;
@@ -497,8 +683,17 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn annotate(&mut self, run: &Run, by: &Principal, text: &str) -> Result<Run, StoreError> {
-        let seq = append_event(self, EventKind::RunAnnotated, run.id, &run.owner.to_string(), None, &by.to_string(), &first_line(text))?;
-        self.prepare("UPDATE runs SET annotation = ?2 WHERE id = ?1")?.run(params![run.id.to_string(), text])?;
+        let seq = append_event(
+            self,
+            EventKind::RunAnnotated,
+            run.id,
+            &run.owner.to_string(),
+            None,
+            &by.to_string(),
+            &first_line(text),
+        )?;
+        self.prepare("UPDATE runs SET annotation = ?2 WHERE id = ?1")?
+            .run(params![run.id.to_string(), text])?;
         self.touch(run.id, seq)?;
         self.run(run.id)
     }
@@ -507,11 +702,26 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn adopt(&mut self, root: &Run, owner: &Principal, name: &str, by: &Principal) -> Result<Run, StoreError> {
+    pub fn adopt(
+        &mut self,
+        root: &Run,
+        owner: &Principal,
+        name: &str,
+        by: &Principal,
+    ) -> Result<Run, StoreError> {
         let text = format!("from {} to {owner}", root.owner);
-        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?.run(params![root.root.to_string(), owner.to_string()])?;
+        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?
+            .run(params![root.root.to_string(), owner.to_string()])?;
         self.adopt_chats(root.root, &root.owner, owner, name)?;
-        let seq = append_event(self, EventKind::RunAdopted, root.id, &owner.to_string(), None, &by.to_string(), &text)?;
+        let seq = append_event(
+            self,
+            EventKind::RunAdopted,
+            root.id,
+            &owner.to_string(),
+            None,
+            &by.to_string(),
+            &text,
+        )?;
         self.notify(Topic::Owner(root.owner.to_string()));
         self.touch(root.id, seq)?;
         self.run(root.id)
@@ -523,10 +733,16 @@ impl Tx<'_> {
     /// The run has not finished.
     pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
         if !run.state.is_finished() {
-            return Err(Denied::WrongState { run: run.name.clone(), state: run.state.word(), wanted: "removed" }.into());
+            return Err(Denied::WrongState {
+                run: run.name.clone(),
+                state: run.state.word(),
+                wanted: "removed",
+            }
+            .into());
         }
         self.remove_from_boards(run)?;
-        self.prepare("DELETE FROM runs WHERE id = ?1")?.run([run.id.to_string()])?;
+        self.prepare("DELETE FROM runs WHERE id = ?1")?
+            .run([run.id.to_string()])?;
         // The file with its variables is no longer needed.
         self.notify(Topic::Turns);
         Ok(())

@@ -7,7 +7,9 @@ use super::unspaced::{indexed, joined};
 use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
 use crate::store::db::{OptionalExtension, params, params_from_iter};
 use crate::store::ids::{request_id, run_id};
-use crate::store::{Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run};
+use crate::store::{
+    Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run,
+};
 use adjutant_core::chat::Viewer;
 use adjutant_core::report::Report;
 use adjutant_core::signal::Clarification;
@@ -62,22 +64,36 @@ const INDEXED: [EventKind; 6] = [
 /// # Errors
 /// A failure of the store.
 pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, StoreError> {
-    let seen: i64 = connection.prepare_cached("SELECT seq FROM search_seen")?.query_row([], |row| row.get(0))?;
+    let seen: i64 = connection
+        .prepare_cached("SELECT seq FROM search_seen")?
+        .query_row([], |row| row.get(0))?;
     let after = after.max(seen);
-    let last: i64 = connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?;
+    let last: i64 = connection
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?
+        .query_row([], |row| row.get(0))?;
     let end = last.min(after + EVENTS_MAX).max(after);
-    let mut backlog = Backlog { seq: after, put_down: seen, ..Backlog::default() };
+    let mut backlog = Backlog {
+        seq: after,
+        put_down: seen,
+        ..Backlog::default()
+    };
     let kinds = INDEXED.map(|kind| format!("'{}'", kind.word())).join(", ");
-    let sql = format!("SELECT seq, kind, run, request FROM events WHERE seq > ?1 AND seq <= ?2 AND kind IN ({kinds}) ORDER BY seq");
+    let sql = format!(
+        "SELECT seq, kind, run, request FROM events WHERE seq > ?1 AND seq <= ?2 AND kind IN ({kinds}) ORDER BY seq"
+    );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([after, end])?;
     while let Some(row) = rows.next()? {
         let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
         let run = || run_id(&row.get::<String>(2)?);
         let job = match EventKind::from_word(&kind) {
-            Some(EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestRevoked) => {
-                row.get::<Option<String>>(3)?.map(|id| request_id(&id)).transpose()?.map(Job::Request)
-            }
+            Some(
+                EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestRevoked,
+            ) => row
+                .get::<Option<String>>(3)?
+                .map(|id| request_id(&id))
+                .transpose()?
+                .map(Job::Request),
             Some(EventKind::RunReported | EventKind::RunFinished) => Some(Job::Report(run()?)),
             Some(EventKind::RunAdopted) => Some(Job::Tree(run()?)),
             _ => None,
@@ -107,20 +123,38 @@ struct Document {
 }
 
 fn known_document(connection: &Connection, reference: &str) -> Result<Option<i64>, StoreError> {
-    Ok(connection.prepare_cached("SELECT id FROM search_docs WHERE ref = ?1")?.query_row([reference], |row| row.get(0)).optional()?)
+    Ok(connection
+        .prepare_cached("SELECT id FROM search_docs WHERE ref = ?1")?
+        .query_row([reference], |row| row.get(0))
+        .optional()?)
 }
 
 fn document_of_request(request: &Request) -> Document {
     let mut text = request.question.clone();
-    let mut tags = vec![tag('o', &request.owner.to_string()), tag('a', &Principal::Run(request.run).to_string()), "k1".to_owned()];
+    let mut tags = vec![
+        tag('o', &request.owner.to_string()),
+        tag('a', &Principal::Run(request.run).to_string()),
+        "k1".to_owned(),
+    ];
     if request.subject.kind() == RequestKind::Question || text.contains('?') {
         tags.push("q".to_owned());
     }
     // The clarification of a group is indexed with its first question.
     let is_first = request.group.is_none_or(|group| group.first == request.no);
-    let clarification = request.clarification.clone().filter(|_| is_first).unwrap_or_default();
-    let Clarification { reason, blocked_at, resume_with, state } = &clarification;
-    let along = [reason, blocked_at, resume_with, state].into_iter().flatten();
+    let clarification = request
+        .clarification
+        .clone()
+        .filter(|_| is_first)
+        .unwrap_or_default();
+    let Clarification {
+        reason,
+        blocked_at,
+        resume_with,
+        state,
+    } = &clarification;
+    let along = [reason, blocked_at, resume_with, state]
+        .into_iter()
+        .flatten();
     for more in request.context.iter().chain(along).chain(&request.options) {
         text.push('\n');
         text.push_str(more);
@@ -130,7 +164,14 @@ fn document_of_request(request: &Request) -> Document {
         text.push_str(&answer.decision.to_text());
         tags.push(tag('a', &answer.by.to_string()));
     }
-    Document { kind: "request", reference: request.id.to_string(), run: request.run, at: request.asked_at, tags, text }
+    Document {
+        kind: "request",
+        reference: request.id.to_string(),
+        run: request.run,
+        at: request.asked_at,
+        tags,
+        text,
+    }
 }
 
 impl Tx<'_> {
@@ -145,7 +186,8 @@ impl Tx<'_> {
             let mut documents = Vec::with_capacity(jobs.len());
             for job in jobs {
                 let document = match job {
-                    Job::Request(id) => request_by_id(self.connection(), *id)?.map(|request| document_of_request(&request)),
+                    Job::Request(id) => request_by_id(self.connection(), *id)?
+                        .map(|request| document_of_request(&request)),
                     Job::Report(id) => match run_by_id(self.connection(), *id)? {
                         Some(run) => self.document_of_report(&run)?,
                         None => None,
@@ -153,7 +195,10 @@ impl Tx<'_> {
                     Job::Tree(_) => None,
                 };
                 if let Some(document) = document {
-                    documents.push((known_document(self.connection(), &document.reference)?, document));
+                    documents.push((
+                        known_document(self.connection(), &document.reference)?,
+                        document,
+                    ));
                 }
             }
             for (known, document) in &documents {
@@ -165,7 +210,8 @@ impl Tx<'_> {
                 }
             }
         }
-        self.prepare("UPDATE search_seen SET seq = larger(seq, ?1)")?.run([backlog.seq])?;
+        self.prepare("UPDATE search_seen SET seq = larger(seq, ?1)")?
+            .run([backlog.seq])?;
         Ok(())
     }
 
@@ -177,12 +223,17 @@ impl Tx<'_> {
         for (kind, reference) in found {
             match kind.as_str() {
                 "request" => {
-                    if let Some(request) = request_by_id(self.connection(), request_id(&reference)?)? {
+                    if let Some(request) =
+                        request_by_id(self.connection(), request_id(&reference)?)?
+                    {
                         self.store_again(&document_of_request(&request))?;
                     }
                 }
                 _ => {
-                    let document = run_by_id(self.connection(), run_id(&reference)?)?.map(|run| self.document_of_report(&run)).transpose()?.flatten();
+                    let document = run_by_id(self.connection(), run_id(&reference)?)?
+                        .map(|run| self.document_of_report(&run))
+                        .transpose()?
+                        .flatten();
                     if let Some(document) = document {
                         self.store_again(&document)?;
                     }
@@ -200,10 +251,24 @@ impl Tx<'_> {
         }
         let (report, _) = report_of(self.connection(), run.id)?;
         let mut parts: Vec<&str> = run.summary.iter().map(String::as_str).collect();
-        if let Some(Report { status: _, summary, deliverables, metrics, issues, recommendations, duration: _ }) = &report {
+        if let Some(Report {
+            status: _,
+            summary,
+            deliverables,
+            metrics,
+            issues,
+            recommendations,
+            duration: _,
+        }) = &report
+        {
             parts.push(summary);
             parts.extend(deliverables.iter().map(String::as_str));
-            parts.extend([metrics, issues, recommendations].into_iter().flatten().map(String::as_str));
+            parts.extend(
+                [metrics, issues, recommendations]
+                    .into_iter()
+                    .flatten()
+                    .map(String::as_str),
+            );
         }
         parts.extend(run.reconstructed.as_deref().or(run.result.as_deref()));
         let mut unique: Vec<&str> = Vec::new();
@@ -216,12 +281,23 @@ impl Tx<'_> {
             return Ok(None);
         }
         let text = unique.join("\n");
-        let mut tags = vec![tag('o', &run.owner.to_string()), tag('a', &Principal::Run(run.id).to_string()), "k2".to_owned()];
+        let mut tags = vec![
+            tag('o', &run.owner.to_string()),
+            tag('a', &Principal::Run(run.id).to_string()),
+            "k2".to_owned(),
+        ];
         tags.extend(run.parent.map(|parent| tag('p', &parent.to_string())));
         if text.contains('?') {
             tags.push("q".to_owned());
         }
-        Ok(Some(Document { kind: "report", reference: run.id.to_string(), run: run.id, at: run.ended_at.unwrap_or(self.now()), tags, text }))
+        Ok(Some(Document {
+            kind: "report",
+            reference: run.id.to_string(),
+            run: run.id,
+            at: run.ended_at.unwrap_or(self.now()),
+            tags,
+            text,
+        }))
     }
 
     /// Announces the reads for a document.
@@ -248,25 +324,48 @@ impl Tx<'_> {
     }
 
     /// Stores a document. `known`: its number, if it is stored already.
-    fn store_document(&mut self, known: Option<i64>, document: &Document) -> Result<(), StoreError> {
-        let Document { kind, reference, run, at, tags, text } = document;
+    fn store_document(
+        &mut self,
+        known: Option<i64>,
+        document: &Document,
+    ) -> Result<(), StoreError> {
+        let Document {
+            kind,
+            reference,
+            run,
+            at,
+            tags,
+            text,
+        } = document;
         let id = match known {
             Some(id) => {
-                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?.run([id])?;
-                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?.run(params![id, at.0])?;
+                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?
+                    .run([id])?;
+                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?
+                    .run(params![id, at.0])?;
                 id
             }
             None => self
                 .prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?
                 .insert("id", params![kind, reference, run.to_string(), at.0])?,
         };
-        let text = if self.connection().has_fts5() { indexed(text) } else { text.into() };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?.run(params![id, tags.join(" "), text])?;
+        let text = if self.connection().has_fts5() {
+            indexed(text)
+        } else {
+            text.into()
+        };
+        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?
+            .run(params![id, tags.join(" "), text])?;
         Ok(())
     }
 }
 
-pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
+pub(super) fn find(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &str,
+) -> Result<Part, StoreError> {
     let wants = |source| query.within.is_empty() || query.within.contains(&source);
     let mut terms = Terms::new(words);
     match (wants(Source::Questions), wants(Source::Reports)) {
@@ -285,7 +384,10 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
         // A run sees its own requests and reports, and the reports of runs that it delegated to.
         Principal::Run(id) => {
             terms.tags(&[tag('a', &who), tag('p', &id.to_string())]);
-            terms.add("(d.run = ? OR (d.kind = 'report' AND r.parent = ?))", id.to_string());
+            terms.add(
+                "(d.run = ? OR (d.kind = 'report' AND r.parent = ?))",
+                id.to_string(),
+            );
         }
     }
     if let Some(from) = &query.from {
@@ -314,16 +416,25 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
         terms.values.len() + 1
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    collect(statement.query(params_from_iter(terms.values(query.limit)))?, |row| {
-        let (kind, reference): (String, String) = (row.get(0)?, row.get(1)?);
-        let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
-        let found = if kind == "request" {
-            let id = RequestId::parse(&reference).map_err(|_| corrupt())?;
-            Found::Request(Box::new(request_by_id(connection, id)?.ok_or_else(corrupt)?))
-        } else {
-            let id = RunId::parse(&reference).map_err(|_| corrupt())?;
-            Found::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
-        };
-        Ok(Hit { found, at: Time(row.get(2)?), snippet: joined(row.get(3)?) })
-    })
+    collect(
+        statement.query(params_from_iter(terms.values(query.limit)))?,
+        |row| {
+            let (kind, reference): (String, String) = (row.get(0)?, row.get(1)?);
+            let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
+            let found = if kind == "request" {
+                let id = RequestId::parse(&reference).map_err(|_| corrupt())?;
+                Found::Request(Box::new(
+                    request_by_id(connection, id)?.ok_or_else(corrupt)?,
+                ))
+            } else {
+                let id = RunId::parse(&reference).map_err(|_| corrupt())?;
+                Found::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
+            };
+            Ok(Hit {
+                found,
+                at: Time(row.get(2)?),
+                snippet: joined(row.get(3)?),
+            })
+        },
+    )
 }

@@ -44,7 +44,11 @@ impl Tx<'_> {
         let hour = at.0.div_euclid(HOUR_MS);
         let upsert = "INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2) ON CONFLICT (hour) DO UPDATE SET last = excluded.last";
         self.prepare(upsert)?.run([hour, entry])?;
-        if entry % INDEXED_AT_ONCE == 0 { self.index_entries() } else { Ok(()) }
+        if entry % INDEXED_AT_ONCE == 0 {
+            self.index_entries()
+        } else {
+            Ok(())
+        }
     }
 
     /// Changes the index of entries, if the engine has one.
@@ -95,7 +99,12 @@ impl Tx<'_> {
     }
 }
 
-pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, words: &str) -> Result<Part, StoreError> {
+pub(super) fn find(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &str,
+) -> Result<Part, StoreError> {
     let mut terms = Terms::new(words);
     match query.chat {
         // The caller has checked that the viewer may see this chat.
@@ -140,27 +149,49 @@ pub(super) fn find(connection: &Connection, viewer: &Viewer, query: &Query, word
         terms.values.len() + 1
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    collect(statement.query(params_from_iter(terms.values(query.limit)))?, |row| {
-        let entry = read_entry(row)??;
-        Ok(Hit { at: entry.at, snippet: joined(row.get(16)?), found: Found::Entry(Box::new(entry), row.get(15)?) })
-    })
+    collect(
+        statement.query(params_from_iter(terms.values(query.limit)))?,
+        |row| {
+            let entry = read_entry(row)??;
+            Ok(Hit {
+                at: entry.at,
+                snippet: joined(row.get(16)?),
+                found: Found::Entry(Box::new(entry), row.get(15)?),
+            })
+        },
+    )
 }
 
 /// Restricts a search to chats that the viewer may see, by the general rule.
-fn only_visible(connection: &Connection, viewer: &Viewer, terms: &mut Terms) -> Result<(), StoreError> {
+fn only_visible(
+    connection: &Connection,
+    viewer: &Viewer,
+    terms: &mut Terms,
+) -> Result<(), StoreError> {
     const TAKES_PART: &str = "EXISTS (SELECT 1 FROM chat_members p WHERE p.chat = c.id AND p.joined_at IS NOT NULL AND p.who = ?)";
     let who = viewer.who.to_string();
     match &viewer.who {
         Principal::Person => {}
         Principal::Client(_) => {
             let mut tags = vec![tag('o', &who)];
-            tags.extend(chats_of_others(connection, &viewer.who, FOREIGN_MAX)?.iter().map(|chat| format!("c{chat}")));
+            tags.extend(
+                chats_of_others(connection, &viewer.who, FOREIGN_MAX)?
+                    .iter()
+                    .map(|chat| format!("c{chat}")),
+            );
             terms.tags(&tags);
-            terms.add(&format!("((c.private = 0 AND c.owner = ?) OR {TAKES_PART})"), who);
+            terms.add(
+                &format!("((c.private = 0 AND c.owner = ?) OR {TAKES_PART})"),
+                who,
+            );
         }
         Principal::Run(_) => {
             let owner = viewer.scope.owner.to_string();
-            let root = viewer.scope.root.map(|root| root.to_string()).unwrap_or_default();
+            let root = viewer
+                .scope
+                .root
+                .map(|root| root.to_string())
+                .unwrap_or_default();
             terms.tags(&[tag('o', &owner)]);
             terms.add("c.owner = ?", owner);
             terms.add("(c.kind <> 'board' OR c.root IS NULL OR c.root = ?)", root);

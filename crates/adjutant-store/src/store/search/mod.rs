@@ -86,9 +86,19 @@ type Part = (Vec<Hit>, bool);
 ///
 /// # Errors
 /// A failure of the store.
-pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result<(Vec<Hit>, bool), StoreError> {
-    let Some(words) = words(&query.text) else { return Ok((Vec::new(), false)) };
-    let plain_words = if connection.has_fts5() { Vec::new() } else { plain::words(&query.text) };
+pub fn search(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+) -> Result<(Vec<Hit>, bool), StoreError> {
+    let Some(words) = words(&query.text) else {
+        return Ok((Vec::new(), false));
+    };
+    let plain_words = if connection.has_fts5() {
+        Vec::new()
+    } else {
+        plain::words(&query.text)
+    };
     let find_entries = || match connection.has_fts5() {
         true => entries::find(connection, viewer, query, &words),
         false => plain::find_entries(connection, viewer, query, &plain_words),
@@ -98,8 +108,16 @@ pub fn search(connection: &Connection, viewer: &Viewer, query: &Query) -> Result
         false => plain::find_documents(connection, viewer, query, &plain_words),
     };
     let wants = |source| query.within.is_empty() || query.within.contains(&source);
-    let (mut entries, mut broken_off) = if wants(Source::Chats) { in_time(find_entries())? } else { Part::default() };
-    let (mut documents, more) = if query.chat.is_none() && !broken_off { in_time(find_documents())? } else { Part::default() };
+    let (mut entries, mut broken_off) = if wants(Source::Chats) {
+        in_time(find_entries())?
+    } else {
+        Part::default()
+    };
+    let (mut documents, more) = if query.chat.is_none() && !broken_off {
+        in_time(find_documents())?
+    } else {
+        Part::default()
+    };
     broken_off |= more;
     let limit = query.limit as usize;
     if query.best {
@@ -135,18 +153,30 @@ fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
 /// Converts the text of a document from the index of any engine to the form in which the index of this one has it.
 pub(in crate::store) fn text_for_index(connection: &Connection, text: String) -> String {
     let plain = unspaced::joined(text);
-    if connection.has_fts5() { unspaced::indexed(&plain).into_owned() } else { plain }
+    if connection.has_fts5() {
+        unspaced::indexed(&plain).into_owned()
+    } else {
+        plain
+    }
 }
 
 /// Splits a query into its words.
 fn query_words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| word.chars().any(char::is_alphanumeric)).take(WORDS_MAX)
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .take(WORDS_MAX)
 }
 
 /// Converts words to an FTS5 query in which nothing has a special meaning. `None`: there are no words.
 fn words(text: &str) -> Option<String> {
-    let words: Vec<String> = query_words(text).map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\""))).collect();
-    if words.is_empty() { None } else { Some(format!("text : ({})", words.join(" AND "))) }
+    let words: Vec<String> = query_words(text)
+        .map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\"")))
+        .collect();
+    if words.is_empty() {
+        None
+    } else {
+        Some(format!("text : ({})", words.join(" AND ")))
+    }
 }
 
 /// Returns the tag for a value, encoded like in the schema's views.
@@ -171,8 +201,17 @@ struct Terms {
 
 impl Terms {
     fn new(words: &str) -> Self {
-        let snippet_words = if unspaced::has_unspaced(words) { SNIPPET_CHARS } else { SNIPPET_WORDS };
-        Self { matching: words.to_owned(), values: vec![Value::Null], conditions: String::new(), snippet_words }
+        let snippet_words = if unspaced::has_unspaced(words) {
+            SNIPPET_CHARS
+        } else {
+            SNIPPET_WORDS
+        };
+        Self {
+            matching: words.to_owned(),
+            values: vec![Value::Null],
+            conditions: String::new(),
+            snippet_words,
+        }
     }
 
     /// Requires any of these tags.
@@ -185,11 +224,16 @@ impl Terms {
     fn add(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         self.conditions.push_str(" AND ");
-        self.conditions.push_str(&condition.replace('?', &format!("?{}", self.values.len())));
+        self.conditions
+            .push_str(&condition.replace('?', &format!("?{}", self.values.len())));
     }
 
     /// Restricts the search to the newest matches, as many as can be ranked in time.
-    fn among_newest(&mut self, connection: &Connection, index: &'static str) -> Result<(), StoreError> {
+    fn among_newest(
+        &mut self,
+        connection: &Connection,
+        index: &'static str,
+    ) -> Result<(), StoreError> {
         let oldest: Option<i64> = connection
             .prepare_cached(&format!("SELECT rowid FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2"))?
             .query_row(params![self.matching, BEST_AMONG - 1], |row| row.get(0))
@@ -208,10 +252,16 @@ impl Terms {
 }
 
 /// Collects rows until the end or the deadline. Hits found before the deadline are valid.
-fn collect(mut rows: db::Rows<'_>, mut read: impl FnMut(&db::Row<'_>) -> Result<Hit, StoreError>) -> Result<Part, StoreError> {
+fn collect(
+    mut rows: db::Rows<'_>,
+    mut read: impl FnMut(&db::Row<'_>) -> Result<Hit, StoreError>,
+) -> Result<Part, StoreError> {
     let mut hits = Vec::new();
     loop {
-        let next = rows.next().map_err(StoreError::from).and_then(|row| row.map(|row| read(&row)).transpose());
+        let next = rows
+            .next()
+            .map_err(StoreError::from)
+            .and_then(|row| row.map(|row| read(&row)).transpose());
         match next {
             Ok(Some(hit)) => hits.push(hit),
             Ok(None) => return Ok((hits, false)),

@@ -34,8 +34,10 @@ impl Conditions {
     /// Adds a condition whose `?` are one value.
     fn add(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
-        self.sql.push_str(if self.sql.is_empty() { "" } else { " AND " });
-        self.sql.push_str(&condition.replace('?', &format!("?{}", self.values.len())));
+        self.sql
+            .push_str(if self.sql.is_empty() { "" } else { " AND " });
+        self.sql
+            .push_str(&condition.replace('?', &format!("?{}", self.values.len())));
     }
 
     fn words(&mut self, column: &str, words: &[String]) {
@@ -43,7 +45,10 @@ impl Conditions {
             if is_indexed(word) {
                 self.add(&format!("to_tsvector('simple', words_apart({column})) @@ plainto_tsquery('simple', words_apart(?))"), word.clone());
             }
-            self.add(&format!("strpos(folded({column}), folded(?)) > 0"), word.clone());
+            self.add(
+                &format!("strpos(folded({column}), folded(?)) > 0"),
+                word.clone(),
+            );
         }
     }
 
@@ -53,27 +58,42 @@ impl Conditions {
             return table.to_owned();
         }
         self.values.push(Value::Integer(NEWEST));
-        format!("(SELECT * FROM {table} ORDER BY {number} DESC LIMIT ?{})", self.values.len())
+        format!(
+            "(SELECT * FROM {table} ORDER BY {number} DESC LIMIT ?{})",
+            self.values.len()
+        )
     }
 
     fn limit(mut self, limit: u32) -> (String, Vec<Value>) {
         self.values.push(Value::Integer(i64::from(limit)));
-        (format!("{} ORDER BY 1 DESC LIMIT ?{}", self.sql, self.values.len()), self.values)
+        (
+            format!("{} ORDER BY 1 DESC LIMIT ?{}", self.sql, self.values.len()),
+            self.values,
+        )
     }
 }
 
 /// Splits a query into the words to look for. Empty: there are none.
 pub(super) fn words(text: &str) -> Vec<String> {
-    super::query_words(text).map(|word| joined(indexed(word).into_owned())).collect()
+    super::query_words(text)
+        .map(|word| joined(indexed(word).into_owned()))
+        .collect()
 }
 
 /// Returns whether the server indexes a word: it has letters or ASCII digits.
 fn is_indexed(word: &str) -> bool {
-    word.len() <= WORD_BYTES_MAX && word.chars().any(|c| c.is_alphabetic() || c.is_ascii_digit())
+    word.len() <= WORD_BYTES_MAX
+        && word
+            .chars()
+            .any(|c| c.is_alphabetic() || c.is_ascii_digit())
 }
 
 /// Searches the newest texts, and all if these have too few matches. `find`: whether only among the newest.
-fn newest_first(connection: &Connection, limit: u32, find: impl Fn(bool) -> Result<Part, StoreError>) -> Result<Part, StoreError> {
+fn newest_first(
+    connection: &Connection,
+    limit: u32,
+    find: impl Fn(bool) -> Result<Part, StoreError>,
+) -> Result<Part, StoreError> {
     if !connection.has_time_left()? {
         return Ok((Vec::new(), true));
     }
@@ -92,11 +112,24 @@ fn newest_first(connection: &Connection, limit: u32, find: impl Fn(bool) -> Resu
 }
 
 /// Searches chat entries that the viewer may see.
-pub(super) fn find_entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String]) -> Result<Part, StoreError> {
-    newest_first(connection, query.limit, |only_newest| entries(connection, viewer, query, words, only_newest))
+pub(super) fn find_entries(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &[String],
+) -> Result<Part, StoreError> {
+    newest_first(connection, query.limit, |only_newest| {
+        entries(connection, viewer, query, words, only_newest)
+    })
 }
 
-fn entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String], only_newest: bool) -> Result<Part, StoreError> {
+fn entries(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &[String],
+    only_newest: bool,
+) -> Result<Part, StoreError> {
     const TAKES_PART: &str = "EXISTS (SELECT 1 FROM chat_members p WHERE p.chat = c.id AND p.joined_at IS NOT NULL AND p.who = ?)";
     let mut wanted = Conditions::default();
     let who = viewer.who.to_string();
@@ -104,13 +137,24 @@ fn entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[Str
         (Some(chat), _) => wanted.add("m.chat = ?", chat.0),
         (None, Principal::Person) => {}
         (None, Principal::Client(_)) => {
-            let foreign: Vec<String> = chats_of_others(connection, &viewer.who, FOREIGN_MAX)?.iter().map(ToString::to_string).collect();
-            let foreign = if foreign.is_empty() { "NULL".to_owned() } else { foreign.join(", ") };
+            let foreign: Vec<String> = chats_of_others(connection, &viewer.who, FOREIGN_MAX)?
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let foreign = if foreign.is_empty() {
+                "NULL".to_owned()
+            } else {
+                foreign.join(", ")
+            };
             wanted.add(&format!("((c.private = 0 AND c.owner = ?) OR {TAKES_PART}) AND (c.owner = ? OR c.id IN ({foreign}))"), who);
         }
         (None, Principal::Run(_)) => {
             wanted.add("c.owner = ?", viewer.scope.owner.to_string());
-            let root = viewer.scope.root.map(|root| root.to_string()).unwrap_or_default();
+            let root = viewer
+                .scope
+                .root
+                .map(|root| root.to_string())
+                .unwrap_or_default();
             wanted.add("(c.kind <> 'board' OR c.root IS NULL OR c.root = ?)", root);
             wanted.add(&format!("(c.private = 0 OR {TAKES_PART})"), who);
         }
@@ -136,16 +180,33 @@ fn entries(connection: &Connection, viewer: &Viewer, query: &Query, words: &[Str
     let mut statement = connection.prepare_cached(&sql)?;
     super::collect(statement.query(params_from_iter(values))?, |row| {
         let entry = read_entry(row)??;
-        Ok(Hit { at: entry.at, snippet: snippet(&entry.text, words), found: Found::Entry(Box::new(entry), row.get(15)?) })
+        Ok(Hit {
+            at: entry.at,
+            snippet: snippet(&entry.text, words),
+            found: Found::Entry(Box::new(entry), row.get(15)?),
+        })
     })
 }
 
 /// Searches requests and reports that the viewer may see.
-pub(super) fn find_documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String]) -> Result<Part, StoreError> {
-    newest_first(connection, query.limit, |only_newest| documents(connection, viewer, query, words, only_newest))
+pub(super) fn find_documents(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &[String],
+) -> Result<Part, StoreError> {
+    newest_first(connection, query.limit, |only_newest| {
+        documents(connection, viewer, query, words, only_newest)
+    })
 }
 
-fn documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[String], only_newest: bool) -> Result<Part, StoreError> {
+fn documents(
+    connection: &Connection,
+    viewer: &Viewer,
+    query: &Query,
+    words: &[String],
+    only_newest: bool,
+) -> Result<Part, StoreError> {
     let wants = |source| query.within.is_empty() || query.within.contains(&source);
     let mut wanted = Conditions::default();
     match (wants(Source::Questions), wants(Source::Reports)) {
@@ -159,7 +220,10 @@ fn documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[S
     match &viewer.who {
         Principal::Person => {}
         Principal::Client(_) => wanted.add("r.owner = ?", viewer.who.to_string()),
-        Principal::Run(id) => wanted.add("(d.run = ? OR (d.kind = 'report' AND r.parent = ?))", id.to_string()),
+        Principal::Run(id) => wanted.add(
+            "(d.run = ? OR (d.kind = 'report' AND r.parent = ?))",
+            id.to_string(),
+        ),
     }
     if let Some(from) = &query.from {
         wanted.add(has_tag, tagged(super::tag('a', from)));
@@ -183,11 +247,19 @@ fn documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[S
         let (kind, reference): (String, String) = (row.get(1)?, row.get(2)?);
         let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
         let found = if kind == "request" {
-            Found::Request(Box::new(request_by_id(connection, request_id(&reference)?)?.ok_or_else(corrupt)?))
+            Found::Request(Box::new(
+                request_by_id(connection, request_id(&reference)?)?.ok_or_else(corrupt)?,
+            ))
         } else {
-            Found::Report(Box::new(run_by_id(connection, run_id(&reference)?)?.ok_or_else(corrupt)?))
+            Found::Report(Box::new(
+                run_by_id(connection, run_id(&reference)?)?.ok_or_else(corrupt)?,
+            ))
         };
-        Ok(Hit { found, at: Time(row.get(3)?), snippet: snippet(&row.get::<String>(4)?, words) })
+        Ok(Hit {
+            found,
+            at: Time(row.get(3)?),
+            snippet: snippet(&row.get::<String>(4)?, words),
+        })
     })
 }
 
@@ -195,10 +267,24 @@ fn documents(connection: &Connection, viewer: &Viewer, query: &Query, words: &[S
 fn snippet(text: &str, words: &[String]) -> String {
     let chars: Vec<char> = text.chars().collect();
     // One lower-case character for each character, so that positions stay the same.
-    let lower: Vec<char> = chars.iter().map(|c| c.to_lowercase().next().unwrap_or(*c)).collect();
-    let words: Vec<Vec<char>> = words.iter().map(|word| word.to_lowercase().chars().collect()).collect();
-    let match_at = |at: usize| words.iter().filter(|word| lower[at..].starts_with(word)).map(Vec::len).max();
-    let first = (0..chars.len()).find(|at| match_at(*at).is_some()).unwrap_or(0);
+    let lower: Vec<char> = chars
+        .iter()
+        .map(|c| c.to_lowercase().next().unwrap_or(*c))
+        .collect();
+    let words: Vec<Vec<char>> = words
+        .iter()
+        .map(|word| word.to_lowercase().chars().collect())
+        .collect();
+    let match_at = |at: usize| {
+        words
+            .iter()
+            .filter(|word| lower[at..].starts_with(word))
+            .map(Vec::len)
+            .max()
+    };
+    let first = (0..chars.len())
+        .find(|at| match_at(*at).is_some())
+        .unwrap_or(0);
     let begin = first.saturating_sub(BEFORE_CHARS);
     let end = (begin + SNIPPET_CHARS).min(chars.len());
     let mut out = String::new();
@@ -232,10 +318,20 @@ mod tests {
 
     #[test]
     fn snippet_marks_matches() {
-        let marked = |text: &str, query: &str| snippet(text, &words(query)).replace(MARK_BEGIN, "[").replace(MARK_END, "]");
-        assert_eq!(marked("Migrate the Database, database!", "database"), "Migrate the [Database], [database]!");
+        let marked = |text: &str, query: &str| {
+            snippet(text, &words(query))
+                .replace(MARK_BEGIN, "[")
+                .replace(MARK_END, "]")
+        };
+        assert_eq!(
+            marked("Migrate the Database, database!", "database"),
+            "Migrate the [Database], [database]!"
+        );
         assert_eq!(marked("把数据库迁移完", "数据库"), "把[数据库]迁移完");
-        assert_eq!(marked(&format!("{} x", "a".repeat(500)), "x"), format!("…{} [x]", "a".repeat(59)));
+        assert_eq!(
+            marked(&format!("{} x", "a".repeat(500)), "x"),
+            format!("…{} [x]", "a".repeat(59))
+        );
         assert_eq!(marked("İ", "x"), "İ");
     }
 }

@@ -37,7 +37,11 @@ fn set_apart(text: &str) -> Cow<'_, str> {
         if (is_unspaced || was_unspaced) && !apart.is_empty() {
             apart.push(GAP);
         }
-        apart.push(if is_mark(c) { char::from_u32(PRIVATE + u32::from(c)).unwrap_or(c) } else { c });
+        apart.push(if is_mark(c) {
+            char::from_u32(PRIVATE + u32::from(c)).unwrap_or(c)
+        } else {
+            c
+        });
         was_unspaced = is_unspaced;
     }
     Cow::Owned(apart)
@@ -55,8 +59,13 @@ pub(super) fn joined(text: String) -> String {
     if !text.chars().any(|c| c == GAP || is_private(c)) {
         return text;
     }
-    let mark = |c: char| char::from_u32(u32::from(c) & 0xFFFF).filter(|mark| is_private(c) && is_mark(*mark));
-    text.chars().filter(|c| *c != GAP).map(|c| mark(c).unwrap_or(c)).collect()
+    let mark = |c: char| {
+        char::from_u32(u32::from(c) & 0xFFFF).filter(|mark| is_private(c) && is_mark(*mark))
+    };
+    text.chars()
+        .filter(|c| *c != GAP)
+        .map(|c| mark(c).unwrap_or(c))
+        .collect()
 }
 
 /// Converts a text to another form of it.
@@ -67,7 +76,9 @@ type Convert = fn(&str) -> String;
 pub(in crate::store) const TEXT_FUNCTIONS: [(&str, Convert); 3] = [
     ("index_text", |text| indexed(text).into_owned()),
     ("set_apart", |text| set_apart(text).into_owned()),
-    ("reindex_text", |text| indexed(&joined(text.to_owned())).into_owned()),
+    ("reindex_text", |text| {
+        indexed(&joined(text.to_owned())).into_owned()
+    }),
 ];
 
 /// Korean is included: it has spaces between words, but not before the particles appended to them.
@@ -102,8 +113,17 @@ mod tests {
 
     #[test]
     fn only_unspaced_scripts_are_split() {
-        for as_it_is in ["", "plain words", "Grüße, Ελλάδα, Привет, हिन्दी", "“quoted” – 5 €", "⚠️ 👍"] {
-            assert!(matches!(set_apart(as_it_is), Cow::Borrowed(_)), "{as_it_is}");
+        for as_it_is in [
+            "",
+            "plain words",
+            "Grüße, Ελλάδα, Привет, हिन्दी",
+            "“quoted” – 5 €",
+            "⚠️ 👍",
+        ] {
+            assert!(
+                matches!(set_apart(as_it_is), Cow::Borrowed(_)),
+                "{as_it_is}"
+            );
         }
         assert_eq!(set_apart("Rust语言 ok"), "Rust\u{1}语\u{1}言\u{1} ok");
         assert_eq!(set_apart("ปี"), "ป\u{1}\u{F0E35}");

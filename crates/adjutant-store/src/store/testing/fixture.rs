@@ -5,8 +5,9 @@ use crate::store::*;
 use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::run::Retention;
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptEnd, Decision, Denied, EventSeq, Exit, Fence, HarnessKind, Isolation, Permissions, Principal, PromptVia,
-    RequestEvent, RequestId, RunEvent, RunId, RunName, Subject,
+    AgentName, AgentSpec, AttemptEnd, Decision, Denied, EventSeq, Exit, Fence, HarnessKind,
+    Isolation, Permissions, Principal, PromptVia, RequestEvent, RequestId, RunEvent, RunId,
+    RunName, Subject,
 };
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -27,7 +28,12 @@ pub fn fixture() -> Fixture {
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
     let place = super::place_of_this_run().unwrap_or_else(|| Place::Home(home.clone()));
-    Fixture { store: Store::open_at(&home, place.clone()).expect("a store"), home, place, _dir: dir }
+    Fixture {
+        store: Store::open_at(&home, place.clone()).expect("a store"),
+        home,
+        place,
+        _dir: dir,
+    }
 }
 
 pub fn random<const N: usize>() -> [u8; N] {
@@ -49,7 +55,9 @@ pub fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         prompt: PromptVia::Stdin,
         env: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
         env_pass: vec!["MY_KEY".to_owned()],
-        gate: Some(AgentGate { key_variable: Some("MY_GATE_KEY".to_owned()) }),
+        gate: Some(AgentGate {
+            key_variable: Some("MY_GATE_KEY".to_owned()),
+        }),
         description: "d".to_owned(),
         timeout_ms: Some(5),
         patience_ms: 300_000,
@@ -62,7 +70,11 @@ pub fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         fence: Fence::Workspace,
         fence_write: vec!["~/.cache".to_owned()],
         has_identity: false,
-        overrides: AgentOverrides { model: Some("m".to_owned()), args: vec!["--x".to_owned()], env: vec!["B".to_owned()] },
+        overrides: AgentOverrides {
+            model: Some("m".to_owned()),
+            args: vec!["--x".to_owned()],
+            env: vec!["B".to_owned()],
+        },
     };
     NewRun {
         id: RunId::new(clock::now(), random()),
@@ -87,7 +99,10 @@ pub fn new_run(owner: &Principal, name: Option<&str>) -> NewRun {
         input: RunInput {
             prompt: "\n first line\nsecond".to_owned(),
             agent,
-            env: credentials::DispatchEnv::new(BTreeMap::from([("B".to_owned(), "2".to_owned())]), None),
+            env: credentials::DispatchEnv::new(
+                BTreeMap::from([("B".to_owned(), "2".to_owned())]),
+                None,
+            ),
             criteria: None,
             accept: Vec::new(),
             variables: None,
@@ -115,7 +130,10 @@ pub fn question(blocking: bool, expires_in_ms: i64, default: Option<&str>) -> Ne
 impl Fixture {
     pub async fn dispatch(&self, owner: &Principal, name: Option<&str>) -> Run {
         let new = new_run(owner, name);
-        self.store.write(move |tx| tx.dispatch(&new)).await.expect("dispatched")
+        self.store
+            .write(move |tx| tx.dispatch(&new))
+            .await
+            .expect("dispatched")
     }
 
     pub async fn running(&self, owner: &Principal) -> Run {
@@ -135,7 +153,15 @@ impl Fixture {
         let token_hash = Sha256::digest(TOKEN);
         let started = self.store.write(move |tx| {
             let run = tx.dispatch(&new)?;
-            let run = tx.claim(&run, &token_hash, Some(HostLease { host: &host, lease_ms: 0 }), KEEP)?;
+            let run = tx.claim(
+                &run,
+                &token_hash,
+                Some(HostLease {
+                    host: &host,
+                    lease_ms: 0,
+                }),
+                KEEP,
+            )?;
             tx.advance(&run, RunEvent::Started, KEEP, "supervisor", "")
         });
         started.await.expect("running")
@@ -150,7 +176,11 @@ impl Fixture {
             .await
     }
 
-    pub async fn answer_waiting_call(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub async fn answer_waiting_call(
+        &self,
+        id: RequestId,
+        event: RequestEvent,
+    ) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
@@ -159,7 +189,11 @@ impl Fixture {
             .await
     }
 
-    pub async fn advance_request(&self, id: RequestId, event: RequestEvent) -> Result<Request, StoreError> {
+    pub async fn advance_request(
+        &self,
+        id: RequestId,
+        event: RequestEvent,
+    ) -> Result<Request, StoreError> {
         self.store
             .write(move |tx| {
                 let request = request_by_id(tx.connection(), id)?.expect("a request");
@@ -178,18 +212,29 @@ impl Fixture {
     }
 
     pub fn run(&self, id: RunId) -> Run {
-        self.store.read(|connection| run_by_id(connection, id)).expect("a store").expect("a run")
+        self.store
+            .read(|connection| run_by_id(connection, id))
+            .expect("a store")
+            .expect("a run")
     }
 
     pub fn kinds(&self, id: RunId) -> Vec<&'static str> {
-        let events = self.store.read(|connection| events_after(connection, &Principal::Person, Some(id), EventSeq(0), 1_000)).expect("events");
+        let events = self
+            .store
+            .read(|connection| {
+                events_after(connection, &Principal::Person, Some(id), EventSeq(0), 1_000)
+            })
+            .expect("events");
         assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq));
         events.iter().map(|event| event.kind.word()).collect()
     }
 }
 
 pub fn answer(text: &str) -> RequestEvent {
-    RequestEvent::Answer { by: Principal::Person, decision: Decision::Text(text.to_owned()) }
+    RequestEvent::Answer {
+        by: Principal::Person,
+        decision: Decision::Text(text.to_owned()),
+    }
 }
 
 pub fn ended(code: i32) -> RunEvent {

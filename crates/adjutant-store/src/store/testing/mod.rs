@@ -33,9 +33,18 @@ pub fn place_of_this_run() -> Option<Place> {
 pub fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let socket_dir = variable(SERVER)?.into_string().expect("a path");
-    let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let address = |database: &str| format!("postgres://adj@/{database}?host={socket_dir}").parse::<PostgresAddress>().expect("an address");
-    crate::store::db::postgres_batch(&address("postgres"), &format!("CREATE DATABASE {name}")).expect("a database");
+    let name = format!(
+        "t{}_{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
+    let address = |database: &str| {
+        format!("postgres://adj@/{database}?host={socket_dir}")
+            .parse::<PostgresAddress>()
+            .expect("an address")
+    };
+    crate::store::db::postgres_batch(&address("postgres"), &format!("CREATE DATABASE {name}"))
+        .expect("a database");
     Some((address(&name), Path::new(&socket_dir).join(".s.PGSQL.5432")))
 }
 
@@ -56,12 +65,18 @@ pub fn run_on_newest_server(tests: &[&str]) {
         return;
     }
     match server::versions()[..] {
-        [_, .., newest] => run_on(&Server::start_version(newest).expect("it is installed"), tests),
+        [_, .., newest] => run_on(
+            &Server::start_version(newest).expect("it is installed"),
+            tests,
+        ),
         _ => skip("there are no two versions of it"),
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the tests run again in another process")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the tests run again in another process"
+)]
 fn run_on(server: &Server, tests: &[&str]) {
     let tests = std::process::Command::new(std::env::current_exe().expect("this program"))
         .args(tests)
@@ -70,7 +85,11 @@ fn run_on(server: &Server, tests: &[&str]) {
         .output()
         .expect("the tests start");
     let printed = String::from_utf8_lossy(&tests.stdout);
-    assert!(tests.status.success(), "{printed}\n{}", String::from_utf8_lossy(&tests.stderr));
+    assert!(
+        tests.status.success(),
+        "{printed}\n{}",
+        String::from_utf8_lossy(&tests.stderr)
+    );
     assert!(!printed.contains("running 0 tests"), "{printed}");
 }
 

@@ -21,7 +21,11 @@ fn is_ready(printed: ChildStderr, mut log: std::fs::File) -> Receiver<()> {
         for line in BufReader::new(printed).lines().map_while(Result::ok) {
             if let Err(error) = writeln!(log, "{line}") {
                 // A campaign fills the disk.
-                assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "the log: {error}");
+                assert_eq!(
+                    error.kind(),
+                    std::io::ErrorKind::StorageFull,
+                    "the log: {error}"
+                );
             }
             if line.contains("ready to accept") {
                 // Nobody reads it after the wait has ended.
@@ -83,17 +87,43 @@ impl Server {
     }
 
     fn start_of(programs: PathBuf, parent: &Path, is_durable: bool) -> Option<Self> {
-        let dir = tempfile::Builder::new().prefix("pg").tempdir_in(parent).expect("a directory");
+        let dir = tempfile::Builder::new()
+            .prefix("pg")
+            .tempdir_in(parent)
+            .expect("a directory");
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))
+                .expect("owned");
         }
-        let mut server = Self { dir, programs, process: None, tcp: None, is_durable, variables: Vec::new() };
+        let mut server = Self {
+            dir,
+            programs,
+            process: None,
+            tcp: None,
+            is_durable,
+            variables: Vec::new(),
+        };
         let made = server
             .program("initdb")
-            .args(["-D", "data", "-A", "trust", "-U", "adj", "-E", "UTF8", "--locale=C", "-N"])
+            .args([
+                "-D",
+                "data",
+                "-A",
+                "trust",
+                "-U",
+                "adj",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "-N",
+            ])
             .output()
             .expect("initdb starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         server.resume();
         Some(server)
     }
@@ -102,8 +132,17 @@ impl Server {
     #[allow(dead_code, reason = "only tests use it")]
     pub fn dump(&self, database: &str) -> Vec<u8> {
         let mut dump = self.program("pg_dump");
-        let dumped = dump.args(["-Fc", "-U", "adj", "-h"]).arg(self.dir.path()).arg(database).output().expect("pg_dump starts");
-        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        let dumped = dump
+            .args(["-Fc", "-U", "adj", "-h"])
+            .arg(self.dir.path())
+            .arg(database)
+            .output()
+            .expect("pg_dump starts");
+        assert!(
+            dumped.status.success(),
+            "{}",
+            String::from_utf8_lossy(&dumped.stderr)
+        );
         dumped.stdout
     }
 
@@ -112,11 +151,27 @@ impl Server {
     pub fn restore(&self, database: &str, dump: &[u8]) {
         self.create_database(database);
         let mut restore = self.program("pg_restore");
-        restore.args(["--exit-on-error", "-U", "adj", "-d", database, "-h"]).arg(self.dir.path());
-        let mut restore = restore.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("pg_restore starts");
-        restore.stdin.take().expect("a pipe").write_all(dump).expect("it reads the dump");
+        restore
+            .args(["--exit-on-error", "-U", "adj", "-d", database, "-h"])
+            .arg(self.dir.path());
+        let mut restore = restore
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("pg_restore starts");
+        restore
+            .stdin
+            .take()
+            .expect("a pipe")
+            .write_all(dump)
+            .expect("it reads the dump");
         let restored = restore.wait_with_output().expect("reaped");
-        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        assert!(
+            restored.status.success(),
+            "{}",
+            String::from_utf8_lossy(&restored.stderr)
+        );
     }
 
     /// Sets variables of its processes, from its next start on.
@@ -133,14 +188,25 @@ impl Server {
     /// Starts the server's processes again if they have ended, or are ending.
     pub fn resume(&mut self) {
         let dir = self.dir.path().display();
-        let mut settings = vec![format!("unix_socket_directories={dir}"), "max_connections=200".to_owned()];
-        settings.push(format!("fsync={}", if self.is_durable { "on" } else { "off" }));
+        let mut settings = vec![
+            format!("unix_socket_directories={dir}"),
+            "max_connections=200".to_owned(),
+        ];
+        settings.push(format!(
+            "fsync={}",
+            if self.is_durable { "on" } else { "off" }
+        ));
         match &self.tcp {
             None => settings.push("listen_addresses=".to_owned()),
-            Some(tcp) => settings.extend([format!("listen_addresses={}", tcp.host), format!("ssl={}", if tcp.has_tls { "on" } else { "off" })]),
+            Some(tcp) => settings.extend([
+                format!("listen_addresses={}", tcp.host),
+                format!("ssl={}", if tcp.has_tls { "on" } else { "off" }),
+            ]),
         }
         let mut program = self.program("postgres");
-        program.args(["-D", "data"]).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        program
+            .args(["-D", "data"])
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         for setting in &settings {
             program.args(["-c", setting]);
         }
@@ -151,20 +217,35 @@ impl Server {
         }
         let until = Instant::now() + START_MAX;
         while self.process.is_none() {
-            let mut process = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("postgres starts");
+            let mut process = program
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("postgres starts");
             let printed = process.stderr.take().expect("a pipe");
             let log = std::fs::File::create(self.dir.path().join("log")).expect("a log");
-            match is_ready(printed, log).recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match is_ready(printed, log)
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
                 Ok(()) => self.process = Some(process),
                 // It refuses to start while processes of a killed one still end.
-                Err(RecvTimeoutError::Disconnected) if Instant::now() < until => drop(process.wait().expect("reaped")),
-                Err(_) => panic!("{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()),
+                Err(RecvTimeoutError::Disconnected) if Instant::now() < until => {
+                    drop(process.wait().expect("reaped"))
+                }
+                Err(_) => panic!(
+                    "{}",
+                    std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+                ),
             }
         }
     }
 
     fn accepts_connections(&self) -> bool {
-        self.program("pg_isready").args(["-q", "-h"]).arg(self.dir.path()).status().is_ok_and(|ran| ran.success())
+        self.program("pg_isready")
+            .args(["-q", "-h"])
+            .arg(self.dir.path())
+            .status()
+            .is_ok_and(|ran| ran.success())
     }
 
     /// Waits until it accepts connections, also if it has ended all its processes, or is about to do so.
@@ -172,7 +253,11 @@ impl Server {
     pub fn recover(&mut self) {
         let until = Instant::now() + START_MAX;
         while !self.accepts_connections() {
-            if self.process.as_mut().is_none_or(|process| process.try_wait().expect("its state").is_some()) {
+            if self
+                .process
+                .as_mut()
+                .is_none_or(|process| process.try_wait().expect("its state").is_some())
+            {
                 return self.resume();
             }
             assert!(
@@ -200,37 +285,89 @@ impl Server {
         let (data, replica, aside) = (dir.join("data"), dir.join("replica"), dir.join("aside"));
         let run = |program: &mut Command| {
             let ran = program.output().expect("it starts");
-            assert!(ran.status.success(), "{program:?}: {}", String::from_utf8_lossy(&ran.stderr));
+            assert!(
+                ran.status.success(),
+                "{program:?}: {}",
+                String::from_utf8_lossy(&ran.stderr)
+            );
         };
         let change = |sql: &str| {
-            run(self.psql("postgres").args(["-c", "SET default_transaction_read_only = off", "-c", sql, "-c", "SELECT pg_reload_conf()"]));
+            run(self.psql("postgres").args([
+                "-c",
+                "SET default_transaction_read_only = off",
+                "-c",
+                sql,
+                "-c",
+                "SELECT pg_reload_conf()",
+            ]));
         };
         let rules = std::fs::read_to_string(data.join("pg_hba.conf")).expect("rules");
         if !rules.contains("local replication") {
-            std::fs::write(data.join("pg_hba.conf"), format!("{rules}local replication all trust\n")).expect("written");
+            std::fs::write(
+                data.join("pg_hba.conf"),
+                format!("{rules}local replication all trust\n"),
+            )
+            .expect("written");
         }
         change("SELECT 1");
-        run(self.program("pg_basebackup").args(["-D", "replica", "-R", "-X", "stream", "-c", "fast", "-U", "adj", "-h"]).arg(&dir));
+        run(self
+            .program("pg_basebackup")
+            .args([
+                "-D", "replica", "-R", "-X", "stream", "-c", "fast", "-U", "adj", "-h",
+            ])
+            .arg(&dir));
         std::fs::create_dir(&aside).expect("a directory");
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&aside, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+            std::os::unix::fs::chown(&aside, Some(UNPRIVILEGED), Some(UNPRIVILEGED))
+                .expect("owned");
         }
         let mut standby = self.program("postgres");
         standby
-            .args(["-D", "replica", "-c", "listen_addresses=", "-c", "ssl=off", "-c", "max_connections=200", "-c"])
+            .args([
+                "-D",
+                "replica",
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "ssl=off",
+                "-c",
+                "max_connections=200",
+                "-c",
+            ])
             .arg(format!("unix_socket_directories={}", aside.display()));
-        let mut standby = standby.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("postgres starts");
+        let mut standby = standby
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("postgres starts");
         let log = std::fs::File::create(dir.join("replica.log")).expect("a log");
-        is_ready(standby.stderr.take().expect("a pipe"), log).recv_timeout(START_MAX).expect("the replica accepts connections");
+        is_ready(standby.stderr.take().expect("a pipe"), log)
+            .recv_timeout(START_MAX)
+            .expect("the replica accepts connections");
         change("ALTER SYSTEM SET synchronous_standby_names = '*'");
         let until = Instant::now() + START_MAX;
-        while self.sql("postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1" {
+        while self.sql(
+            "postgres",
+            "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'",
+        ) != "1"
+        {
             assert!(Instant::now() < until, "the replica is not synchronous");
             std::thread::park_timeout(Duration::from_millis(20));
         }
         self.kill();
-        run(self.program("psql").arg("-h").arg(&aside).args(["-U", "adj", "-d", "postgres", "-c", "SELECT pg_promote()"]));
-        rustix::process::kill_process(rustix::process::Pid::from_child(&standby), rustix::process::Signal::INT).expect("it lives");
+        run(self.program("psql").arg("-h").arg(&aside).args([
+            "-U",
+            "adj",
+            "-d",
+            "postgres",
+            "-c",
+            "SELECT pg_promote()",
+        ]));
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&standby),
+            rustix::process::Signal::INT,
+        )
+        .expect("it lives");
         standby.wait().expect("reaped");
         std::fs::remove_dir_all(&aside).expect("removed");
         std::fs::remove_dir_all(&data).expect("removed");
@@ -244,11 +381,26 @@ impl Server {
             .program("psql")
             .arg("-h")
             .arg(self.dir.path())
-            .args(["-U", "adj", "-d", "postgres", "-c", &format!("ALTER ROLE adj PASSWORD '{password}'")])
+            .args([
+                "-U",
+                "adj",
+                "-d",
+                "postgres",
+                "-c",
+                &format!("ALTER ROLE adj PASSWORD '{password}'"),
+            ])
             .output()
             .expect("psql starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        std::fs::write(self.dir.path().join("data/pg_hba.conf"), "local all all scram-sha-256\n").expect("written");
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        std::fs::write(
+            self.dir.path().join("data/pg_hba.conf"),
+            "local all all scram-sha-256\n",
+        )
+        .expect("written");
         self.kill();
         self.resume();
     }
@@ -264,39 +416,71 @@ impl Server {
         self.listen_at("*", "all", Some(certificate))
     }
 
-    fn listen_at(&mut self, host: &'static str, hosts: &str, certificate: Option<[&Path; 2]>) -> u16 {
+    fn listen_at(
+        &mut self,
+        host: &'static str,
+        hosts: &str,
+        certificate: Option<[&Path; 2]>,
+    ) -> u16 {
         use std::os::unix::fs::PermissionsExt;
         let data = self.dir.path().join("data");
-        for (from, to) in certificate.iter().flatten().zip(["server.crt", "server.key"]) {
+        for (from, to) in certificate
+            .iter()
+            .flatten()
+            .zip(["server.crt", "server.key"])
+        {
             let to = data.join(to);
             std::fs::copy(from, &to).expect("copied");
             std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).expect("private");
             if rustix::process::geteuid().is_root() {
-                std::os::unix::fs::chown(&to, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+                std::os::unix::fs::chown(&to, Some(UNPRIVILEGED), Some(UNPRIVILEGED))
+                    .expect("owned");
             }
         }
-        let kind = if certificate.is_some() { "hostssl" } else { "host" };
-        std::fs::write(data.join("pg_hba.conf"), format!("local all all trust\n{kind} all all {hosts} trust\n")).expect("written");
+        let kind = if certificate.is_some() {
+            "hostssl"
+        } else {
+            "host"
+        };
+        std::fs::write(
+            data.join("pg_hba.conf"),
+            format!("local all all trust\n{kind} all all {hosts} trust\n"),
+        )
+        .expect("written");
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
         self.kill();
-        self.tcp = Some(Tcp { host, port, has_tls: certificate.is_some() });
+        self.tcp = Some(Tcp {
+            host,
+            port,
+            has_tls: certificate.is_some(),
+        });
         self.resume();
         port
     }
 
     /// Runs a statement in a database and returns what `psql` prints, without headings.
     pub fn sql(&self, database: &str, sql: &str) -> String {
-        let ran = self.psql(database).args(["-c", sql]).output().expect("psql starts");
-        assert!(ran.status.success(), "{sql}: {}", String::from_utf8_lossy(&ran.stderr));
+        let ran = self
+            .psql(database)
+            .args(["-c", sql])
+            .output()
+            .expect("psql starts");
+        assert!(
+            ran.status.success(),
+            "{sql}: {}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     }
 
     /// A `psql` that reads statements.
     pub fn psql(&self, database: &str) -> Command {
         let mut psql = self.program("psql");
-        psql.arg("-h").arg(self.dir.path()).args(["-U", "adj", "-d", database, "-X", "-A", "-t"]);
+        psql.arg("-h")
+            .arg(self.dir.path())
+            .args(["-U", "adj", "-d", database, "-X", "-A", "-t"]);
         psql
     }
 
@@ -304,15 +488,29 @@ impl Server {
     #[allow(dead_code, reason = "only cargo xtask bench uses it")]
     pub fn commit_times_us(&self, count: u32) -> Vec<u64> {
         self.create_database("floor");
-        self.sql("floor", "CREATE TABLE floor (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text TEXT)");
-        self.pgbench("INSERT INTO floor (text) VALUES ('one row');\n", &["-l", "-t", &count.to_string()]);
+        self.sql(
+            "floor",
+            "CREATE TABLE floor (no BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text TEXT)",
+        );
+        self.pgbench(
+            "INSERT INTO floor (text) VALUES ('one row');\n",
+            &["-l", "-t", &count.to_string()],
+        );
         self.sql("postgres", "DROP DATABASE floor");
         let mut times = Vec::new();
         for entry in std::fs::read_dir(self.dir.path()).expect("its files") {
             let path = entry.expect("an entry").path();
-            if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pgbench_log.")) {
+            if path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("pgbench_log."))
+            {
                 let log = std::fs::read_to_string(&path).expect("its log");
-                times.extend(log.lines().map(|line| line.split(' ').nth(2).and_then(|time| time.parse::<u64>().ok()).expect("a time")));
+                times.extend(log.lines().map(|line| {
+                    line.split(' ')
+                        .nth(2)
+                        .and_then(|time| time.parse::<u64>().ok())
+                        .expect("a time")
+                }));
                 std::fs::remove_file(&path).expect("removed");
             }
         }
@@ -323,13 +521,36 @@ impl Server {
     #[allow(dead_code, reason = "only cargo xtask bench uses it")]
     pub fn skip_locked_per_s(&self, clients: usize, count: usize) -> f64 {
         self.create_database("floor");
-        self.sql("floor", "CREATE TABLE floor (no BIGINT PRIMARY KEY, taken_by BIGINT)");
-        self.sql("floor", &format!("INSERT INTO floor SELECT n, NULL FROM generate_series(1, {count}) n"));
-        self.sql("floor", "CREATE INDEX floor_queued ON floor (no) WHERE taken_by IS NULL");
+        self.sql(
+            "floor",
+            "CREATE TABLE floor (no BIGINT PRIMARY KEY, taken_by BIGINT)",
+        );
+        self.sql(
+            "floor",
+            &format!("INSERT INTO floor SELECT n, NULL FROM generate_series(1, {count}) n"),
+        );
+        self.sql(
+            "floor",
+            "CREATE INDEX floor_queued ON floor (no) WHERE taken_by IS NULL",
+        );
         let claim = "UPDATE floor SET taken_by = :client_id WHERE no = (SELECT no FROM floor WHERE taken_by IS NULL ORDER BY no FOR UPDATE SKIP LOCKED LIMIT 1);\n";
-        let printed = self.pgbench(claim, &["-M", "prepared", "-j", "2", "-c", &clients.to_string(), "-t", &(count / clients).to_string()]);
+        let printed = self.pgbench(
+            claim,
+            &[
+                "-M",
+                "prepared",
+                "-j",
+                "2",
+                "-c",
+                &clients.to_string(),
+                "-t",
+                &(count / clients).to_string(),
+            ],
+        );
         self.sql("postgres", "DROP DATABASE floor");
-        let rate = printed.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+        let rate = printed
+            .lines()
+            .find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
         rate.unwrap_or_else(|| panic!("pgbench printed no rate: {printed}"))
     }
 
@@ -337,16 +558,35 @@ impl Server {
     fn pgbench(&self, script: &str, args: &[&str]) -> String {
         std::fs::write(self.dir.path().join("floor.sql"), script).expect("written");
         let mut program = self.program("pgbench");
-        program.args(["-n", "-U", "adj", "-f", "floor.sql"]).args(args).arg("-h").arg(self.dir.path()).arg("floor");
+        program
+            .args(["-n", "-U", "adj", "-f", "floor.sql"])
+            .args(args)
+            .arg("-h")
+            .arg(self.dir.path())
+            .arg("floor");
         let ran = program.output().expect("pgbench starts");
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
         String::from_utf8_lossy(&ran.stdout).into_owned()
     }
 
     /// Creates an empty database.
     pub fn create_database(&self, name: &str) {
-        let made = self.program("createdb").arg("-h").arg(self.dir.path()).args(["-U", "adj", name]).output().expect("createdb starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let made = self
+            .program("createdb")
+            .arg("-h")
+            .arg(self.dir.path())
+            .args(["-U", "adj", name])
+            .output()
+            .expect("createdb starts");
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
     }
 
     /// The `store` setting for a database.
@@ -354,7 +594,10 @@ impl Server {
         url(self.dir.path(), database)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a server for tests is not an agent")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server for tests is not an agent"
+    )]
     fn program(&self, name: &str) -> Command {
         let mut program = Command::new(self.programs.join(name));
         program.current_dir(self.dir.path()).stdin(Stdio::null());
@@ -374,7 +617,9 @@ impl Drop for Server {
         if let Some(mut process) = self.process.take() {
             let pid = rustix::process::Pid::from_child(&process);
             // A fast shutdown, which ends its children too.
-            if rustix::process::kill_process(pid, rustix::process::Signal::INT).is_ok() && process.wait().is_err() {
+            if rustix::process::kill_process(pid, rustix::process::Signal::INT).is_ok()
+                && process.wait().is_err()
+            {
                 eprintln!("the server for tests cannot be reaped");
             }
         }
@@ -392,13 +637,19 @@ pub struct Pooler {
 #[allow(dead_code, reason = "only tests use it")]
 impl Pooler {
     /// Starts it in a pool mode, such as `transaction`. `None`: it is not installed.
-    #[expect(clippy::disallowed_methods, reason = "a server for tests is not an agent")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server for tests is not an agent"
+    )]
     pub fn start(server: &Server, database: &str, mode: &str) -> Option<Self> {
         let program = Path::new("/usr/sbin/pgbouncer");
         if !program.exists() {
             return None;
         }
-        let dir = tempfile::Builder::new().prefix("pgb").tempdir_in("/tmp").expect("a directory");
+        let dir = tempfile::Builder::new()
+            .prefix("pgb")
+            .tempdir_in("/tmp")
+            .expect("a directory");
         let settings = format!(
             "[databases]\n{database} = host={} dbname={database} user=adj\n[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = {}\n\
              auth_type = any\npool_mode = {mode}\n",
@@ -407,9 +658,14 @@ impl Pooler {
         );
         std::fs::write(dir.path().join("settings"), settings).expect("written");
         let mut pooler = Command::new(program);
-        pooler.arg(dir.path().join("settings")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        pooler
+            .arg(dir.path().join("settings"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+            std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED))
+                .expect("owned");
             pooler.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         let mut process = pooler.spawn().expect("pgbouncer starts");
@@ -435,7 +691,12 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        if self.process.kill().and_then(|()| self.process.wait()).is_err() {
+        if self
+            .process
+            .kill()
+            .and_then(|()| self.process.wait())
+            .is_err()
+        {
             eprintln!("pgbouncer cannot be reaped");
         }
     }
@@ -443,11 +704,25 @@ impl Drop for Pooler {
 
 /// Creates an empty database of a running server, which another process has started.
 #[allow(dead_code, reason = "only tests use it")]
-#[expect(clippy::disallowed_methods, reason = "a server for tests is not an agent")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a server for tests is not an agent"
+)]
 pub fn create_database(socket_dir: &Path, name: &str) {
-    let createdb = programs().expect("PostgreSQL is installed").join("createdb");
-    let made = Command::new(createdb).arg("-h").arg(socket_dir).args(["-U", "adj", name]).output().expect("createdb starts");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let createdb = programs()
+        .expect("PostgreSQL is installed")
+        .join("createdb");
+    let made = Command::new(createdb)
+        .arg("-h")
+        .arg(socket_dir)
+        .args(["-U", "adj", name])
+        .output()
+        .expect("createdb starts");
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
 }
 
 /// The `store` setting for a database of a running server.
@@ -475,7 +750,9 @@ pub fn versions() -> Vec<u32> {
 }
 
 fn more_installed() -> BTreeMap<u32, PathBuf> {
-    variable(MORE_INSTALLED).map(|dir| installed(&dir)).unwrap_or_default()
+    variable(MORE_INSTALLED)
+        .map(|dir| installed(&dir))
+        .unwrap_or_default()
 }
 
 fn installed(dir: &str) -> BTreeMap<u32, PathBuf> {
@@ -485,13 +762,18 @@ fn installed(dir: &str) -> BTreeMap<u32, PathBuf> {
             let entry = entry.ok()?;
             let version = entry.file_name().to_str()?.parse().ok()?;
             let programs = entry.path().join("bin");
-            programs.join("initdb").exists().then_some((version, programs))
+            programs
+                .join("initdb")
+                .exists()
+                .then_some((version, programs))
         })
         .collect()
 }
 
 fn programs_of(version: u32) -> Option<PathBuf> {
-    installed(INSTALLED).remove(&version).or_else(|| more_installed().remove(&version))
+    installed(INSTALLED)
+        .remove(&version)
+        .or_else(|| more_installed().remove(&version))
 }
 
 /// Finds the programs of the version that servers have if none is named.
@@ -499,6 +781,8 @@ fn programs() -> Option<PathBuf> {
     if let Some(version) = variable(VERSION) {
         return programs_of(version.parse().expect("a version, such as 15"));
     }
-    let newest = installed(INSTALLED).pop_last().or_else(|| more_installed().pop_last());
+    let newest = installed(INSTALLED)
+        .pop_last()
+        .or_else(|| more_installed().pop_last());
     newest.map(|(_, programs)| programs)
 }

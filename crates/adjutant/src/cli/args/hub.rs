@@ -31,7 +31,9 @@ pub enum ConfigCommand {
         key: String,
     },
     /// Change a setting in the configuration file; comments and all other lines stay
-    #[command(after_help = "Examples:\n  adj config set live_runs_max 4\n  adj config set agents.claude.timeout 45m")]
+    #[command(
+        after_help = "Examples:\n  adj config set live_runs_max 4\n  adj config set agents.claude.timeout 45m"
+    )]
     Set {
         /// The setting, such as live_runs_max or agents.claude.timeout
         key: String,
@@ -40,7 +42,9 @@ pub enum ConfigCommand {
         value: String,
     },
     /// Remove a setting from the configuration file, so that its default applies; comments and all other lines stay
-    #[command(after_help = "Examples:\n  adj config unset default_agent\n  adj config unset agents.claude.timeout")]
+    #[command(
+        after_help = "Examples:\n  adj config unset default_agent\n  adj config unset agents.claude.timeout"
+    )]
     Unset {
         /// The setting, such as live_runs_max or agents.claude.timeout
         key: String,
@@ -81,7 +85,11 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct McpArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "OPTIONS"
+    )]
     pub args: Vec<OsString>,
 }
 
@@ -166,7 +174,9 @@ pub enum TokenCommand {
 }
 
 fn role(text: &str) -> Result<TokenRole, String> {
-    TokenRole::from_word(text).filter(|role| *role != TokenRole::Peer).ok_or_else(|| "use client, read-only, person or runner".to_owned())
+    TokenRole::from_word(text)
+        .filter(|role| *role != TokenRole::Peer)
+        .ok_or_else(|| "use client, read-only, person or runner".to_owned())
 }
 
 fn idle_exit(text: &str) -> Result<Duration, String> {
@@ -175,7 +185,9 @@ fn idle_exit(text: &str) -> Result<Duration, String> {
 
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if is_label_part(name) && is_label_part(value) => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if is_label_part(name) && is_label_part(value) => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
         _ => Err("use NAME=VALUE, such as gpu=a100: letters, digits and . _ - /".to_owned()),
     }
 }

@@ -40,7 +40,13 @@ in ~/.config/fish/completions/adj.fish:  adj completions fish | source";
 
 /// Run coding agents in the background, supervise them, and answer their questions.
 #[derive(Debug, Parser)]
-#[command(name = "adj", version, disable_help_subcommand = true, arg_required_else_help = false, max_term_width = 100)]
+#[command(
+    name = "adj",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = false,
+    max_term_width = 100
+)]
 #[command(after_help = "More: adj help COMMAND. Topics: adj help topics")]
 pub struct Cli {
     #[command(flatten)]
@@ -96,7 +102,9 @@ pub enum Command {
     /// Show the details of a run
     Show(ShowArgs),
     /// Print the output of runs (Ctrl-C leaves; the runs continue)
-    #[command(after_help = "Examples:\n  adj logs -f parser\n  adj logs -f parser tests\n  adj logs @last -n 50 --grep error")]
+    #[command(
+        after_help = "Examples:\n  adj logs -f parser\n  adj logs -f parser tests\n  adj logs @last -n 50 --grep error"
+    )]
     Logs(LogsArgs),
     /// Follow a run's output (same as logs -f)
     #[command(hide = true)]
@@ -107,7 +115,9 @@ pub enum Command {
     /// List what needs you: questions, approvals, delegations, stopped and failed runs, messages
     Inbox(InboxArgs),
     /// Answer a question (with --group, all questions asked together)
-    #[command(after_help = "Examples:\n  adj reply Q12 2\n  adj reply parser \"use the old format\"")]
+    #[command(
+        after_help = "Examples:\n  adj reply Q12 2\n  adj reply parser \"use the old format\""
+    )]
     Reply(ReplyArgs),
     /// Approve an approval request or a delegation
     #[command(after_help = "Examples:\n  adj approve Q3\n  adj approve Q3 --same --for 1h")]
@@ -128,7 +138,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  adj undo parser\n  adj undo parser 3")]
     Undo(UndoArgs),
     /// Merge the changes of an isolated run into your repository
-    #[command(after_help = "Examples:\n  adj merge parser\n  adj merge parser --squash\n  adj merge parser --resolve-with claude")]
+    #[command(
+        after_help = "Examples:\n  adj merge parser\n  adj merge parser --squash\n  adj merge parser --resolve-with claude"
+    )]
     Merge(MergeArgs),
     /// Open your editor, or a shell, in a run's directory (without a terminal: print its path)
     Open(OpenArgs),
@@ -184,10 +196,14 @@ pub enum Command {
     /// Check the installation and suggest fixes
     Doctor(DoctorArgs),
     /// Show how this adj was installed, whether other versions are used, and the commands that update it
-    #[command(after_help = "It contacts no server, and changes nothing. The exit code is 1 if the hub or an adj on PATH has another version.")]
+    #[command(
+        after_help = "It contacts no server, and changes nothing. The exit code is 1 if the hub or an adj on PATH has another version."
+    )]
     Update(UpdateArgs),
     /// Show what is installed, and remove the entries and skills of clients, and with --home all data
-    #[command(after_help = "It refuses while runs are live or queued. It never removes the program; it prints the command that does.")]
+    #[command(
+        after_help = "It refuses while runs are live or queued. It never removes the program; it prints the command that does."
+    )]
     Uninstall(UninstallArgs),
     /// Show the board in the terminal, and answer there (with the same keys as the dashboard)
     Top,
@@ -196,7 +212,9 @@ pub enum Command {
     /// Run the hub in the foreground; --listen serves HTTP too
     Serve(ServeArgs),
     /// Start runs on this machine for a hub on another one, in the foreground
-    #[command(after_help = "Example:\n  adj runner --join https://adj.example.org:7317 --token-file ~/runner.token --pool gpu")]
+    #[command(
+        after_help = "Example:\n  adj runner --join https://adj.example.org:7317 --token-file ~/runner.token --pool gpu"
+    )]
     Runner(RunnerArgs),
     /// Copy the store between the file in the home and a database on a PostgreSQL server
     Store(StoreArgs),

@@ -17,7 +17,9 @@ pub enum PeerCommand {
         name: String,
     },
     /// Connect to another hub, with the token that adj peer invite printed there
-    #[command(after_help = "Example:\n  adj peer add office https://office.example.org:7317 --token-file token.txt")]
+    #[command(
+        after_help = "Example:\n  adj peer add office https://office.example.org:7317 --token-file token.txt"
+    )]
     Add {
         /// Your name for the other hub: a-z, 0-9 and -
         name: String,

@@ -40,6 +40,9 @@ pub enum Slots {
 fn slots(text: &str) -> Result<Slots, String> {
     match text {
         "configured" => Ok(Slots::Configured),
-        text => text.parse().map(Slots::Number).map_err(|_| format!("{text:?} is neither a number of slots nor \"configured\"")),
+        text => text
+            .parse()
+            .map(Slots::Number)
+            .map_err(|_| format!("{text:?} is neither a number of slots nor \"configured\"")),
     }
 }

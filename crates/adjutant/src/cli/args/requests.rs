@@ -74,7 +74,12 @@ pub struct DenyArgs {
     #[arg(hide = true)]
     pub more: Vec<String>,
     /// The reason, given as an option
-    #[arg(short = 'm', long = "reason", value_name = "TEXT", conflicts_with = "reason")]
+    #[arg(
+        short = 'm',
+        long = "reason",
+        value_name = "TEXT",
+        conflicts_with = "reason"
+    )]
     pub message: Option<String>,
 }
 

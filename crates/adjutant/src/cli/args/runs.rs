@@ -136,7 +136,14 @@ pub struct PsArgs {
     #[arg(short, long)]
     pub watch: bool,
     /// The columns, separated by commas: name, id, agent, model, state, progress, cost, tokens, time, age, attempt, pool, directory, task
-    #[arg(long, value_name = "COLUMNS", value_enum, value_delimiter = ',', hide_possible_values = true, conflicts_with = "quiet")]
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        conflicts_with = "quiet"
+    )]
     pub columns: Vec<PsColumn>,
 }
 
@@ -191,7 +198,15 @@ pub struct LogsArgs {
 impl LogsArgs {
     /// Follows one run, as `adj attach` does.
     pub fn follow(run: String) -> Self {
-        Self { follow: true, lines: None, grep: None, raw: false, timestamps: false, since: None, runs: vec![run] }
+        Self {
+            follow: true,
+            lines: None,
+            grep: None,
+            raw: false,
+            timestamps: false,
+            since: None,
+            runs: vec![run],
+        }
     }
 }
 

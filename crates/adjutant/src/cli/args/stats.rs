@@ -16,5 +16,6 @@ pub struct StatsArgs {
 }
 
 fn by(text: &str) -> Result<StatsBy, String> {
-    StatsBy::from_word(text).ok_or_else(|| format!("{text:?} is not one of agent, pool, project and parent"))
+    StatsBy::from_word(text)
+        .ok_or_else(|| format!("{text:?} is not one of agent, pool, project and parent"))
 }

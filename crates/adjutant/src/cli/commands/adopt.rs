@@ -10,10 +10,24 @@ use crate::view::Adopt;
 
 /// Reassigns runs to another client.
 pub async fn adopt(args: &AdoptArgs, cx: &Context) -> CommandResult {
-    if args.client.as_ref().is_some_and(|client| client.trim().is_empty()) {
-        return Err(fail_hint(cli_codes::USAGE, "--client is empty", "name a client, or omit --client to take over the runs yourself"));
+    if args
+        .client
+        .as_ref()
+        .is_some_and(|client| client.trim().is_empty())
+    {
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "--client is empty",
+            "name a client, or omit --client to take over the runs yourself",
+        ));
     }
-    let moved = cx.hub.call(&Adopt { runs: args.runs.clone(), client: args.client.clone().unwrap_or_default() }).await?;
+    let moved = cx
+        .hub
+        .call(&Adopt {
+            runs: args.runs.clone(),
+            client: args.client.clone().unwrap_or_default(),
+        })
+        .await?;
     if cx.out.json {
         cx.out.print_json_list(&moved.runs, moved.more, &[])?;
         return Ok(Exit::Done);

@@ -14,7 +14,8 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
     let prompt = match &args.prompt_file {
         None => None,
         Some(path) => {
-            let file = std::fs::File::open(path).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", path.display())))?;
+            let file = std::fs::File::open(path)
+                .map_err(|e| fail(cli_codes::IO, format!("{}: {e}", path.display())))?;
             Some(read_text(file, "the prompt", &path.display().to_string())?)
         }
     };
@@ -22,21 +23,52 @@ pub async fn approve(args: &ApproveArgs, cx: &Context) -> CommandResult {
         None => None,
         Some(dir) => Some(resolve_directory(Some(dir))?),
     };
-    let changes = ChangesView { prompt, agent: args.agent.clone(), cwd, priority: args.priority.as_deref().map(Word::read) };
+    let changes = ChangesView {
+        prompt,
+        agent: args.agent.clone(),
+        cwd,
+        priority: args.priority.as_deref().map(Word::read),
+    };
     let changes = Some(changes).filter(|changes| *changes != ChangesView::default());
-    let (same, for_s, uses) = (args.same, args.for_time.map(|time| time.as_secs().max(1)), args.uses.map(u64::from));
+    let (same, for_s, uses) = (
+        args.same,
+        args.for_time.map(|time| time.as_secs().max(1)),
+        args.uses.map(u64::from),
+    );
     let decision = Some(DecisionWord::Approve);
-    let answer = AnswerOne { decision, reason: args.note.clone(), changes, same, for_s, uses, ..answer_to(&args.to, cx).await? };
+    let answer = AnswerOne {
+        decision,
+        reason: args.note.clone(),
+        changes,
+        same,
+        for_s,
+        uses,
+        ..answer_to(&args.to, cx).await?
+    };
     send_decision(answer, cx).await
 }
 
 /// Denies a request, or revokes an approval that has not been used.
 pub async fn deny(args: &DenyArgs, cx: &Context) -> CommandResult {
-    let reason = words_argument(args.message.iter().chain(&args.reason).chain(&args.more), "the reason")?.unwrap_or_default().trim().to_owned();
+    let reason = words_argument(
+        args.message.iter().chain(&args.reason).chain(&args.more),
+        "the reason",
+    )?
+    .unwrap_or_default()
+    .trim()
+    .to_owned();
     if reason.is_empty() {
-        return Err(fail_hint(cli_codes::USAGE, "the reason is empty", format!("adj deny {} \"…\"", text::line(&args.to))));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "the reason is empty",
+            format!("adj deny {} \"…\"", text::line(&args.to)),
+        ));
     }
-    let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(reason), ..answer_to(&args.to, cx).await? };
+    let answer = AnswerOne {
+        decision: Some(DecisionWord::Deny),
+        reason: Some(reason),
+        ..answer_to(&args.to, cx).await?
+    };
     send_decision(answer, cx).await
 }
 

@@ -11,9 +11,22 @@ use crate::view::{BudgetView, ChangeBudget};
 
 /// Shows the budgets on which a run draws, after raising them if wanted.
 pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
-    let read = ChangeBudget { run: args.run.clone(), add: None };
-    let before = if args.add.is_some() { cx.hub.call(&read).await?.budgets } else { Vec::new() };
-    let run = cx.hub.call(&ChangeBudget { run: args.run.clone(), add: args.add.clone() }).await?;
+    let read = ChangeBudget {
+        run: args.run.clone(),
+        add: None,
+    };
+    let before = if args.add.is_some() {
+        cx.hub.call(&read).await?.budgets
+    } else {
+        Vec::new()
+    };
+    let run = cx
+        .hub
+        .call(&ChangeBudget {
+            run: args.run.clone(),
+            add: args.add.clone(),
+        })
+        .await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
@@ -26,10 +39,14 @@ pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         for budget in run.budgets.iter().filter(is_new) {
             limits_set += 1;
             let amount = budget.amount_text(budget.amount);
-            cx.out.print_line(&format!("{done} limited {name} to {amount} of {}, which it had no limit of", text::line(budget.kind.as_str())))?;
+            cx.out.print_line(&format!(
+                "{done} limited {name} to {amount} of {}, which it had no limit of",
+                text::line(budget.kind.as_str())
+            ))?;
         }
         if add.matches('=').count() > limits_set {
-            cx.out.print_line(&format!("{done} raised the budget of {name}"))?;
+            cx.out
+                .print_line(&format!("{done} raised the budget of {name}"))?;
         }
         for budget in run.budgets.iter().filter(|budget| budget.left == 0) {
             let of = text::line(&budget.of);
@@ -41,7 +58,9 @@ pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         }
     }
     if run.budgets.is_empty() {
-        cx.out.print_message(&format!("{name} has no budget; to set a limit: adj budget {name} --add cost=5"))?;
+        cx.out.print_message(&format!(
+            "{name} has no budget; to set a limit: adj budget {name} --add cost=5"
+        ))?;
         return Ok(Exit::Done);
     }
     let columns = [
@@ -54,19 +73,43 @@ pub async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         Column::optional("NOTE", 0),
     ];
     let rows: Vec<Vec<Cell>> = run.budgets.iter().map(row).collect();
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
-    let example = run.budgets.iter().min_by_key(|budget| u16::MAX - budget.used_percent).map_or("cost=5", BudgetView::example);
-    cx.out.suggest(&format!("adj budget {name} --add {example}   or   adj show {name}"))?;
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    let example = run
+        .budgets
+        .iter()
+        .min_by_key(|budget| u16::MAX - budget.used_percent)
+        .map_or("cost=5", BudgetView::example);
+    cx.out.suggest(&format!(
+        "adj budget {name} --add {example}   or   adj show {name}"
+    ))?;
     Ok(Exit::Done)
 }
 
 fn row(budget: &BudgetView) -> Vec<Cell> {
-    let note = [budget.hard.then(|| "hard".to_owned()), budget.unknown.as_ref().map(|why| format!("not all is known: {why}"))];
+    let note = [
+        budget.hard.then(|| "hard".to_owned()),
+        budget
+            .unknown
+            .as_ref()
+            .map(|why| format!("not all is known: {why}")),
+    ];
     vec![
         painted(budget.kind.as_str(), Style::Strong),
-        painted(&budget.used_text(), if budget.nearly_used { Style::Attention } else { Style::Good }),
+        painted(
+            &budget.used_text(),
+            if budget.nearly_used {
+                Style::Attention
+            } else {
+                Style::Good
+            },
+        ),
         plain(&budget.amount_text(budget.amount)),
-        plain(&if budget.reserved == 0 { "–".to_owned() } else { budget.amount_text(budget.reserved) }),
+        plain(&if budget.reserved == 0 {
+            "–".to_owned()
+        } else {
+            budget.amount_text(budget.reserved)
+        }),
         plain(&budget.amount_text(budget.left)),
         plain(&budget.of),
         plain(&note.into_iter().flatten().collect::<Vec<_>>().join(", ")),

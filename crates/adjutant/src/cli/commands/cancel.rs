@@ -22,16 +22,35 @@ const PAGE_RUNS: u32 = 1_000;
 pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     let mut ended: Vec<RunView> = Vec::new();
     let mut refused: Vec<(String, ErrorView)> = Vec::new();
-    let runs = if args.all { confirmed_live(args, cx).await? } else { args.runs.clone() };
+    let runs = if args.all {
+        confirmed_live(args, cx).await?
+    } else {
+        args.runs.clone()
+    };
     if runs.is_empty() && !cx.out.json {
         cx.out.print_message("nothing cancelled")?;
     }
     for run in &runs {
-        match cx.hub.call(&Cancel { run: run.clone(), reason: args.reason.clone() }).await {
+        match cx
+            .hub
+            .call(&Cancel {
+                run: run.clone(),
+                reason: args.reason.clone(),
+            })
+            .await
+        {
             Ok(run) => {
                 if !cx.out.json {
-                    let word = if run.state == RunStateKind::Finished { "cancelled" } else { "cancelling" };
-                    cx.out.print_line(&format!("{} {word} {}", cx.out.paint.apply(Style::Good, "✓"), text::line(&run.name)))?;
+                    let word = if run.state == RunStateKind::Finished {
+                        "cancelled"
+                    } else {
+                        "cancelling"
+                    };
+                    cx.out.print_line(&format!(
+                        "{} {word} {}",
+                        cx.out.paint.apply(Style::Good, "✓"),
+                        text::line(&run.name)
+                    ))?;
                 }
                 if cx.out.json {
                     ended.push(run);
@@ -52,7 +71,9 @@ pub async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
     if cx.out.json && (refused.is_empty() || !ended.is_empty()) {
         cx.out.print_json_list(&ended, 0, &[])?;
     }
-    let Some((_, first)) = refused.first() else { return Ok(Exit::Done) };
+    let Some((_, first)) = refused.first() else {
+        return Ok(Exit::Done);
+    };
     let exit = Exit::of(&first.code);
     match (cx.out.json, runs.len()) {
         (true, 1) => cx.out.print_error(first)?,
@@ -76,15 +97,34 @@ async fn confirmed_live(args: &CancelArgs, cx: &Context) -> Result<Vec<String>, 
     if live.is_empty() || args.yes {
         return Ok(roots(&live));
     }
-    let names = live.iter().take(NAMES_SHOWN_MAX).map(|run| text::line(&run.name)).collect::<Vec<_>>().join(", ");
+    let names = live
+        .iter()
+        .take(NAMES_SHOWN_MAX)
+        .map(|run| text::line(&run.name))
+        .collect::<Vec<_>>()
+        .join(", ");
     let more = live.len().saturating_sub(NAMES_SHOWN_MAX);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
     let count = text::count(live.len() as u64, "run", "runs");
     if !cx.out.interactive {
-        return Err(fail_hint(cli_codes::USAGE, format!("this cancels {count}: {names}{more}"), "confirm with --yes"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            format!("this cancels {count}: {names}{more}"),
+            "confirm with --yes",
+        ));
     }
     let answer = ask(&format!("Cancel {count} ({names}{more})? [y/N] "))?;
-    Ok(if answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) { roots(&live) } else { Vec::new() })
+    Ok(
+        if answer.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
+            roots(&live)
+        } else {
+            Vec::new()
+        },
+    )
 }
 
 /// Lists all runs that have not ended, newest first: queued ones do not start because older ones end.
@@ -92,9 +132,20 @@ async fn all_unfinished(cx: &Context) -> Result<Vec<Unfinished>, Failure> {
     let mut all: Vec<Unfinished> = Vec::new();
     loop {
         let before = all.last().map_or_else(String::new, |run| run.id.clone());
-        let page = cx.hub.call(&ListRuns { all: false, limit: Some(PAGE_RUNS), before: Some(before) }).await?;
+        let page = cx
+            .hub
+            .call(&ListRuns {
+                all: false,
+                limit: Some(PAGE_RUNS),
+                before: Some(before),
+            })
+            .await?;
         let is_last = page.more == 0;
-        all.extend(page.runs.into_iter().map(|run| Unfinished { id: run.run_id, name: run.name, parent: run.parent }));
+        all.extend(page.runs.into_iter().map(|run| Unfinished {
+            id: run.run_id,
+            name: run.name,
+            parent: run.parent,
+        }));
         if is_last {
             return Ok(all);
         }
@@ -104,11 +155,25 @@ async fn all_unfinished(cx: &Context) -> Result<Vec<Unfinished>, Failure> {
 /// Returns the ids of the runs whose parents are not among them: cancelling a run cancels those below it.
 fn roots(live: &[Unfinished]) -> Vec<String> {
     let ids: HashSet<&str> = live.iter().map(|run| run.id.as_str()).collect();
-    let is_below = |run: &&Unfinished| run.parent.as_deref().is_some_and(|parent| ids.contains(parent));
-    live.iter().filter(|run| !is_below(run)).map(|run| run.id.clone()).collect()
+    let is_below = |run: &&Unfinished| {
+        run.parent
+            .as_deref()
+            .is_some_and(|parent| ids.contains(parent))
+    };
+    live.iter()
+        .filter(|run| !is_below(run))
+        .map(|run| run.id.clone())
+        .collect()
 }
 
 /// Adds the run to an error message that does not name it.
 fn name_run(run: &str, error: ErrorView) -> ErrorView {
-    if run.is_empty() || error.message.contains(run) { error } else { ErrorView { message: format!("{run}: {}", error.message), ..error } }
+    if run.is_empty() || error.message.contains(run) {
+        error
+    } else {
+        ErrorView {
+            message: format!("{run}: {}", error.message),
+            ..error
+        }
+    }
 }

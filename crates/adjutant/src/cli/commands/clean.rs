@@ -14,7 +14,15 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// Removes finished runs, after asking.
 pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
     let older_than_s = args.older_than.as_secs();
-    let would = cx.hub.call(&Clean { older_than_s, runs: Vec::new(), dry_run: true, force: args.force }).await?;
+    let would = cx
+        .hub
+        .call(&Clean {
+            older_than_s,
+            runs: Vec::new(),
+            dry_run: true,
+            force: args.force,
+        })
+        .await?;
     if args.dry_run || (would.runs.is_empty() && would.caches.is_empty()) {
         return print_cleaned(&would, args.dry_run, cx);
     }
@@ -35,15 +43,42 @@ pub async fn clean(args: &CleanArgs, cx: &Context) -> CommandResult {
             return Ok(Exit::Done);
         }
     }
-    print_cleaned(&cx.hub.call(&Clean { older_than_s, runs: Vec::new(), dry_run: false, force: args.force }).await?, false, cx)
+    print_cleaned(
+        &cx.hub
+            .call(&Clean {
+                older_than_s,
+                runs: Vec::new(),
+                dry_run: false,
+                force: args.force,
+            })
+            .await?,
+        false,
+        cx,
+    )
 }
 
 /// Removes the named runs. Those that stay determine the exit code.
 pub async fn remove(args: &RmArgs, cx: &Context) -> CommandResult {
-    let RmArgs { dry_run, force, runs } = args;
-    let cleaned = cx.hub.call(&Clean { older_than_s: 0, runs: runs.clone(), dry_run: *dry_run, force: *force }).await?;
+    let RmArgs {
+        dry_run,
+        force,
+        runs,
+    } = args;
+    let cleaned = cx
+        .hub
+        .call(&Clean {
+            older_than_s: 0,
+            runs: runs.clone(),
+            dry_run: *dry_run,
+            force: *force,
+        })
+        .await?;
     print_cleaned(&cleaned, *dry_run, cx)?;
-    if cleaned.kept.is_empty() { Ok(Exit::Done) } else { Err(Failure::Reported(Exit::Conflict)) }
+    if cleaned.kept.is_empty() {
+        Ok(Exit::Done)
+    } else {
+        Err(Failure::Reported(Exit::Conflict))
+    }
 }
 
 fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResult {
@@ -58,7 +93,10 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
     }
     let removed = if dry_run { "would remove" } else { "removed" };
     if !cleaned.runs.is_empty() {
-        cx.out.print_line(&format!("{removed} {}", text::count(cleaned.runs.len() as u64, "run", "runs")))?;
+        cx.out.print_line(&format!(
+            "{removed} {}",
+            text::count(cleaned.runs.len() as u64, "run", "runs")
+        ))?;
     }
     // A preview names every run, so that it can be checked.
     let shown_max = if dry_run { usize::MAX } else { NAMES_SHOWN_MAX };
@@ -66,10 +104,16 @@ fn print_cleaned(cleaned: &Cleaned, dry_run: bool, cx: &Context) -> CommandResul
         cx.out.print_line(&format!("  {}", text::line(run)))?;
     }
     if cleaned.runs.len() > shown_max {
-        cx.out.print_line(&format!("  … {} more", cleaned.runs.len() - NAMES_SHOWN_MAX))?;
+        cx.out.print_line(&format!(
+            "  … {} more",
+            cleaned.runs.len() - NAMES_SHOWN_MAX
+        ))?;
     }
     for caches in cleaned.caches.iter().take(NAMES_SHOWN_MAX) {
-        cx.out.print_line(&format!("{removed} the shared caches {}", text::line(caches)))?;
+        cx.out.print_line(&format!(
+            "{removed} the shared caches {}",
+            text::line(caches)
+        ))?;
     }
     Ok(Exit::Done)
 }
@@ -80,10 +124,15 @@ fn print_kept(cleaned: &Cleaned, cx: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     for KeptRun { run, reason } in cleaned.kept.iter().take(NAMES_SHOWN_MAX) {
-        cx.out.print_message(&format!("kept {}: {}", text::line(run), text::line(reason)))?;
+        cx.out
+            .print_message(&format!("kept {}: {}", text::line(run), text::line(reason)))?;
     }
     if cleaned.kept.len() > NAMES_SHOWN_MAX {
-        cx.out.print_message(&format!("kept {} more", cleaned.kept.len() - NAMES_SHOWN_MAX))?;
+        cx.out.print_message(&format!(
+            "kept {} more",
+            cleaned.kept.len() - NAMES_SHOWN_MAX
+        ))?;
     }
-    cx.out.suggest("adj merge RUN   or   adj discard RUN   or   add --force")
+    cx.out
+        .suggest("adj merge RUN   or   adj discard RUN   or   add --force")
 }

@@ -15,33 +15,64 @@ const COMMIT_CHARS: usize = 12;
 /// Prints the difference between two snapshots of a run.
 pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
     let (from, to) = args.range.unwrap_or_default();
-    let call = DiffRun { run: args.run.clone(), from, to, paths: args.paths.clone(), stat: args.stat, words: args.word_diff, kept: false };
+    let call = DiffRun {
+        run: args.run.clone(),
+        from,
+        to,
+        paths: args.paths.clone(),
+        stat: args.stat,
+        words: args.word_diff,
+        kept: false,
+    };
     let diff = cx.hub.call(&call).await?;
     if cx.out.json {
         cx.out.print_json(&diff)?;
         return Ok(Exit::Done);
     }
-    let painted: String = diff.text.lines().map(|line| format!("{}\n", paint(&text::block(line), cx))).collect();
+    let painted: String = diff
+        .text
+        .lines()
+        .map(|line| format!("{}\n", paint(&text::block(line), cx)))
+        .collect();
     pager::print(&painted, !args.no_pager, &cx.out).await?;
     if diff.is_cut {
-        cx.out.print_message("note: the difference is longer than 8 MiB and was cut: name paths after --")?;
+        cx.out.print_message(
+            "note: the difference is longer than 8 MiB and was cut: name paths after --",
+        )?;
     }
     for snapshot in [&diff.from, &diff.to] {
         if !snapshot.left_out.is_empty() {
-            let files = snapshot.left_out.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
-            cx.out.print_message(&format!("note: {} does not contain {files}", named(snapshot)))?;
+            let files = snapshot
+                .left_out
+                .iter()
+                .map(|file| text::line(file))
+                .collect::<Vec<_>>()
+                .join(", ");
+            cx.out.print_message(&format!(
+                "note: {} does not contain {files}",
+                named(snapshot)
+            ))?;
         }
     }
     print_included(&diff, cx)?;
     let name = text::line(&diff.run_name);
     if !diff.committed_copies.is_empty() {
-        let files = diff.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+        let files = diff
+            .committed_copies
+            .iter()
+            .map(|file| text::line(file))
+            .collect::<Vec<_>>()
+            .join(", ");
         cx.out.print_message(&format!(
             "note: the commits of {name} are kept and merged without files that were copied into its workspace and can be secrets: {files}"
         ))?;
     }
     if diff.text.is_empty() {
-        cx.out.print_message(&format!("no changes between {} and {}", named(&diff.from), named(&diff.to)))?;
+        cx.out.print_message(&format!(
+            "no changes between {} and {}",
+            named(&diff.from),
+            named(&diff.to)
+        ))?;
         return Ok(Exit::Done);
     }
     let is_merged = diff.merged == Some(diff.to.n);
@@ -49,27 +80,44 @@ pub async fn diff(args: &DiffArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     if diff.from.n == 0 {
-        cx.out.suggest(&format!("adj merge {name}   merges these changes into your branch"))?;
+        cx.out.suggest(&format!(
+            "adj merge {name}   merges these changes into your branch"
+        ))?;
     } else {
-        cx.out.suggest(&format!("adj undo {name} {}   restores {}", diff.from.n, named(&diff.from)))?;
+        cx.out.suggest(&format!(
+            "adj undo {name} {}   restores {}",
+            diff.from.n,
+            named(&diff.from)
+        ))?;
     }
     Ok(Exit::Done)
 }
 
 /// Says what the difference contains in addition to the work of the run's own agent, and what is missing.
 fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
-    let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
+    let IncludedView {
+        with_setup,
+        with_runs,
+        with_edits,
+    } = &diff.includes;
     let name = text::line(&diff.run_name);
     if *with_setup {
-        cx.out.print_message("note: includes what the setup command changed before the agent started")?;
+        cx.out.print_message(
+            "note: includes what the setup command changed before the agent started",
+        )?;
     }
     for run in with_runs {
         let run = text::line(run);
         cx.out.print_message(&format!("note: includes the work of {run}, which followed it in its workspace: adj diff {run} shows only that"))?;
     }
     if *with_edits {
-        let place = if diff.from.n == 0 { "in its workspace while no agent worked there" } else { "between its attempts, by you or others" };
-        cx.out.print_message(&format!("note: includes edits that were made {place}"))?;
+        let place = if diff.from.n == 0 {
+            "in its workspace while no agent worked there"
+        } else {
+            "between its attempts, by you or others"
+        };
+        cx.out
+            .print_message(&format!("note: includes edits that were made {place}"))?;
     }
     if *with_setup || *with_edits || !with_runs.is_empty() {
         cx.out.print_message(&format!("note: single steps: adj show {name} lists its snapshots, adj diff {name} N..M compares two"))?;
@@ -86,7 +134,10 @@ fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
     }
     if let Some(missing) = &diff.missing {
         let missing = text::line(missing);
-        cx.out.print_message(&format!("note: the workspace {missing} is missing: what was done there after {} is not kept", named(&diff.to)))?;
+        cx.out.print_message(&format!(
+            "note: the workspace {missing} is missing: what was done there after {} is not kept",
+            named(&diff.to)
+        ))?;
     }
     Ok(())
 }
@@ -94,14 +145,35 @@ fn print_included(diff: &DiffView, cx: &Context) -> Result<(), Failure> {
 /// Names a snapshot in a sentence.
 pub fn named(snapshot: &SnapshotView) -> String {
     if snapshot.n == 0 {
-        return format!("its base {}", text::line(snapshot.commit.get(..COMMIT_CHARS).unwrap_or(&snapshot.commit)));
+        return format!(
+            "its base {}",
+            text::line(
+                snapshot
+                    .commit
+                    .get(..COMMIT_CHARS)
+                    .unwrap_or(&snapshot.commit)
+            )
+        );
     }
-    let cause = snapshot.cause.as_ref().and_then(|cause| cause.known()).map(|cause| format!(" ({})", cause.label()));
+    let cause = snapshot
+        .cause
+        .as_ref()
+        .and_then(|cause| cause.known())
+        .map(|cause| format!(" ({})", cause.label()));
     format!("snapshot {}{}", snapshot.n, cause.unwrap_or_default())
 }
 
 fn paint(line: &str, cx: &Context) -> String {
-    let is_heading = ["diff ", "index ", "--- ", "+++ ", "new file", "deleted file"].iter().any(|start| line.starts_with(start));
+    let is_heading = [
+        "diff ",
+        "index ",
+        "--- ",
+        "+++ ",
+        "new file",
+        "deleted file",
+    ]
+    .iter()
+    .any(|start| line.starts_with(start));
     let style = match line.as_bytes().first() {
         _ if is_heading => Style::Strong,
         Some(b'+') => Style::Good,

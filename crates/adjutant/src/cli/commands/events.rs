@@ -10,7 +10,8 @@ use crate::text;
 use crate::view::{EventView, ReadEvents, Wait};
 
 /// The note for a reader whose events were lost.
-const EVENTS_RESET: &str = "the database of the hub was set back: events that you have seen are lost (adj doctor)";
+const EVENTS_RESET: &str =
+    "the database of the hub was set back: events that you have seen are lost (adj doctor)";
 
 /// How long one call for new events waits at the hub, in milliseconds.
 const EVENTS_WAIT_MS: u64 = 30_000;
@@ -18,10 +19,22 @@ const EVENTS_WAIT_MS: u64 = 30_000;
 /// Prints the event history.
 pub async fn events(args: &EventsArgs, cx: &Context) -> CommandResult {
     let end = cx.hub.call(&Wait::default()).await?.cursor;
-    let mut after = if args.run.is_some() { 0 } else { end.saturating_sub(i64::from(args.last)).max(0) };
+    let mut after = if args.run.is_some() {
+        0
+    } else {
+        end.saturating_sub(i64::from(args.last)).max(0)
+    };
     let mut shown: Vec<EventView> = Vec::new();
     loop {
-        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: 0 }).await?;
+        let page = cx
+            .hub
+            .call(&ReadEvents {
+                after,
+                run: args.run.clone(),
+                limit: None,
+                wait_ms: 0,
+            })
+            .await?;
         let done = page.events.is_empty() || page.cursor <= after;
         after = page.cursor;
         shown.extend(page.events);
@@ -40,7 +53,15 @@ pub async fn events(args: &EventsArgs, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     loop {
-        let page = cx.hub.call(&ReadEvents { after, run: args.run.clone(), limit: None, wait_ms: EVENTS_WAIT_MS }).await?;
+        let page = cx
+            .hub
+            .call(&ReadEvents {
+                after,
+                run: args.run.clone(),
+                limit: None,
+                wait_ms: EVENTS_WAIT_MS,
+            })
+            .await?;
         after = page.cursor;
         if page.reset {
             cx.out.print_message(EVENTS_RESET)?;
@@ -55,8 +76,16 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
             cx.out.print_json(event)?;
             continue;
         }
-        let at = if cx.out.terminal { event.at.get(11..19).unwrap_or(&event.at) } else { &event.at };
-        let (at, name, kind) = (text::line(at), text::line(event.pool.as_ref().unwrap_or(&event.run_name)), text::line(event.kind.as_str()));
+        let at = if cx.out.terminal {
+            event.at.get(11..19).unwrap_or(&event.at)
+        } else {
+            &event.at
+        };
+        let (at, name, kind) = (
+            text::line(at),
+            text::line(event.pool.as_ref().unwrap_or(&event.run_name)),
+            text::line(event.kind.as_str()),
+        );
         let before = text::width(&at) + text::width(&name) + kind.len().max(17) + 3;
         let signal = match (&event.signal, &event.source) {
             (Some(signal), Some(source)) => format!(", {signal} by {source}"),
@@ -68,8 +97,14 @@ fn print_events(events: &[EventView], cx: &Context) -> Result<(), Failure> {
             _ => details::person(&event.by),
         };
         let what = text::line(&format!("{} ({}{signal})", event.text, by));
-        let what = cx.out.columns.map_or(what.clone(), |columns| text::cut(&what, columns.saturating_sub(before)));
-        let line = format!("{} {} {kind:<17} {what}", cx.out.paint.apply(Style::Dim, &at), cx.out.paint.apply(Style::Strong, &name));
+        let what = cx.out.columns.map_or(what.clone(), |columns| {
+            text::cut(&what, columns.saturating_sub(before))
+        });
+        let line = format!(
+            "{} {} {kind:<17} {what}",
+            cx.out.paint.apply(Style::Dim, &at),
+            cx.out.paint.apply(Style::Strong, &name)
+        );
         cx.out.print_line(&line)?;
     }
     Ok(())

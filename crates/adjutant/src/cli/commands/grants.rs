@@ -25,17 +25,29 @@ async fn list(all: bool, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     if list.grants.is_empty() {
-        cx.out.print_message("no grants; adj approve REQUEST --same gives one")?;
+        cx.out
+            .print_message("no grants; adj approve REQUEST --same gives one")?;
         return Ok(Exit::Done);
     }
     let row = |grant: &GrantView| -> Vec<Cell> {
-        let uses = grant.uses_max.map_or_else(|| grant.uses.to_string(), |max| format!("{} of {max}", grant.uses));
+        let uses = grant.uses_max.map_or_else(
+            || grant.uses.to_string(),
+            |max| format!("{} of {max}", grant.uses),
+        );
         let is_active = grant.state == GrantStateKind::Active;
         vec![
             painted(&grant.number, Style::Strong),
-            painted(grant.state.as_str(), if is_active { Style::Good } else { Style::Dim }),
+            painted(
+                grant.state.as_str(),
+                if is_active { Style::Good } else { Style::Dim },
+            ),
             plain(&grant.root_name),
-            plain(&grant.expires_at.as_ref().map_or_else(|| "end of the tree".to_owned(), |at| at.clone())),
+            plain(
+                &grant
+                    .expires_at
+                    .as_ref()
+                    .map_or_else(|| "end of the tree".to_owned(), |at| at.clone()),
+            ),
             plain(&uses),
             plain(&text::line(person(&grant.granted_by))),
             plain(&text::line(&grant.what)),
@@ -51,17 +63,27 @@ async fn list(all: bool, cx: &Context) -> CommandResult {
         Column::optional("BY", 1),
         Column::always("WHAT"),
     ];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     Ok(Exit::Done)
 }
 
 async fn revoke(grant: &str, cx: &Context) -> CommandResult {
-    let revoked = cx.hub.call(&RevokeGrant { grant: grant.to_owned() }).await?;
+    let revoked = cx
+        .hub
+        .call(&RevokeGrant {
+            grant: grant.to_owned(),
+        })
+        .await?;
     if cx.out.json {
         cx.out.print_json(&revoked)?;
     } else {
         let times = text::count(revoked.uses, "request", "requests");
-        cx.out.print_line(&format!("{} revoked {}, which answered {times}", cx.out.paint.apply(Style::Good, "✓"), text::line(&revoked.number)))?;
+        cx.out.print_line(&format!(
+            "{} revoked {}, which answered {times}",
+            cx.out.paint.apply(Style::Good, "✓"),
+            text::line(&revoked.number)
+        ))?;
     }
     Ok(Exit::Done)
 }

@@ -15,7 +15,10 @@ use std::io::{IsTerminal, Write};
 
 /// Prints help, the version, or a usage error.
 pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
-    let json = args.iter().any(|arg| arg.to_str().is_some_and(|arg| arg == "--json" || arg.starts_with("--json=")));
+    let json = args.iter().any(|arg| {
+        arg.to_str()
+            .is_some_and(|arg| arg == "--json" || arg.starts_with("--json="))
+    });
     let out = Out {
         json,
         fields: JsonFields::default(),
@@ -28,14 +31,29 @@ pub fn refused(error: &clap::Error, args: &[OsString]) -> Exit {
         paint_err: Paint::OFF,
     };
     if error.kind() == ErrorKind::DisplayHelp && command_of(args).1.is_empty() {
-        return if out.print_text(&overview::help(terminal_columns())).is_ok() { Exit::Done } else { Exit::Failed };
+        return if out.print_text(&overview::help(terminal_columns())).is_ok() {
+            Exit::Done
+        } else {
+            Exit::Failed
+        };
     }
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return if print_rendered(error).is_ok() { Exit::Done } else { Exit::Failed };
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        return if print_rendered(error).is_ok() {
+            Exit::Done
+        } else {
+            Exit::Failed
+        };
     }
     // A subcommand is missing: the help lists them.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !json {
-        return if print_rendered(error).is_ok() { Exit::Usage } else { Exit::Failed };
+        return if print_rendered(error).is_ok() {
+            Exit::Usage
+        } else {
+            Exit::Failed
+        };
     }
     match out.print_error(&usage(error, args)) {
         Ok(()) => Exit::Usage,
@@ -85,24 +103,64 @@ fn usage(error: &clap::Error, args: &[OsString]) -> ErrorView {
         _ => None,
     };
     let (command, path) = command_of(args);
-    let known = match (error.kind(), context(ContextKind::InvalidSubcommand), context(ContextKind::InvalidArg)) {
-        (ErrorKind::InvalidSubcommand, Some(word), _) => Some((format!("no command {word:?}"), unknown_command_hint(&command, &path, word))),
-        (ErrorKind::UnknownArgument, _, Some(word)) if path == ["stop"] && !word.starts_with('-') => {
-            Some(("adj stop stops the hub and takes no run".to_owned(), format!("to end a run: adj cancel {word}")))
+    let known = match (
+        error.kind(),
+        context(ContextKind::InvalidSubcommand),
+        context(ContextKind::InvalidArg),
+    ) {
+        (ErrorKind::InvalidSubcommand, Some(word), _) => Some((
+            format!("no command {word:?}"),
+            unknown_command_hint(&command, &path, word),
+        )),
+        (ErrorKind::UnknownArgument, _, Some(word))
+            if path == ["stop"] && !word.starts_with('-') =>
+        {
+            Some((
+                "adj stop stops the hub and takes no run".to_owned(),
+                format!("to end a run: adj cancel {word}"),
+            ))
         }
         _ => None,
     };
     if let Some((message, hint)) = known {
-        return ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint) };
+        return ErrorView {
+            code: cli_codes::USAGE.to_owned(),
+            message,
+            hint: Some(hint),
+        };
     }
     let rendered = error.render().to_string();
-    let mut paragraphs = rendered.trim().split("\n\n").map(|paragraph| match paragraph.strip_prefix("Usage: ") {
-        Some(forms) => format!("Usage: {}", forms.lines().map(str::trim).collect::<Vec<_>>().join("   or   ")),
-        None => paragraph.split_whitespace().collect::<Vec<_>>().join(" "),
-    });
-    let message = paragraphs.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let hint: Vec<String> = paragraphs.map(|p| p.trim_start_matches("tip: ").replace("For more information, try '--help'.", "try --help")).collect();
-    ErrorView { code: cli_codes::USAGE.to_owned(), message, hint: Some(hint.join(" · ")).filter(|h| !h.is_empty()) }
+    let mut paragraphs =
+        rendered
+            .trim()
+            .split("\n\n")
+            .map(|paragraph| match paragraph.strip_prefix("Usage: ") {
+                Some(forms) => format!(
+                    "Usage: {}",
+                    forms
+                        .lines()
+                        .map(str::trim)
+                        .collect::<Vec<_>>()
+                        .join("   or   ")
+                ),
+                None => paragraph.split_whitespace().collect::<Vec<_>>().join(" "),
+            });
+    let message = paragraphs
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ")
+        .to_owned();
+    let hint: Vec<String> = paragraphs
+        .map(|p| {
+            p.trim_start_matches("tip: ")
+                .replace("For more information, try '--help'.", "try --help")
+        })
+        .collect();
+    ErrorView {
+        code: cli_codes::USAGE.to_owned(),
+        message,
+        hint: Some(hint.join(" · ")).filter(|h| !h.is_empty()),
+    }
 }
 
 /// Returns the innermost command that the arguments name, with its path.
@@ -110,22 +168,36 @@ fn command_of(args: &[OsString]) -> (clap::Command, Vec<&str>) {
     let mut command = Cli::command();
     let mut path = Vec::new();
     for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
-        let Some(child) = command.find_subcommand(word) else { continue };
+        let Some(child) = command.find_subcommand(word) else {
+            continue;
+        };
         (command, _) = (child.clone(), path.push(word));
     }
     (command, path)
 }
 
 fn unknown_command_hint(command: &clap::Command, path: &[&str], word: &str) -> String {
-    let prefix = ["adj"].iter().chain(path).copied().collect::<Vec<_>>().join(" ");
-    let synonym = SYNONYMS.iter().find(|(other, _)| path.is_empty() && *other == word).map(|(_, ours)| *ours);
+    let prefix = ["adj"]
+        .iter()
+        .chain(path)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ");
+    let synonym = SYNONYMS
+        .iter()
+        .find(|(other, _)| path.is_empty() && *other == word)
+        .map(|(_, ours)| *ours);
     let similar = || {
         let names = command
             .get_subcommands()
             .filter(|other| !other.is_hide_set())
             .flat_map(|other| std::iter::once(other.get_name()).chain(other.get_visible_aliases()));
-        let near = names.filter(|name| !NEVER_SUGGESTED.contains(name)).map(|name| (edits(word, name), name));
-        near.filter(|(edits, name)| *edits <= EDITS_MAX && *edits < name.len()).min().map(|(_, name)| name)
+        let near = names
+            .filter(|name| !NEVER_SUGGESTED.contains(name))
+            .map(|name| (edits(word, name), name));
+        near.filter(|(edits, name)| *edits <= EDITS_MAX && *edits < name.len())
+            .min()
+            .map(|(_, name)| name)
     };
     match synonym.or_else(similar) {
         Some(ours) => format!("did you mean {prefix} {ours}?"),
@@ -141,7 +213,9 @@ fn edits(from: &str, to: &str) -> usize {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, b) in to.iter().enumerate() {
             let above = row[j + 1];
-            row[j + 1] = (diagonal + usize::from(a != *b)).min(above + 1).min(row[j] + 1);
+            row[j + 1] = (diagonal + usize::from(a != *b))
+                .min(above + 1)
+                .min(row[j] + 1);
             diagonal = above;
         }
     }
@@ -152,11 +226,19 @@ fn edits(from: &str, to: &str) -> usize {
 pub async fn print(topic: &[String], out: &Out) -> CommandResult {
     let first = topic.first().map(String::as_str);
     match (first, topic.len()) {
-        (None, _) => return out.print_text(&overview::help(terminal_columns())).map(|()| Exit::Done),
+        (None, _) => {
+            return out
+                .print_text(&overview::help(terminal_columns()))
+                .map(|()| Exit::Done);
+        }
         (Some("exit-codes"), 1) => return exit_codes(out),
         (Some("topics"), 1) => return out.print_text(&overview::topics()).map(|()| Exit::Done),
         // Its own module parses its arguments and has its help.
-        (Some("mcp"), 1) => return out.print_text(crate::mcp::command::HELP).map(|()| Exit::Done),
+        (Some("mcp"), 1) => {
+            return out
+                .print_text(crate::mcp::command::HELP)
+                .map(|()| Exit::Done);
+        }
         _ => {}
     }
     let mut root = Cli::command();
@@ -166,9 +248,15 @@ pub async fn print(topic: &[String], out: &Out) -> CommandResult {
         if command.find_subcommand(word).is_none() {
             return match overview::topic_text(word).filter(|_| topic.len() == 1) {
                 // Programs get the Markdown.
-                Some(text) if !out.terminal => pager::print(&text, true, out).await.map(|()| Exit::Done),
+                Some(text) if !out.terminal => {
+                    pager::print(&text, true, out).await.map(|()| Exit::Done)
+                }
                 Some(text) => {
-                    let page = topic_page::render(&text, terminal_columns().min(overview::COLUMNS_MAX), overview::topic_of_page);
+                    let page = topic_page::render(
+                        &text,
+                        terminal_columns().min(overview::COLUMNS_MAX),
+                        overview::topic_of_page,
+                    );
                     pager::print(&page, true, out).await.map(|()| Exit::Done)
                 }
                 None => Err(overview::unknown_topic(word)),
@@ -182,7 +270,11 @@ pub async fn print(topic: &[String], out: &Out) -> CommandResult {
 
 /// Returns the width of the terminal, or the maximum elsewhere.
 fn terminal_columns() -> usize {
-    if std::io::stdout().is_terminal() { columns() } else { overview::COLUMNS_MAX }
+    if std::io::stdout().is_terminal() {
+        columns()
+    } else {
+        overview::COLUMNS_MAX
+    }
 }
 
 fn exit_codes(out: &Out) -> CommandResult {
@@ -203,7 +295,8 @@ fn exit_codes(out: &Out) -> CommandResult {
 
 /// Prints the script that registers completion in a shell.
 pub fn completions(shell: clap_complete::Shell, out: &Out) -> CommandResult {
-    let script = complete::script(&shell.to_string()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
+    let script = complete::script(&shell.to_string())
+        .map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
     out.print_data(&script)?;
     Ok(Exit::Done)
 }
@@ -217,16 +310,41 @@ mod tests {
     fn unknown_command_suggests_only_harmless_commands() {
         let hint = |word: &str| {
             let args: Vec<OsString> = ["adj", word].into_iter().map(OsString::from).collect();
-            usage(&Cli::try_parse_from(&args).expect_err("no such command"), &args).hint.expect("a hint")
+            usage(
+                &Cli::try_parse_from(&args).expect_err("no such command"),
+                &args,
+            )
+            .hint
+            .expect("a hint")
         };
-        for (word, expected) in [("status", "adj ps"), ("histroy", "lists the commands"), ("shwo", "adj show"), ("stp", "adj"), ("cancle", "lists")] {
+        for (word, expected) in [
+            ("status", "adj ps"),
+            ("histroy", "lists the commands"),
+            ("shwo", "adj show"),
+            ("stp", "adj"),
+            ("cancle", "lists"),
+        ] {
             assert!(hint(word).contains(expected), "{word}: {}", hint(word));
         }
         for word in ["stp", "clena", "cancl", "kil", "stopp"] {
-            assert!(NEVER_SUGGESTED.iter().all(|ends| !hint(word).contains(&format!("adj {ends}"))), "{word}: {}", hint(word));
+            assert!(
+                NEVER_SUGGESTED
+                    .iter()
+                    .all(|ends| !hint(word).contains(&format!("adj {ends}"))),
+                "{word}: {}",
+                hint(word)
+            );
         }
-        let stop: Vec<OsString> = ["adj", "stop", "w1"].into_iter().map(OsString::from).collect();
-        assert_eq!(usage(&Cli::try_parse_from(&stop).expect_err("no argument"), &stop).hint.as_deref(), Some("to end a run: adj cancel w1"));
+        let stop: Vec<OsString> = ["adj", "stop", "w1"]
+            .into_iter()
+            .map(OsString::from)
+            .collect();
+        assert_eq!(
+            usage(&Cli::try_parse_from(&stop).expect_err("no argument"), &stop)
+                .hint
+                .as_deref(),
+            Some("to end a run: adj cancel w1")
+        );
     }
 
     #[test]

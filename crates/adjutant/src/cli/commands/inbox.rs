@@ -23,10 +23,23 @@ const TITLE_COLUMNS_MAX: usize = 24;
 
 /// Lists what needs the person: requests, oldest first, stopped and failed runs, messages in chats.
 pub async fn inbox(args: &InboxArgs, cx: &Context) -> CommandResult {
-    let mut list = cx.hub.call(&ListAttention { run: args.run.clone(), ..ListAttention::default() }).await?;
+    let mut list = cx
+        .hub
+        .call(&ListAttention {
+            run: args.run.clone(),
+            ..ListAttention::default()
+        })
+        .await?;
     let first = next_step::first_command(&list);
     if args.all {
-        let all = cx.hub.call(&ListRequests { run: args.run.clone(), all: true, limit: None }).await?;
+        let all = cx
+            .hub
+            .call(&ListRequests {
+                run: args.run.clone(),
+                all: true,
+                limit: None,
+            })
+            .await?;
         (list.requests, list.requests_more) = (all.requests, all.more);
     }
     if cx.out.json {
@@ -80,11 +93,18 @@ fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
             ]
         })
         .collect();
-    let columns =
-        [Column::always("RUN"), Column::optional("AGENT", 2), Column::optional("STATE", 0), Column::optional(since, 1), Column::always("WHAT")];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    let columns = [
+        Column::always("RUN"),
+        Column::optional("AGENT", 2),
+        Column::optional("STATE", 0),
+        Column::optional(since, 1),
+        Column::always("WHAT"),
+    ];
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.runs_more > 0 {
-        cx.out.print_message(&format!("… {} more runs", list.runs_more))?;
+        cx.out
+            .print_message(&format!("… {} more runs", list.runs_more))?;
     }
     Ok(())
 }
@@ -97,8 +117,16 @@ fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .iter()
         .map(|mention| {
             let message = &mention.message;
-            let what = if message.kind == EntryKind::Flag { format!("flag: {}", message.text) } else { message.text.clone() };
-            let unread = if mention.unread > 1 { format!("{} unread", unread_text(mention.unread)) } else { String::new() };
+            let what = if message.kind == EntryKind::Flag {
+                format!("flag: {}", message.text)
+            } else {
+                message.text.clone()
+            };
+            let unread = if mention.unread > 1 {
+                format!("{} unread", unread_text(mention.unread))
+            } else {
+                String::new()
+            };
             let number = painted(&message.message_id, Style::Attention);
             vec![
                 number,
@@ -118,7 +146,8 @@ fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         Column::optional(since, 1),
         Column::always("WHAT"),
     ];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.mentions_more {
         cx.out.print_message("… and more: adj chat ls")?;
     }
@@ -127,8 +156,14 @@ fn print_mentions(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
 
 /// Returns the status of a request, and for an open one to whom it was escalated last.
 fn escalation_text(request: &RequestView) -> String {
-    let last = request.escalated.last().filter(|_| request.status == RequestStateKind::Pending);
-    last.map_or_else(|| details::status_word(request).to_owned(), |last| format!("with {}", text::line(&last.to)))
+    let last = request
+        .escalated
+        .last()
+        .filter(|_| request.status == RequestStateKind::Pending);
+    last.map_or_else(
+        || details::status_word(request).to_owned(),
+        |last| format!("with {}", text::line(&last.to)),
+    )
 }
 
 fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
@@ -160,7 +195,10 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
     // What a decision allows is never cut away at the edge of the terminal.
     let table = render(&columns, &rows, cx.out.columns, cx.out.paint);
     let mut lines = table.lines();
-    let mut shown = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
+    let mut shown = lines
+        .next()
+        .map(|head| format!("{head}\n"))
+        .unwrap_or_default();
     for (line, request) in lines.zip(&list.requests) {
         shown.push_str(line);
         shown.push('\n');
@@ -169,22 +207,41 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
             shown.push_str(&cx.out.indent(PART_INDENT, &text::line(&part)));
         }
         if !is_whole {
-            shown.push_str(&cx.out.indent(PART_INDENT, &format!("all of it: adj show {}", text::line(&request.run_name))));
+            shown.push_str(&cx.out.indent(
+                PART_INDENT,
+                &format!("all of it: adj show {}", text::line(&request.run_name)),
+            ));
         }
     }
     cx.out.print_text(&shown)?;
     if list.requests_more > 0 {
-        cx.out.print_message(&format!("… {} more", list.requests_more))?;
+        cx.out
+            .print_message(&format!("… {} more", list.requests_more))?;
     }
     Ok(())
 }
 
 fn request_summary(request: &RequestView) -> String {
-    let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
-    let of = request.group.as_ref().map(|group| format!("({} of {}) ", group.place, group.size)).unwrap_or_default();
+    let options: Vec<String> = request
+        .options
+        .iter()
+        .enumerate()
+        .map(|(n, option)| format!("{}) {option}", n + 1))
+        .collect();
+    let of = request
+        .group
+        .as_ref()
+        .map(|group| format!("({} of {}) ", group.place, group.size))
+        .unwrap_or_default();
     let outcome = match details::request_outcome(request) {
         outcome if outcome.is_empty() => String::new(),
         outcome => format!("→ {outcome}  "),
     };
-    [format!("{outcome}{of}{}", asked_for(request).text), options.join(" ")].join("  ").trim_end().to_owned()
+    [
+        format!("{outcome}{of}{}", asked_for(request).text),
+        options.join(" "),
+    ]
+    .join("  ")
+    .trim_end()
+    .to_owned()
 }

@@ -8,8 +8,9 @@ use crate::cli::style::Style;
 use crate::cli::{pager, symbols};
 use crate::client::{VERSION, is_older};
 use crate::clients::{
-    CLIENTS, Change, ClientFile, FileError, Line, McpClient, NAME, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan, client_ids, file_of,
-    find_client, find_trace, hunk, plan_install, plan_skill, plan_skill_undo, plan_undo, skill_of, skill_text, snippet,
+    CLIENTS, Change, ClientFile, FileError, Line, McpClient, NAME, OwnProgram, Plan, PlanError,
+    Scope, SkillChange, SkillPlan, client_ids, file_of, find_client, find_trace, hunk,
+    plan_install, plan_skill, plan_skill_undo, plan_undo, skill_of, skill_text, snippet,
 };
 use crate::config::text_variable;
 use crate::process::{foreground, named};
@@ -37,11 +38,20 @@ struct Outcome {
 
 /// Connects or disconnects clients, or prints their entries.
 pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
-    let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
+    let program = OwnProgram::find().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the path of this program: {error}"),
+        )
+    })?;
     if args.print {
         return print_by_hand(args, &program, out);
     }
-    let scope = if args.project { Scope::Project(current_dir()?) } else { Scope::User };
+    let scope = if args.project {
+        Scope::Project(current_dir()?)
+    } else {
+        Scope::User
+    };
     let clients = chosen(args, &scope)?;
     if !args.undo && !args.is_shown && !args.is_silent && args.skill != WithSkill::Only {
         warn_about_program(&program, out).await?;
@@ -54,7 +64,11 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
     let is_asked = changes > 0 && !args.dry_run && !args.yes && out.interactive;
     if !out.json && !args.is_shown && !args.is_silent {
         print_errors(&outcomes, out)?;
-        if is_asked || args.is_summary { print_summary(&outcomes, args, out)? } else { print_plans(&outcomes, args, out).await? }
+        if is_asked || args.is_summary {
+            print_summary(&outcomes, args, out)?
+        } else {
+            print_plans(&outcomes, args, out).await?
+        }
     }
     if changes > 0 && !args.dry_run {
         if !args.yes && !confirmed(&outcomes, changes, args, out).await? {
@@ -69,8 +83,16 @@ pub async fn install(args: &InstallArgs, out: &Out) -> CommandResult {
 }
 
 /// Removes the entries and skills of clients, and prints what was removed and what cannot be. Returns the latter.
-pub fn disconnect(clients: &[&'static McpClient], program: &OwnProgram, out: &Out) -> Result<Vec<ErrorView>, Failure> {
-    let args = InstallArgs { undo: true, is_silent: out.json, ..InstallArgs::default() };
+pub fn disconnect(
+    clients: &[&'static McpClient],
+    program: &OwnProgram,
+    out: &Out,
+) -> Result<Vec<ErrorView>, Failure> {
+    let args = InstallArgs {
+        undo: true,
+        is_silent: out.json,
+        ..InstallArgs::default()
+    };
     let mut outcomes = plan_all(clients, &args, &Scope::User, program);
     for outcome in &mut outcomes {
         if let (Some(error), false) = (outcome.error(), out.json) {
@@ -79,40 +101,80 @@ pub fn disconnect(clients: &[&'static McpClient], program: &OwnProgram, out: &Ou
         outcome.execute(out)?;
     }
     report(&outcomes, &args, out)?;
-    Ok(outcomes.iter().filter_map(Outcome::error).cloned().collect())
+    Ok(outcomes
+        .iter()
+        .filter_map(Outcome::error)
+        .cloned()
+        .collect())
 }
 
 /// Plans the changes of all clients. A file that two clients share is changed for the first.
-fn plan_all(clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope, program: &OwnProgram) -> Vec<Outcome> {
+fn plan_all(
+    clients: &[&'static McpClient],
+    args: &InstallArgs,
+    scope: &Scope,
+    program: &OwnProgram,
+) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for &client in clients {
         let mut shares = None;
-        let mut entry =
-            (args.skill != WithSkill::Only).then(|| if args.undo { plan_undo(client, scope) } else { plan_install(client, scope, program) });
+        let mut entry = (args.skill != WithSkill::Only).then(|| {
+            if args.undo {
+                plan_undo(client, scope)
+            } else {
+                plan_install(client, scope, program)
+            }
+        });
         if let Some(Ok(plan)) = &mut entry {
-            let is_same = |other: &&Outcome| other.plan().is_some_and(|other| other.change.is_change() && other.file.path == plan.file.path);
+            let is_same = |other: &&Outcome| {
+                other.plan().is_some_and(|other| {
+                    other.change.is_change() && other.file.path == plan.file.path
+                })
+            };
             shares = outcomes.iter().find(is_same).map(|other| other.client);
             if shares.is_some() {
                 plan.change = Change::None;
             }
         }
-        let skill = (args.skill != WithSkill::No && !matches!(entry, Some(Err(_)))).then(|| skill_plan(client, clients, args, scope));
+        let skill = (args.skill != WithSkill::No && !matches!(entry, Some(Err(_))))
+            .then(|| skill_plan(client, clients, args, scope));
         let mut skill = skill.and_then(Result::transpose);
         if let Some(Ok(plan)) = &mut skill
-            && outcomes.iter().filter_map(Outcome::skill_plan).any(|other| other.file.path == plan.file.path)
+            && outcomes
+                .iter()
+                .filter_map(Outcome::skill_plan)
+                .any(|other| other.file.path == plan.file.path)
         {
             plan.change = SkillChange::None;
         }
         let view = |error: PlanError| view_of(&error, client);
-        let (entry, skill) = (entry.map(|plan| plan.map_err(view)), skill.map(|plan| plan.map_err(view)));
-        outcomes.push(Outcome { client, entry, skill, shares, is_done: false });
+        let (entry, skill) = (
+            entry.map(|plan| plan.map_err(view)),
+            skill.map(|plan| plan.map_err(view)),
+        );
+        outcomes.push(Outcome {
+            client,
+            entry,
+            skill,
+            shares,
+            is_done: false,
+        });
     }
     outcomes
 }
 
-fn skill_plan(client: &'static McpClient, clients: &[&'static McpClient], args: &InstallArgs, scope: &Scope) -> Result<Option<SkillPlan>, PlanError> {
+fn skill_plan(
+    client: &'static McpClient,
+    clients: &[&'static McpClient],
+    args: &InstallArgs,
+    scope: &Scope,
+) -> Result<Option<SkillPlan>, PlanError> {
     let is_required = args.skill == WithSkill::Only && !args.clients.is_empty();
-    let plan = if args.undo { plan_skill_undo(client, scope, clients) } else { plan_skill(client, scope) }?;
+    let plan = if args.undo {
+        plan_skill_undo(client, scope, clients)
+    } else {
+        plan_skill(client, scope)
+    }?;
     match plan {
         None if is_required => Err(PlanError::NoSkill { client }),
         Some(mut plan) if args.is_repair && plan.change == SkillChange::Add => {
@@ -135,7 +197,10 @@ impl Outcome {
     /// Returns how many files it changes.
     fn changes(&self) -> usize {
         usize::from(self.plan().is_some_and(|plan| plan.change.is_change()))
-            + usize::from(self.skill_plan().is_some_and(|plan| plan.change.is_change()))
+            + usize::from(
+                self.skill_plan()
+                    .is_some_and(|plan| plan.change.is_change()),
+            )
     }
 
     fn error(&self) -> Option<&ErrorView> {
@@ -207,16 +272,31 @@ impl Outcome {
 }
 
 fn current_dir() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("cannot find the current directory: {error}")))
+    std::env::current_dir().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the current directory: {error}"),
+        )
+    })
 }
 
 /// Returns the clients on the command line, or those that are found and have a file in the scope.
 fn chosen(args: &InstallArgs, scope: &Scope) -> Result<Vec<&'static McpClient>, Failure> {
     if args.clients.is_empty() {
         let is_there = |file: &Path| !args.undo || file.symlink_metadata().is_ok();
-        let has_entry_file = |client: &McpClient| args.skill != WithSkill::Only && file_of(client, scope).is_some_and(|file| is_there(&file));
-        let wanted: Vec<&McpClient> = CLIENTS.iter().filter(|client| args.undo || find_trace(client).is_some()).collect();
-        let mut clients: Vec<&McpClient> = wanted.iter().copied().filter(|client| has_entry_file(client)).collect();
+        let has_entry_file = |client: &McpClient| {
+            args.skill != WithSkill::Only
+                && file_of(client, scope).is_some_and(|file| is_there(&file))
+        };
+        let wanted: Vec<&McpClient> = CLIENTS
+            .iter()
+            .filter(|client| args.undo || find_trace(client).is_some())
+            .collect();
+        let mut clients: Vec<&McpClient> = wanted
+            .iter()
+            .copied()
+            .filter(|client| has_entry_file(client))
+            .collect();
         if args.skill == WithSkill::Only || args.undo && args.skill == WithSkill::Yes {
             // A directory that clients share counts once.
             for client in wanted {
@@ -230,7 +310,8 @@ fn chosen(args: &InstallArgs, scope: &Scope) -> Result<Vec<&'static McpClient>, 
     }
     let mut clients: Vec<&McpClient> = Vec::new();
     for id in &args.clients {
-        let client = find_client(id).ok_or_else(|| fail(codes::INVALID, format!("no client {id:?}")))?;
+        let client =
+            find_client(id).ok_or_else(|| fail(codes::INVALID, format!("no client {id:?}")))?;
         if clients.iter().all(|other| other.id != client.id) {
             clients.push(client);
         }
@@ -243,7 +324,11 @@ fn nothing_found(args: &InstallArgs, out: &Out) -> CommandResult {
         out.print_json_list::<Value>(&[], 0, &[])?;
         return Ok(Exit::Done);
     }
-    let message = if args.undo { "no client has an entry" } else { "no client found" };
+    let message = if args.undo {
+        "no client has an entry"
+    } else {
+        "no client found"
+    };
     out.print_message(&format!("{message}; known: {}", client_ids().join(", ")))?;
     out.suggest("adj install CLIENT   or   adj install --print CLIENT")?;
     Ok(Exit::Done)
@@ -260,11 +345,16 @@ async fn warn_about_program(program: &OwnProgram, out: &Out) -> Result<(), Failu
         Some(other) => {
             let version = version_of(other).await;
             let age = match &version {
-                Some(version) if is_older(version, VERSION) => format!("an older version ({version})"),
+                Some(version) if is_older(version, VERSION) => {
+                    format!("an older version ({version})")
+                }
                 Some(version) => format!("another copy ({version})"),
                 None => "another program".to_owned(),
             };
-            format!("adj on PATH is {}, {age}; this is {VERSION}", other.display())
+            format!(
+                "adj on PATH is {}, {age}; this is {VERSION}",
+                other.display()
+            )
         }
     };
     out.print_message(&text::line(&format!("warning: {why}; entries name {exe}")))
@@ -272,26 +362,63 @@ async fn warn_about_program(program: &OwnProgram, out: &Out) -> Result<(), Failu
 
 /// Returns the version of another `adj`. `None`: it is another program.
 pub async fn version_of(program: &Path) -> Option<String> {
-    let output = foreground::output(program, &[OsStr::new("--version")], &[], VERSION_LIMIT).await.ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().strip_prefix("adj ").map(str::to_owned)
+    let output = foreground::output(program, &[OsStr::new("--version")], &[], VERSION_LIMIT)
+        .await
+        .ok()?;
+    String::from_utf8(output.stdout)
+        .ok()?
+        .trim()
+        .strip_prefix("adj ")
+        .map(str::to_owned)
 }
 
 /// Returns the error for a client, with what to do.
 fn view_of(error: &PlanError, client: &McpClient) -> ErrorView {
     let id = client.id;
     let (code, hint) = match error {
-        PlanError::NoFile { .. } => (codes::INVALID, format!("adj install --print {id} prints the entry")),
-        PlanError::NoSkill { .. } => (codes::INVALID, format!("adj install --skill no {id} adds only its entry")),
-        PlanError::NoProjectFile { .. } => (codes::INVALID, format!("adj install {id} connects it for all projects")),
-        PlanError::Format { .. } => (codes::INVALID, format!("fix the file, or add the entry that adj install --print {id} prints")),
-        PlanError::Taken { .. } => (codes::CONFLICT, format!("remove or rename the entry {NAME}, then: adj install {id}")),
-        PlanError::Duplicate { .. } => (codes::CONFLICT, "keep one of them: a model would see each tool twice".to_owned()),
-        PlanError::File(FileError::ReadOnly { path }) => (cli_codes::IO, format!("chmod u+w {}", path.display())),
-        PlanError::File(FileError::Foreign { .. }) => (cli_codes::IO, "run adj install as its owner".to_owned()),
-        PlanError::File(FileError::Changed { .. } | FileError::LeftAlone { .. }) => (codes::CONFLICT, format!("try again: adj install {id}")),
-        PlanError::File(_) => (cli_codes::IO, format!("adj install --print {id} prints the entry")),
+        PlanError::NoFile { .. } => (
+            codes::INVALID,
+            format!("adj install --print {id} prints the entry"),
+        ),
+        PlanError::NoSkill { .. } => (
+            codes::INVALID,
+            format!("adj install --skill no {id} adds only its entry"),
+        ),
+        PlanError::NoProjectFile { .. } => (
+            codes::INVALID,
+            format!("adj install {id} connects it for all projects"),
+        ),
+        PlanError::Format { .. } => (
+            codes::INVALID,
+            format!("fix the file, or add the entry that adj install --print {id} prints"),
+        ),
+        PlanError::Taken { .. } => (
+            codes::CONFLICT,
+            format!("remove or rename the entry {NAME}, then: adj install {id}"),
+        ),
+        PlanError::Duplicate { .. } => (
+            codes::CONFLICT,
+            "keep one of them: a model would see each tool twice".to_owned(),
+        ),
+        PlanError::File(FileError::ReadOnly { path }) => {
+            (cli_codes::IO, format!("chmod u+w {}", path.display()))
+        }
+        PlanError::File(FileError::Foreign { .. }) => {
+            (cli_codes::IO, "run adj install as its owner".to_owned())
+        }
+        PlanError::File(FileError::Changed { .. } | FileError::LeftAlone { .. }) => {
+            (codes::CONFLICT, format!("try again: adj install {id}"))
+        }
+        PlanError::File(_) => (
+            cli_codes::IO,
+            format!("adj install --print {id} prints the entry"),
+        ),
     };
-    ErrorView { code: code.to_owned(), message: format!("{}: {error}; nothing was changed", client.name), hint: Some(hint) }
+    ErrorView {
+        code: code.to_owned(),
+        message: format!("{}: {error}; nothing was changed", client.name),
+        hint: Some(hint),
+    }
 }
 
 fn diff_lines(before: &str, after: &str) -> Vec<String> {
@@ -301,7 +428,15 @@ fn diff_lines(before: &str, after: &str) -> Vec<String> {
 }
 
 /// Words in the names of settings that can hold credentials.
-const SECRETS: [&str; 7] = ["key", "token", "secret", "password", "auth", "bearer", "credential"];
+const SECRETS: [&str; 7] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "auth",
+    "bearer",
+    "credential",
+];
 
 /// Hides the value of a setting that can be a credential: neighbours of the entry are shown too.
 fn masked(line: &str) -> String {
@@ -324,9 +459,18 @@ fn signed<'a>(line: &Line<'a>) -> (char, &'a str) {
 /// Prints why files cannot be changed.
 fn print_errors(outcomes: &[Outcome], out: &Out) -> Result<(), Failure> {
     for outcome in outcomes {
-        let entry = outcome.entry.as_ref().and_then(|entry| entry.as_ref().err());
-        let skill = outcome.skill.as_ref().and_then(|skill| skill.as_ref().err());
-        entry.into_iter().chain(skill).try_for_each(|error| out.print_error(error))?;
+        let entry = outcome
+            .entry
+            .as_ref()
+            .and_then(|entry| entry.as_ref().err());
+        let skill = outcome
+            .skill
+            .as_ref()
+            .and_then(|skill| skill.as_ref().err());
+        entry
+            .into_iter()
+            .chain(skill)
+            .try_for_each(|error| out.print_error(error))?;
     }
     Ok(())
 }
@@ -346,7 +490,12 @@ fn print_summary(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Result<
         if let Some(plan) = outcome.skill_plan() {
             if plan.change.is_change() {
                 let (before, after) = plan.contents();
-                out.print_line(&summary_line(&format!("{name}, skill"), &plan.file, before, &after))?;
+                out.print_line(&summary_line(
+                    &format!("{name}, skill"),
+                    &plan.file,
+                    before,
+                    &after,
+                ))?;
             } else {
                 out.print_text(&skill_text_of(outcome, plan, &mut None, out))?;
             }
@@ -372,8 +521,13 @@ fn summary_line(what: &str, file: &ClientFile, before: &str, after: &str) -> Str
 /// Formats a path with `~` for the user's home directory.
 fn below_home(path: &Path) -> String {
     let home = text_variable("HOME").filter(|home| !home.is_empty());
-    let below = home.as_deref().and_then(|home| path.strip_prefix(home).ok());
-    text::line(&below.map_or_else(|| path.display().to_string(), |below| format!("~/{}", below.display())))
+    let below = home
+        .as_deref()
+        .and_then(|home| path.strip_prefix(home).ok());
+    text::line(&below.map_or_else(
+        || path.display().to_string(),
+        |below| format!("~/{}", below.display()),
+    ))
 }
 
 /// Prints the changes of all files, through the pager if they are longer than the terminal. The text of the skill is printed once.
@@ -389,7 +543,12 @@ async fn print_plans(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> Res
         }
     }
     let is_long = pager::rows().is_some_and(|rows| all.lines().count() >= rows);
-    pager::print(&symbols::shown(&all, out.columns), is_long && out.interactive, out).await
+    pager::print(
+        &symbols::shown(&all, out.columns),
+        is_long && out.interactive,
+        out,
+    )
+    .await
 }
 
 /// Describes the change of one client's file.
@@ -404,7 +563,12 @@ fn entry_text(outcome: &Outcome, plan: &Plan, args: &InstallArgs, out: &Out) -> 
     };
     let (before, after) = plan.contents();
     let path = text::line(&plan.file.path.display().to_string());
-    title_line(&format!("{}: {path}", outcome.client.name), &plan.file, what, out) + &hunk_text(before, after, out)
+    title_line(
+        &format!("{}: {path}", outcome.client.name),
+        &plan.file,
+        what,
+        out,
+    ) + &hunk_text(before, after, out)
 }
 
 /// Describes why the file of a client stays as it is.
@@ -413,18 +577,28 @@ fn unchanged_line(outcome: &Outcome, plan: &Plan, args: &InstallArgs, out: &Out)
     let name = outcome.client.name;
     let state = match outcome.shares {
         Some(other) => format!("has the file of {}", other.name),
-        None if plan.change == Change::Keep => format!("the entry {NAME} is kept, because adj install did not write it as it is"),
+        None if plan.change == Change::Keep => {
+            format!("the entry {NAME} is kept, because adj install did not write it as it is")
+        }
         None if args.undo => "not connected".to_owned(),
-        None => plan
-            .disabled
-            .as_ref()
-            .map_or_else(|| "already connected".to_owned(), |fix| format!("connected, but its entry is disabled: {}", text::line(fix))),
+        None => plan.disabled.as_ref().map_or_else(
+            || "already connected".to_owned(),
+            |fix| format!("connected, but its entry is disabled: {}", text::line(fix)),
+        ),
     };
-    format!("{} {name}: {state} ({path})\n", out.paint.apply(Style::Dim, "="))
+    format!(
+        "{} {name}: {state} ({path})\n",
+        out.paint.apply(Style::Dim, "=")
+    )
 }
 
 /// Describes the change of a skill. Its text is shown once.
-fn skill_text_of(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillChange>, out: &Out) -> String {
+fn skill_text_of(
+    outcome: &Outcome,
+    plan: &SkillPlan,
+    shown: &mut Option<SkillChange>,
+    out: &Out,
+) -> String {
     let path = text::line(&plan.file.path.display().to_string());
     let name = outcome.client.name;
     let why = match plan.change {
@@ -438,8 +612,17 @@ fn skill_text_of(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillCh
                 _ => "",
             };
             let is_shown = shown.replace(plan.change) == Some(plan.change);
-            let same = if is_shown { "; the same text as above" } else { "" };
-            let title = title_line(&format!("{name}, skill: {path}"), &plan.file, &format!("{what}{same}"), out);
+            let same = if is_shown {
+                "; the same text as above"
+            } else {
+                ""
+            };
+            let title = title_line(
+                &format!("{name}, skill: {path}"),
+                &plan.file,
+                &format!("{what}{same}"),
+                out,
+            );
             if is_shown {
                 return title;
             }
@@ -447,17 +630,30 @@ fn skill_text_of(outcome: &Outcome, plan: &SkillPlan, shown: &mut Option<SkillCh
             return title + &hunk_text(before, &after, out);
         }
     };
-    format!("{} {name}, skill: {path} is kept: {why}\n", out.paint.apply(Style::Dim, "="))
+    format!(
+        "{} {name}, skill: {path} is kept: {why}\n",
+        out.paint.apply(Style::Dim, "=")
+    )
 }
 
 fn title_line(title: &str, file: &ClientFile, what: &str, out: &Out) -> String {
-    let link = if file.is_link() { format!(" → {}", text::line(&file.target.display().to_string())) } else { String::new() };
-    format!("{}{what}\n", out.paint.apply(Style::Strong, &format!("{title}{link}")))
+    let link = if file.is_link() {
+        format!(" → {}", text::line(&file.target.display().to_string()))
+    } else {
+        String::new()
+    };
+    format!(
+        "{}{what}\n",
+        out.paint.apply(Style::Strong, &format!("{title}{link}"))
+    )
 }
 
 fn hunk_text(before: &str, after: &str, out: &Out) -> String {
     let (first, lines) = hunk(before, after);
-    let mut all = out.paint.apply(Style::Dim, &format!("  @@ line {first} @@")) + "\n";
+    let mut all = out
+        .paint
+        .apply(Style::Dim, &format!("  @@ line {first} @@"))
+        + "\n";
     for line in &lines {
         let (sign, content) = signed(line);
         let style = match sign {
@@ -466,15 +662,28 @@ fn hunk_text(before: &str, after: &str, out: &Out) -> String {
             _ => Style::Plain,
         };
         let safe = text::block(&masked(content));
-        all.push_str(&format!("  {}\n", out.paint.apply(style, &format!("{sign}{}", safe.trim_end_matches('\n')))));
+        all.push_str(&format!(
+            "  {}\n",
+            out.paint
+                .apply(style, &format!("{sign}{}", safe.trim_end_matches('\n')))
+        ));
     }
     all
 }
 
-async fn confirmed(outcomes: &[Outcome], changes: usize, args: &InstallArgs, out: &Out) -> Result<bool, Failure> {
+async fn confirmed(
+    outcomes: &[Outcome],
+    changes: usize,
+    args: &InstallArgs,
+    out: &Out,
+) -> Result<bool, Failure> {
     let files = text::count(changes as u64, "file", "files");
     if !out.interactive {
-        return Err(fail_hint(cli_codes::USAGE, format!("this changes {files}"), "confirm with --yes, or preview with --dry-run"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            format!("this changes {files}"),
+            "confirm with --yes, or preview with --dry-run",
+        ));
     }
     let question = match (args.undo, args.skill) {
         (true, WithSkill::Yes) => "Remove the entries and skills",
@@ -512,14 +721,27 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
     for outcome in outcomes.iter().filter(|one| one.is_done) {
         let name = outcome.client.name;
         if let Some(plan) = outcome.plan().filter(|plan| plan.change.is_change()) {
-            let backup = plan.backup_kept().map_or_else(String::new, |path| format!(" (backup: {})", text::line(&path.display().to_string())));
-            let what = if args.undo { "disconnected" } else { "connected" };
-            out.print_line(&format!("{} {name} {what}{backup}", out.paint.apply(Style::Good, "✓")))?;
+            let backup = plan.backup_kept().map_or_else(String::new, |path| {
+                format!(" (backup: {})", text::line(&path.display().to_string()))
+            });
+            let what = if args.undo {
+                "disconnected"
+            } else {
+                "connected"
+            };
+            out.print_line(&format!(
+                "{} {name} {what}{backup}",
+                out.paint.apply(Style::Good, "✓")
+            ))?;
             if let Some(fix) = &plan.disabled {
                 out.print_line(&format!("  its entry is disabled: {}", text::line(fix)))?;
             }
         } else if let Some(plan) = outcome.skill_plan().filter(|plan| plan.change.is_change()) {
-            out.print_line(&format!("{} {name}: skill {}", out.paint.apply(Style::Good, "✓"), plan.change.word()))?;
+            out.print_line(&format!(
+                "{} {name}: skill {}",
+                out.paint.apply(Style::Good, "✓"),
+                plan.change.word()
+            ))?;
         } else {
             continue;
         }
@@ -537,9 +759,14 @@ fn report(outcomes: &[Outcome], args: &InstallArgs, out: &Out) -> CommandResult 
 fn print_by_hand(args: &InstallArgs, program: &OwnProgram, out: &Out) -> CommandResult {
     let mut views = Vec::new();
     for id in &args.clients {
-        let client = find_client(id).ok_or_else(|| fail(codes::INVALID, format!("no client {id:?}")))?;
-        let snippet = snippet(client, program).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
-        let (file, skill) = (file_of(client, &Scope::User), skill_of(client, &Scope::User));
+        let client =
+            find_client(id).ok_or_else(|| fail(codes::INVALID, format!("no client {id:?}")))?;
+        let snippet =
+            snippet(client, program).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
+        let (file, skill) = (
+            file_of(client, &Scope::User),
+            skill_of(client, &Scope::User),
+        );
         if out.json {
             let skill =
                 skill.map(|file| json!({ "file": file, "project_dir": client.skills.as_ref().and_then(|dirs| dirs.project), "text": skill_text() }));
@@ -550,12 +777,20 @@ fn print_by_hand(args: &InstallArgs, program: &OwnProgram, out: &Out) -> Command
         }
         let add_to = |file: &Path| text::line(&format!("add it to {}", file.display()));
         if args.skill == WithSkill::Only {
-            let file = skill.ok_or_else(|| Failure::Error(view_of(&PlanError::NoSkill { client }, client)))?;
-            out.print_message(&format!("{}, skill: {}", client.name, text::line(&format!("save it as {}", file.display()))))?;
+            let file = skill
+                .ok_or_else(|| Failure::Error(view_of(&PlanError::NoSkill { client }, client)))?;
+            out.print_message(&format!(
+                "{}, skill: {}",
+                client.name,
+                text::line(&format!("save it as {}", file.display()))
+            ))?;
             out.print_text(&skill_text())?;
             continue;
         }
-        let place = file.map_or_else(|| client.note.unwrap_or_default().to_owned(), |file| add_to(&file));
+        let place = file.map_or_else(
+            || client.note.unwrap_or_default().to_owned(),
+            |file| add_to(&file),
+        );
         out.print_message(&format!("{}: {place}", client.name))?;
         out.print_text(&snippet)?;
         if skill.is_some() && args.skill == WithSkill::Yes {

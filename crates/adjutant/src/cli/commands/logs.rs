@@ -30,30 +30,48 @@ const STYLES: [Style; 4] = [Style::Attention, Style::Good, Style::Bad, Style::St
 
 /// Prints the logs of runs.
 pub async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
-    let lines = args.lines.or((cx.out.agent_mode && !args.follow && !cx.out.json).then_some(LINES_FOR_AGENTS)).map(|lines| lines as usize);
+    let lines = args
+        .lines
+        .or((cx.out.agent_mode && !args.follow && !cx.out.json).then_some(LINES_FOR_AGENTS))
+        .map(|lines| lines as usize);
     let mut runs: Vec<RunView> = Vec::new();
     if args.runs.len() > 1 {
         for run in &args.runs {
-            let run = cx.hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await?;
+            let run = cx
+                .hub
+                .call(&GetRun {
+                    run: run.clone(),
+                    ..GetRun::default()
+                })
+                .await?;
             if runs.iter().all(|other| other.run_id != run.run_id) {
                 runs.push(run);
             }
         }
     }
     if runs.len() > RUNS_MAX {
-        return Err(fail(cli_codes::USAGE, format!("the limit for runs at once is {RUNS_MAX}")));
+        return Err(fail(
+            cli_codes::USAGE,
+            format!("the limit for runs at once is {RUNS_MAX}"),
+        ));
     }
     if runs.len() > 1 {
         return Several::new(&runs, args, cx).print(lines).await;
     }
-    let Some(run) = args.runs.first() else { return Err(fail(cli_codes::USAGE, "no run given")) };
+    let Some(run) = args.runs.first() else {
+        return Err(fail(cli_codes::USAGE, "no run given"));
+    };
     one(run, lines, args, cx).await
 }
 
 /// Prints a run's log.
 async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> CommandResult {
     let reader = Reader::new(run, args);
-    let mut printed = Printed { next: 0, is_line_open: false, pages: pages(args) };
+    let mut printed = Printed {
+        next: 0,
+        is_line_open: false,
+        pages: pages(args),
+    };
     match lines {
         Some(lines) => {
             let tail = reader.tail(lines, cx).await?;
@@ -69,7 +87,12 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
         None => while reader.next(&mut printed, cx).await? {},
     }
     if args.follow {
-        let what = Scope::Log { after: printed.next, grep: args.grep.clone(), raw: args.raw, pages: printed.pages };
+        let what = Scope::Log {
+            after: printed.next,
+            grep: args.grep.clone(),
+            raw: args.raw,
+            pages: printed.pages,
+        };
         let mut follow = Follow::attach(cx, run, what, printed.is_line_open).await?;
         return follow.run().await;
     }
@@ -78,7 +101,8 @@ async fn one(run: &str, lines: Option<usize>, args: &LogsArgs, cx: &Context) -> 
         cx.out.print_line("")?;
     }
     if args.raw && printed.next == 0 {
-        cx.out.print_message("no raw output: many agents write only text")?;
+        cx.out
+            .print_message("no raw output: many agents write only text")?;
         cx.out.suggest(&format!("adj logs {}", text::line(run)))?;
     }
     Ok(Exit::Done)
@@ -119,11 +143,28 @@ struct Reader {
 
 impl Reader {
     fn new(run: &str, args: &LogsArgs) -> Self {
-        Self { call: ReadLogs { since: args.since.map(|since| format!("{since:.3}")), ..poll_call(run, args) } }
+        Self {
+            call: ReadLogs {
+                since: args.since.map(|since| format!("{since:.3}")),
+                ..poll_call(run, args)
+            },
+        }
     }
 
-    async fn page(&self, after: Option<u64>, max_bytes: u64, cx: &Context) -> Result<LogPage, Failure> {
-        Ok(cx.hub.call(&ReadLogs { after, max_bytes: Some(max_bytes), ..self.call.clone() }).await?)
+    async fn page(
+        &self,
+        after: Option<u64>,
+        max_bytes: u64,
+        cx: &Context,
+    ) -> Result<LogPage, Failure> {
+        Ok(cx
+            .hub
+            .call(&ReadLogs {
+                after,
+                max_bytes: Some(max_bytes),
+                ..self.call.clone()
+            })
+            .await?)
     }
 
     /// Prints the next page. Returns whether there is another one.
@@ -150,7 +191,9 @@ impl Reader {
             let surplus = surplus as u64;
             let passed = marks.partition_point(|mark| mark.line <= surplus);
             marks.drain(..passed.saturating_sub(1));
-            marks.iter_mut().for_each(|mark| mark.line = mark.line.saturating_sub(surplus));
+            marks
+                .iter_mut()
+                .for_each(|mark| mark.line = mark.line.saturating_sub(surplus));
         }
         Ok(Tail { page, is_part })
     }
@@ -162,7 +205,13 @@ fn pages(args: &LogsArgs) -> PagePrinter {
 
 /// Returns the call that reads a log as wanted, from any position.
 fn poll_call(run: &str, args: &LogsArgs) -> ReadLogs {
-    ReadLogs { run: run.to_owned(), grep: args.grep.clone(), raw: args.raw, times: pages(args).needs_times(), ..ReadLogs::default() }
+    ReadLogs {
+        run: run.to_owned(),
+        grep: args.grep.clone(),
+        raw: args.raw,
+        times: pages(args).needs_times(),
+        ..ReadLogs::default()
+    }
 }
 
 /// The logs of several runs, each line after the name of its run.
@@ -188,19 +237,38 @@ struct Source {
 
 impl<'a> Several<'a> {
     fn new(runs: &[RunView], args: &'a LogsArgs, cx: &'a Context) -> Self {
-        let width = runs.iter().map(|run| text::width(&text::line(&run.name))).max().unwrap_or(0);
+        let width = runs
+            .iter()
+            .map(|run| text::width(&text::line(&run.name)))
+            .max()
+            .unwrap_or(0);
         let source = |(n, run): (usize, &RunView)| {
             let name = text::line(&run.name);
             let padding = " ".repeat(width.saturating_sub(text::width(&name)));
-            let prefix = format!("{}{padding} | ", cx.out.paint.apply(STYLES[n % STYLES.len()], &name));
-            Source { run_id: run.run_id.clone(), prefix, next: 0, line: String::new(), time: String::new() }
+            let prefix = format!(
+                "{}{padding} | ",
+                cx.out.paint.apply(STYLES[n % STYLES.len()], &name)
+            );
+            Source {
+                run_id: run.run_id.clone(),
+                prefix,
+                next: 0,
+                line: String::new(),
+                time: String::new(),
+            }
         };
-        Self { sources: runs.iter().enumerate().map(source).collect(), pages: pages(args), args, cx }
+        Self {
+            sources: runs.iter().enumerate().map(source).collect(),
+            pages: pages(args),
+            args,
+            cx,
+        }
     }
 
     /// Prints one log after the other. Then follows all of them, if wanted, until all are complete.
     async fn print(&mut self, lines: Option<usize>) -> CommandResult {
-        let mut interrupts = signal(SignalKind::interrupt()).map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
+        let mut interrupts = signal(SignalKind::interrupt())
+            .map_err(|e| fail(cli_codes::IO, format!("cannot take Ctrl-C: {e}")))?;
         tokio::select! {
             biased;
             _ = interrupts.recv() => Err(Failure::Reported(Exit::Interrupted)),
@@ -241,7 +309,9 @@ impl<'a> Several<'a> {
             return Ok(tail.page.ended);
         }
         loop {
-            let page = reader.page(Some(self.sources[n].next), PAGE_BYTES, self.cx).await?;
+            let page = reader
+                .page(Some(self.sources[n].next), PAGE_BYTES, self.cx)
+                .await?;
             let is_last = page.next <= self.sources[n].next || page.next >= page.total;
             self.show(n, &page)?;
             if is_last {
@@ -254,7 +324,12 @@ impl<'a> Several<'a> {
     fn poll(&self, n: usize) -> impl Future<Output = (usize, Result<LogPage, ErrorView>)> + use<> {
         let source = &self.sources[n];
         let hub = self.cx.hub.clone();
-        let call = ReadLogs { after: Some(source.next), max_bytes: Some(PAGE_BYTES), wait_ms: POLL_WAIT_MS, ..poll_call(&source.run_id, self.args) };
+        let call = ReadLogs {
+            after: Some(source.next),
+            max_bytes: Some(PAGE_BYTES),
+            wait_ms: POLL_WAIT_MS,
+            ..poll_call(&source.run_id, self.args)
+        };
         async move { (n, hub.call(&call).await) }
     }
 
@@ -264,7 +339,11 @@ impl<'a> Several<'a> {
         source.next = page.next.max(source.next);
         self.pages.report_missing(page, self.cx)?;
         if self.cx.out.json {
-            return if page.text.is_empty() { Ok(()) } else { self.pages.print(page, false, self.cx) };
+            return if page.text.is_empty() {
+                Ok(())
+            } else {
+                self.pages.print(page, false, self.cx)
+            };
         }
         self.pages.report_gap(page, self.cx)?;
         let times = TimeColumn::new(page, self.cx);
@@ -277,7 +356,9 @@ impl<'a> Several<'a> {
             if line.ends_with('\n') || source.line.len() > LINE_BYTES_MAX {
                 shown.push_str(&source.prefix);
                 shown.push_str(&source.time);
-                shown.push_str(&text::block(std::mem::take(&mut source.line).trim_end_matches('\n')));
+                shown.push_str(&text::block(
+                    std::mem::take(&mut source.line).trim_end_matches('\n'),
+                ));
                 shown.push('\n');
             }
         }
@@ -289,7 +370,12 @@ impl<'a> Several<'a> {
         let source = &mut self.sources[n];
         match std::mem::take(&mut source.line) {
             line if line.is_empty() => Ok(()),
-            line => self.cx.out.print_line(&format!("{}{}{}", source.prefix, source.time, text::line(&line))),
+            line => self.cx.out.print_line(&format!(
+                "{}{}{}",
+                source.prefix,
+                source.time,
+                text::line(&line)
+            )),
         }
     }
 }

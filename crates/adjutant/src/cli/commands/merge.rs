@@ -17,7 +17,15 @@ const COMMIT_CHARS: usize = 12;
 
 /// Merges a run's changes. A conflict changes nothing and has a separate exit code.
 pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
-    let MergeArgs { squash, rebase, branch, no_commit, no_ff, resolve_with, run } = args;
+    let MergeArgs {
+        squash,
+        rebase,
+        branch,
+        no_commit,
+        no_ff,
+        resolve_with,
+        run,
+    } = args;
     let mode = match (squash, rebase, branch, no_commit) {
         (true, ..) => MergeMode::Squash,
         (_, true, ..) => MergeMode::Rebase,
@@ -25,11 +33,27 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
         (.., true) => MergeMode::Stage,
         _ => MergeMode::Merge,
     };
-    let env = if resolve_with.is_some() { dispatch_env() } else { std::collections::BTreeMap::new() };
-    let call = MergeRun { run: run.clone(), mode: Some(mode.into()), branch: branch.clone(), no_ff: *no_ff, resolve_with: resolve_with.clone(), env };
+    let env = if resolve_with.is_some() {
+        dispatch_env()
+    } else {
+        std::collections::BTreeMap::new()
+    };
+    let call = MergeRun {
+        run: run.clone(),
+        mode: Some(mode.into()),
+        branch: branch.clone(),
+        no_ff: *no_ff,
+        resolve_with: resolve_with.clone(),
+        env,
+    };
     let merged = cx.hub.call(&call).await?;
-    let is_unresolved = merged.outcome == MergeOutcome::Conflicts || merged.resolved_nothing_of.is_some();
-    let exit = if is_unresolved { Exit::Conflict } else { Exit::Done };
+    let is_unresolved =
+        merged.outcome == MergeOutcome::Conflicts || merged.resolved_nothing_of.is_some();
+    let exit = if is_unresolved {
+        Exit::Conflict
+    } else {
+        Exit::Done
+    };
     if cx.out.json {
         cx.out.print_json(&merged)?;
         return Ok(exit);
@@ -44,13 +68,28 @@ pub async fn merge(args: &MergeArgs, cx: &Context) -> CommandResult {
 fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let name = text::line(&merged.run_name);
     if let Some(incomplete) = &merged.incomplete {
-        cx.out.print_message(&format!("note: {name} {}: its work may be incomplete", text::line(incomplete)))?;
+        cx.out.print_message(&format!(
+            "note: {name} {}: its work may be incomplete",
+            text::line(incomplete)
+        ))?;
     }
-    if let Some(why) = merged.one_commit.as_ref().filter(|_| merged.outcome == MergeOutcome::Merged) {
-        cx.out.print_message(&format!("note: the commits of {name} are merged as one, because it {}", text::line(why)))?;
+    if let Some(why) = merged
+        .one_commit
+        .as_ref()
+        .filter(|_| merged.outcome == MergeOutcome::Merged)
+    {
+        cx.out.print_message(&format!(
+            "note: the commits of {name} are merged as one, because it {}",
+            text::line(why)
+        ))?;
     }
     if !merged.committed_copies.is_empty() {
-        let files = merged.committed_copies.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+        let files = merged
+            .committed_copies
+            .iter()
+            .map(|file| text::line(file))
+            .collect::<Vec<_>>()
+            .join(", ");
         cx.out.print_message(&format!(
             "note: the commits of {name} are merged without files that were copied into its workspace and can be secrets: {files}"
         ))?;
@@ -59,15 +98,28 @@ fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
         let before = merged.before.as_deref().map(text::line).unwrap_or_default();
         let before = before.get(..COMMIT_CHARS).unwrap_or(&before);
         let how = match merged.mode.known() {
-            Some(MergeMode::Branch) => "git rebase --exec 'git commit --amend --no-edit -S' signs those of the branch".to_owned(),
-            _ => format!("git rebase --rebase-merges --exec 'git commit --amend --no-edit -S' {before} signs them"),
+            Some(MergeMode::Branch) => {
+                "git rebase --exec 'git commit --amend --no-edit -S' signs those of the branch"
+                    .to_owned()
+            }
+            _ => format!(
+                "git rebase --rebase-merges --exec 'git commit --amend --no-edit -S' {before} signs them"
+            ),
         };
         cx.out.print_message(&format!(
             "note: your git signs commits (commit.gpgsign), and these are not signed: {how}; or adj merge {name} --no-commit"
         ))?;
     }
     for submodule in &merged.submodules {
-        let (path, commit) = (text::line(&submodule.path), text::line(submodule.commit.get(..COMMIT_CHARS).unwrap_or(&submodule.commit)));
+        let (path, commit) = (
+            text::line(&submodule.path),
+            text::line(
+                submodule
+                    .commit
+                    .get(..COMMIT_CHARS)
+                    .unwrap_or(&submodule.commit),
+            ),
+        );
         cx.out.print_message(&format!("note: commit {commit} of {path} was added to your {path}; to check it out: git submodule update {path}"))?;
     }
     if merged.is_unguarded {
@@ -75,7 +127,11 @@ fn print_notes(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     }
     for git_ref in &merged.other_branches {
         let git_ref = text::line(git_ref);
-        let branch = git_ref.rsplit('/').next().unwrap_or(&git_ref).replace("%2F", "/");
+        let branch = git_ref
+            .rsplit('/')
+            .next()
+            .unwrap_or(&git_ref)
+            .replace("%2F", "/");
         cx.out.print_message(&format!("note: {name} also committed on its branch {branch}, which is not merged: git merge {git_ref}"))?;
     }
     Ok(())
@@ -86,27 +142,47 @@ fn print_not_merged(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     if merged.not_merged.is_empty() {
         return Ok(());
     }
-    let files = merged.not_merged.iter().map(|file| text::line(file)).collect::<Vec<_>>().join(", ");
+    let files = merged
+        .not_merged
+        .iter()
+        .map(|file| text::line(file))
+        .collect::<Vec<_>>()
+        .join(", ");
     let place = match &merged.workspace {
         Some(workspace) => format!("copy from {}", text::line(workspace)),
         None => "the workspace that contained them was removed".to_owned(),
     };
-    cx.out.print_message(&format!("note: not merged, because no snapshot can contain it: {files}; {place}"))
+    cx.out.print_message(&format!(
+        "note: not merged, because no snapshot can contain it: {files}; {place}"
+    ))
 }
 
 fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let out = &cx.out;
     let name = text::line(&merged.run_name);
-    let into = merged.branch.as_ref().map_or_else(|| "the checked-out commit".to_owned(), |branch| text::line(branch));
+    let into = merged.branch.as_ref().map_or_else(
+        || "the checked-out commit".to_owned(),
+        |branch| text::line(branch),
+    );
     let done = out.paint.apply(Style::Good, "✓");
     let count = text::count(merged.files.len() as u64, "file", "files");
-    let commit = merged.commit.as_ref().map(|commit| text::line(commit.get(..COMMIT_CHARS).unwrap_or(commit))).unwrap_or_default();
+    let commit = merged
+        .commit
+        .as_ref()
+        .map(|commit| text::line(commit.get(..COMMIT_CHARS).unwrap_or(commit)))
+        .unwrap_or_default();
     match merged.outcome.known() {
         Some(MergeOutcome::Merged) => {
             match merged.mode.known() {
-                Some(MergeMode::Branch) => out.print_line(&format!("{done} {name}: branch {into} created at {commit}"))?,
-                Some(MergeMode::Stage) => out.print_line(&format!("{done} {name}: {count} changed and staged, nothing committed"))?,
-                _ => out.print_line(&format!("{done} {name}: merged into {into}, {count} changed, now at {commit}"))?,
+                Some(MergeMode::Branch) => {
+                    out.print_line(&format!("{done} {name}: branch {into} created at {commit}"))?
+                }
+                Some(MergeMode::Stage) => out.print_line(&format!(
+                    "{done} {name}: {count} changed and staged, nothing committed"
+                ))?,
+                _ => out.print_line(&format!(
+                    "{done} {name}: merged into {into}, {count} changed, now at {commit}"
+                ))?,
             }
             print_files(merged, cx)?;
             out.suggest(&match merged.mode.known() {
@@ -116,8 +192,14 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
             })
         }
         Some(MergeOutcome::AlreadyMerged) => {
-            let files = if merged.files.is_empty() { String::new() } else { format!(", {count} changed") };
-            out.print_line(&format!("{name}: already merged into {into} as {commit}{files}; nothing has changed since"))?;
+            let files = if merged.files.is_empty() {
+                String::new()
+            } else {
+                format!(", {count} changed")
+            };
+            out.print_line(&format!(
+                "{name}: already merged into {into} as {commit}{files}; nothing has changed since"
+            ))?;
             print_files(merged, cx)
         }
         Some(MergeOutcome::Conflicts) => {
@@ -125,20 +207,36 @@ fn print(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
             if merged.with_changes {
                 out.suggest("git commit   commits your changes: the run started with them, and a merge does not include them")?;
             }
-            out.suggest(&format!("adj merge {name} --resolve-with AGENT   an agent resolves them in a new run"))?;
-            out.suggest(&format!("adj merge {name} --branch NAME   makes a branch that you merge with git"))
+            out.suggest(&format!(
+                "adj merge {name} --resolve-with AGENT   an agent resolves them in a new run"
+            ))?;
+            out.suggest(&format!(
+                "adj merge {name} --branch NAME   makes a branch that you merge with git"
+            ))
         }
         Some(MergeOutcome::Resolving) => {
             print_conflicts(merged, cx)?;
-            let Some(run) = &merged.resolving else { return Ok(()) };
+            let Some(run) = &merged.resolving else {
+                return Ok(());
+            };
             let resolving = text::line(&run.name);
-            out.print_line(&format!("{done} {resolving} ({}) was started to resolve them", text::line(&run.agent)))?;
-            out.suggest(&format!("adj wait {resolving} && adj merge {resolving}   merges the changes of both"))
+            out.print_line(&format!(
+                "{done} {resolving} ({}) was started to resolve them",
+                text::line(&run.agent)
+            ))?;
+            out.suggest(&format!(
+                "adj wait {resolving} && adj merge {resolving}   merges the changes of both"
+            ))
         }
         _ => match merged.resolved_nothing_of.as_deref().map(text::line) {
             Some(other) => {
-                out.print_line(&format!("{} {name} resolved nothing: the conflicts of {other} are still there", out.paint.apply(Style::Bad, "✗")))?;
-                out.suggest(&format!("adj merge {other} --resolve-with AGENT   starts another run"))
+                out.print_line(&format!(
+                    "{} {name} resolved nothing: the conflicts of {other} are still there",
+                    out.paint.apply(Style::Bad, "✗")
+                ))?;
+                out.suggest(&format!(
+                    "adj merge {other} --resolve-with AGENT   starts another run"
+                ))
             }
             None => out.print_line(&format!("{into} already has all changes of {name}")),
         },
@@ -150,7 +248,10 @@ fn print_files(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
         cx.out.print_line(&format!("  {}", text::line(file)))?;
     }
     if merged.files.len() > FILES_SHOWN_MAX {
-        cx.out.print_line(&format!("  and {} more", merged.files.len() - FILES_SHOWN_MAX))?;
+        cx.out.print_line(&format!(
+            "  and {} more",
+            merged.files.len() - FILES_SHOWN_MAX
+        ))?;
     }
     Ok(())
 }
@@ -158,13 +259,28 @@ fn print_files(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
 fn print_conflicts(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let out = &cx.out;
     let name = text::line(&merged.run_name);
-    let into =
-        merged.branch.as_ref().filter(|_| merged.mode != MergeMode::Branch).map_or_else(|| "your commit".to_owned(), |branch| text::line(branch));
+    let into = merged
+        .branch
+        .as_ref()
+        .filter(|_| merged.mode != MergeMode::Branch)
+        .map_or_else(|| "your commit".to_owned(), |branch| text::line(branch));
     let count = text::count(merged.conflicts.len() as u64, "file", "files");
-    let at = merged.conflicting_commit.as_ref().map(|subject| format!(" at its commit \"{}\"", text::line(subject))).unwrap_or_default();
-    out.print_line(&format!("{} {name} conflicts with {into} in {count}{at}; nothing was changed", out.paint.apply(Style::Bad, "✗")))?;
+    let at = merged
+        .conflicting_commit
+        .as_ref()
+        .map(|subject| format!(" at its commit \"{}\"", text::line(subject)))
+        .unwrap_or_default();
+    out.print_line(&format!(
+        "{} {name} conflicts with {into} in {count}{at}; nothing was changed",
+        out.paint.apply(Style::Bad, "✗")
+    ))?;
     for conflict in merged.conflicts.iter().take(FILES_SHOWN_MAX) {
-        let ConflictView { path, kind, hunks, is_cut } = conflict;
+        let ConflictView {
+            path,
+            kind,
+            hunks,
+            is_cut,
+        } = conflict;
         out.print_line(&format!("  {}: {}", text::line(path), label(kind)))?;
         if let Some(hunks) = hunks {
             out.print_text(&out.indent("    ", hunks))?;
@@ -174,11 +290,15 @@ fn print_conflicts(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
         }
     }
     if merged.conflicts.len() > FILES_SHOWN_MAX {
-        out.print_line(&format!("  and {} more", merged.conflicts.len() - FILES_SHOWN_MAX))?;
+        out.print_line(&format!(
+            "  and {} more",
+            merged.conflicts.len() - FILES_SHOWN_MAX
+        ))?;
     }
     Ok(())
 }
 
 fn label(kind: &Word<ConflictKind>) -> String {
-    kind.known().map_or_else(|| text::line(kind.as_str()), |kind| kind.label().to_owned())
+    kind.known()
+        .map_or_else(|| text::line(kind.as_str()), |kind| kind.label().to_owned())
 }

@@ -12,8 +12,8 @@ use crate::cli::{age, answering, details, pager, run_end, run_state, symbols};
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, AttentionKind, AttentionList, Cancel, ErrorView, GetRun, ListAttention, MentionView, ReadRequest, RequestView, Resume,
-    Retry, RunView,
+    AnswerOne, AnswerRequests, AttentionKind, AttentionList, Cancel, ErrorView, GetRun,
+    ListAttention, MentionView, ReadRequest, RequestView, Resume, Retry, RunView,
 };
 use adjutant_core::agent::edit_distance;
 use adjutant_core::{RequestId, RequestNo, RequestStateKind};
@@ -41,7 +41,11 @@ pub async fn next(args: &NextArgs, cx: &Context) -> CommandResult {
         Some(of) => Some(Only::read(of, cx).await?),
         None => None,
     };
-    let mut next = Next { cx, lines: TerminalLines::default(), skipped: BTreeSet::new() };
+    let mut next = Next {
+        cx,
+        lines: TerminalLines::default(),
+        skipped: BTreeSet::new(),
+    };
     let mut shown = 0_u64;
     loop {
         let mut list = cx.hub.call(&ListAttention::default()).await?;
@@ -71,7 +75,8 @@ pub async fn next(args: &NextArgs, cx: &Context) -> CommandResult {
         shown += 1;
         let all = open.saturating_sub(next.skipped.len() as u64) + shown - 1;
         if all > 1 {
-            cx.out.print_line(&cx.out.paint.apply(Style::Dim, &format!("{shown} of {all}")))?;
+            cx.out
+                .print_line(&cx.out.paint.apply(Style::Dim, &format!("{shown} of {all}")))?;
         }
         let key = item.key();
         match next.handle(item).await? {
@@ -97,14 +102,29 @@ enum Only {
 impl Only {
     async fn read(of: &str, cx: &Context) -> Result<Self, Failure> {
         if RequestNo::parse(of).is_ok() || RequestId::parse(of).is_ok() {
-            match cx.hub.call(&ReadRequest { message_id: of.to_owned(), wait_ms: 0 }).await {
+            match cx
+                .hub
+                .call(&ReadRequest {
+                    message_id: of.to_owned(),
+                    wait_ms: 0,
+                })
+                .await
+            {
                 Ok(request) => return Ok(Self::Request(request.message_id)),
                 // A UUID can also be that of a run.
                 Err(error) if RequestNo::parse(of).is_ok() => return Err(error.into()),
                 Err(_) => {}
             }
         }
-        Ok(Self::Run(cx.hub.call(&GetRun { run: of.to_owned(), ..GetRun::default() }).await?.run_id))
+        Ok(Self::Run(
+            cx.hub
+                .call(&GetRun {
+                    run: of.to_owned(),
+                    ..GetRun::default()
+                })
+                .await?
+                .run_id,
+        ))
     }
 
     fn restrict(&self, list: &mut AttentionList) {
@@ -140,7 +160,9 @@ impl Item {
     fn key(&self) -> String {
         match self {
             Self::Request(request) => request.message_id.clone(),
-            Self::Stopped(run) | Self::Ended(run) | Self::Alive(run) | Self::Undone(run) => format!("{} {}", run.run_id, run.cursor),
+            Self::Stopped(run) | Self::Ended(run) | Self::Alive(run) | Self::Undone(run) => {
+                format!("{} {}", run.run_id, run.cursor)
+            }
             Self::Message(mention) => mention.message.message_id.clone(),
         }
     }
@@ -191,9 +213,18 @@ impl Next<'_> {
             Some(_) if run.undo_interrupted.is_none() => Item::Ended(Box::new(run)),
             _ => Item::Undone(Box::new(run)),
         };
-        let requests = list.requests.into_iter().map(|request| Item::Request(Box::new(request)));
-        let mentions = list.mentions.into_iter().map(|mention| Item::Message(Box::new(mention)));
-        requests.chain(list.runs.into_iter().map(of_run)).chain(mentions).find(|item| !self.skipped.contains(&item.key()))
+        let requests = list
+            .requests
+            .into_iter()
+            .map(|request| Item::Request(Box::new(request)));
+        let mentions = list
+            .mentions
+            .into_iter()
+            .map(|mention| Item::Message(Box::new(mention)));
+        requests
+            .chain(list.runs.into_iter().map(of_run))
+            .chain(mentions)
+            .find(|item| !self.skipped.contains(&item.key()))
     }
 
     async fn handle(&mut self, item: Item) -> Result<Handled, Failure> {
@@ -210,7 +241,9 @@ impl Next<'_> {
     /// Prompts, and reads one line typed after it, or a key.
     async fn ask(&mut self, prompt: &str) -> Result<Typed, Failure> {
         Ok(match self.ask_line(prompt).await? {
-            Typed::Line(line) => answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key),
+            Typed::Line(line) => {
+                answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key)
+            }
             typed => typed,
         })
     }
@@ -237,7 +270,10 @@ impl Next<'_> {
     }
 
     fn done(&self, what: &str) -> Result<Handled, Failure> {
-        self.cx.out.print_line(&format!("{} {what}", self.cx.out.paint.apply(Style::Good, "✓")))?;
+        self.cx.out.print_line(&format!(
+            "{} {what}",
+            self.cx.out.paint.apply(Style::Good, "✓")
+        ))?;
         Ok(Handled::Done)
     }
 
@@ -246,7 +282,10 @@ impl Next<'_> {
         let cx = self.cx;
         let mut shown = details::request_block(request, cx)?;
         if let Some(seconds) = age::seconds_since(&request.expires_at, now()).filter(|s| *s < 0) {
-            shown.push_str(&cx.out.paint.apply(Style::Dim, &format!("  (expires in {})", age::left(-seconds))));
+            shown.push_str(&cx.out.paint.apply(
+                Style::Dim,
+                &format!("  (expires in {})", age::left(-seconds)),
+            ));
             shown.push('\n');
         }
         let is_long = pager::rows().is_some_and(|rows| shown.lines().count() + ROWS_FREE > rows);
@@ -274,7 +313,9 @@ impl Next<'_> {
                 Typed::Line(line) => match answering::parse_answer(request, &line) {
                     Ok(answer) => answer,
                     Err(usage) => {
-                        cx.out.print_message(&format!("{usage}; v shows it again, Enter skips it, q ends"))?;
+                        cx.out.print_message(&format!(
+                            "{usage}; v shows it again, Enter skips it, q ends"
+                        ))?;
                         continue;
                     }
                 },
@@ -287,14 +328,32 @@ impl Next<'_> {
     }
 
     /// Sends an answer. `None`: it was refused, and the request is still open.
-    async fn answer(&self, request: &RequestView, answer: AnswerOne) -> Result<Option<Handled>, Failure> {
+    async fn answer(
+        &self,
+        request: &RequestView,
+        answer: AnswerOne,
+    ) -> Result<Option<Handled>, Failure> {
         let cx = self.cx;
-        let answered = match cx.hub.call(&AnswerRequests { answers: vec![answer] }).await {
+        let answered = match cx
+            .hub
+            .call(&AnswerRequests {
+                answers: vec![answer],
+            })
+            .await
+        {
             Ok(answered) => answered,
             Err(error) => {
-                let now = cx.hub.call(&ReadRequest { message_id: request.message_id.clone(), wait_ms: 0 }).await;
+                let now = cx
+                    .hub
+                    .call(&ReadRequest {
+                        message_id: request.message_id.clone(),
+                        wait_ms: 0,
+                    })
+                    .await;
                 return match now {
-                    Ok(now) if now.status != RequestStateKind::Pending => self.closed_meanwhile(&now).map(Some),
+                    Ok(now) if now.status != RequestStateKind::Pending => {
+                        self.closed_meanwhile(&now).map(Some)
+                    }
                     Ok(_) => self.refused(&error).map(|()| None),
                     Err(_) => Err(error.into()),
                 };
@@ -302,7 +361,11 @@ impl Next<'_> {
         };
         for request in &answered.requests {
             let chosen = answering::recorded_answer(request);
-            let word = if request.decision.is_none() { "answered " } else { "" };
+            let word = if request.decision.is_none() {
+                "answered "
+            } else {
+                ""
+            };
             self.done(&format!("{word}{}: {chosen}", text::line(&request.number)))?;
         }
         Ok(Some(Handled::Done))
@@ -310,7 +373,10 @@ impl Next<'_> {
 
     fn closed_meanwhile(&self, request: &RequestView) -> Result<Handled, Failure> {
         let outcome = text::line(&details::request_outcome(request));
-        self.cx.out.print_message(&format!("{} was closed meanwhile: {outcome}", text::line(&request.number)))?;
+        self.cx.out.print_message(&format!(
+            "{} was closed meanwhile: {outcome}",
+            text::line(&request.number)
+        ))?;
         Ok(Handled::Done)
     }
 
@@ -324,11 +390,25 @@ impl Next<'_> {
         let name = text::line(&run.name);
         self.show_stopped(run)?;
         run_end::confirm_run_notified(run, cx).await?;
-        let words = if run.choices.is_empty() { "" } else { " or one of these choices" };
-        let how = if run.is_held() { " (type resume)".to_owned() } else { format!(" with a resolution{words}") };
-        let commands: Vec<&str> = ["cancel", "resume"].into_iter().chain(run.choices.iter().map(|choice| choice.choice.as_str())).collect();
+        let words = if run.choices.is_empty() {
+            ""
+        } else {
+            " or one of these choices"
+        };
+        let how = if run.is_held() {
+            " (type resume)".to_owned()
+        } else {
+            format!(" with a resolution{words}")
+        };
+        let commands: Vec<&str> = ["cancel", "resume"]
+            .into_iter()
+            .chain(run.choices.iter().map(|choice| choice.choice.as_str()))
+            .collect();
         loop {
-            let line = match self.ask_stopped(&format!("resume {name}{how}, or cancel > "), &commands).await? {
+            let line = match self
+                .ask_stopped(&format!("resume {name}{how}, or cancel > "), &commands)
+                .await?
+            {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => return Ok(Handled::Skipped),
                 Typed::View => {
@@ -339,16 +419,43 @@ impl Next<'_> {
             };
             let line = line.trim();
             if let Some(meant) = misspelled(line, &commands) {
-                cx.out.print_message(&format!("{} is not a command: type {meant}, or a resolution of several words", text::line(line)))?;
+                cx.out.print_message(&format!(
+                    "{} is not a command: type {meant}, or a resolution of several words",
+                    text::line(line)
+                ))?;
                 continue;
             }
             let id = run.run_id.clone();
             let (done, word) = if line == "cancel" {
-                (cx.hub.call(&Cancel { run: id, reason: None }).await, "cancelled")
+                (
+                    cx.hub
+                        .call(&Cancel {
+                            run: id,
+                            reason: None,
+                        })
+                        .await,
+                    "cancelled",
+                )
             } else {
-                let choice = run.choices.iter().map(|choice| choice.choice.clone()).find(|choice| choice.as_str() == line);
+                let choice = run
+                    .choices
+                    .iter()
+                    .map(|choice| choice.choice.clone())
+                    .find(|choice| choice.as_str() == line);
                 let resolution = Some(line.to_owned()).filter(|_| choice.is_none());
-                (cx.hub.call(&Resume { run: id, resolution, next_step: None, choice, budget: None, env: dispatch_env() }).await, "resumed")
+                (
+                    cx.hub
+                        .call(&Resume {
+                            run: id,
+                            resolution,
+                            next_step: None,
+                            choice,
+                            budget: None,
+                            env: dispatch_env(),
+                        })
+                        .await,
+                    "resumed",
+                )
             };
             match done {
                 Ok(_) => return self.done(&format!("{word} {name}")),
@@ -366,10 +473,15 @@ impl Next<'_> {
         let cx = self.cx;
         cx.out.print_line(&run_end::end_line(run, cx))?;
         if let Some(checkpoint) = &run.checkpoint {
-            cx.out.print_text(&details::checkpoint_block(checkpoint, cx)?)?;
+            cx.out
+                .print_text(&details::checkpoint_block(checkpoint, cx)?)?;
         }
         for choice in &run.choices {
-            cx.out.print_line(&format!("  {:<9} {}", text::line(choice.choice.as_str()), text::line(&choice.about)))?;
+            cx.out.print_line(&format!(
+                "  {:<9} {}",
+                text::line(choice.choice.as_str()),
+                text::line(&choice.about)
+            ))?;
         }
         Ok(())
     }
@@ -377,14 +489,23 @@ impl Next<'_> {
     /// Prompts for how to resume a run. A word that is one of its choices, as `skip`, is no key.
     async fn ask_stopped(&mut self, prompt: &str, commands: &[&str]) -> Result<Typed, Failure> {
         Ok(match self.ask_line(prompt).await? {
-            Typed::Line(line) if !commands.contains(&line.trim()) => answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key),
+            Typed::Line(line) if !commands.contains(&line.trim()) => {
+                answering::key_of(line.trim()).map_or(Typed::Line(line), Typed::key)
+            }
             typed => typed,
         })
     }
 
     /// Returns whether a run is still as it was shown.
     async fn is_unchanged(&self, run: &RunView) -> Result<bool, Failure> {
-        let now = self.cx.hub.call(&GetRun { run: run.run_id.clone(), ..GetRun::default() }).await?;
+        let now = self
+            .cx
+            .hub
+            .call(&GetRun {
+                run: run.run_id.clone(),
+                ..GetRun::default()
+            })
+            .await?;
         Ok(now.state == run.state && now.attempt == run.attempt)
     }
 
@@ -393,18 +514,35 @@ impl Next<'_> {
         let cx = self.cx;
         let name = text::line(&run.name);
         cx.out.print_line(&run_end::end_line(run, cx))?;
-        let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
+        let why = run
+            .attention
+            .as_ref()
+            .map(run_state::attention_text)
+            .unwrap_or_default();
         cx.out.print_text(&cx.out.indent("  ", &why))?;
         run_end::confirm_run_notified(run, cx).await?;
         loop {
-            match self.ask(&format!("Press Enter to continue, or type retry to run {name} again > ")).await? {
+            match self
+                .ask(&format!(
+                    "Press Enter to continue, or type retry to run {name} again > "
+                ))
+                .await?
+            {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => {
-                    cx.out.suggest(&format!("adj show {name}   or   adj logs {name}"))?;
+                    cx.out
+                        .suggest(&format!("adj show {name}   or   adj logs {name}"))?;
                     return Ok(Handled::Done);
                 }
                 Typed::Line(line) if line.trim() == "retry" => {
-                    let run = cx.hub.call(&Retry { run: run.run_id.clone(), prompt: None, env: dispatch_env() }).await?;
+                    let run = cx
+                        .hub
+                        .call(&Retry {
+                            run: run.run_id.clone(),
+                            prompt: None,
+                            env: dispatch_env(),
+                        })
+                        .await?;
                     return self.done(&format!("started {}", text::line(&run.name)));
                 }
                 Typed::View => cx.out.print_line(&run_end::end_line(run, cx))?,
@@ -418,21 +556,39 @@ impl Next<'_> {
         let cx = self.cx;
         let name = text::line(&run.name);
         cx.out.print_line(&run_end::end_line(run, cx))?;
-        let why = run.attention.as_ref().map(run_state::attention_text).unwrap_or_default();
+        let why = run
+            .attention
+            .as_ref()
+            .map(run_state::attention_text)
+            .unwrap_or_default();
         cx.out.print_text(&cx.out.indent("  ", &why))?;
         loop {
-            match self.ask(&format!("Press Enter to let it run, or type cancel to end {name} > ")).await? {
+            match self
+                .ask(&format!(
+                    "Press Enter to let it run, or type cancel to end {name} > "
+                ))
+                .await?
+            {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => return Ok(Handled::Skipped),
                 Typed::Line(line) if line.trim() == "cancel" => {
-                    let Err(error) = cx.hub.call(&Cancel { run: run.run_id.clone(), ..Cancel::default() }).await else {
+                    let Err(error) = cx
+                        .hub
+                        .call(&Cancel {
+                            run: run.run_id.clone(),
+                            ..Cancel::default()
+                        })
+                        .await
+                    else {
                         return self.done(&format!("cancelling {name}"));
                     };
                     cx.out.print_message(&text::line(&error.message))?;
                     return Ok(Handled::Skipped);
                 }
                 Typed::View => cx.out.print_line(&run_end::end_line(run, cx))?,
-                Typed::Line(_) => cx.out.print_message("type cancel, or press Enter; q ends")?,
+                Typed::Line(_) => cx
+                    .out
+                    .print_message("type cancel, or press Enter; q ends")?,
             }
         }
     }
@@ -442,7 +598,8 @@ impl Next<'_> {
         let cx = self.cx;
         cx.out.print_line(&run_end::end_line(run, cx))?;
         if let Some(undo) = &run.undo_interrupted {
-            cx.out.print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
+            cx.out
+                .print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
         }
         run_end::confirm_run_notified(run, cx).await?;
         Ok(Handled::Skipped)
@@ -452,11 +609,16 @@ impl Next<'_> {
     async fn message(&mut self, mention: &MentionView) -> Result<Handled, Failure> {
         chat::show_unread(mention, self.cx).await?;
         loop {
-            match self.ask("Press Enter to continue, or type a reply > ").await? {
+            match self
+                .ask("Press Enter to continue, or type a reply > ")
+                .await?
+            {
                 Typed::End => return Ok(Handled::InputEnded),
                 Typed::Skip => {}
                 Typed::View => {
-                    self.cx.out.suggest(&format!("adj chat show {}", mention.chat_id))?;
+                    self.cx
+                        .out
+                        .suggest(&format!("adj chat show {}", mention.chat_id))?;
                     continue;
                 }
                 Typed::Line(line) => chat::reply(mention, line, self.cx).await?,
@@ -472,12 +634,19 @@ fn misspelled<'a>(line: &str, commands: &[&'a str]) -> Option<&'a str> {
         return None;
     }
     let distance = |command: &str| edit_distance(&line.to_lowercase(), command);
-    commands.iter().copied().filter(|command| distance(command) <= TYPING_ERRORS_MAX).min_by_key(|command| distance(command))
+    commands
+        .iter()
+        .copied()
+        .filter(|command| distance(command) <= TYPING_ERRORS_MAX)
+        .min_by_key(|command| distance(command))
 }
 
 /// Waits until a request is closed.
 async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestView, Failure> {
-    let call = ReadRequest { message_id: request.message_id.clone(), wait_ms: CLOSED_WAIT_MS };
+    let call = ReadRequest {
+        message_id: request.message_id.clone(),
+        wait_ms: CLOSED_WAIT_MS,
+    };
     loop {
         let now = cx.hub.call(&call).await?;
         if now.status != RequestStateKind::Pending {
@@ -493,7 +662,12 @@ mod tests {
     #[test]
     fn misspelled_command_is_not_a_resolution() {
         let commands = ["cancel", "resume", "skip"];
-        for (typed, meant) in [("cancle", Some("cancel")), ("Cancel", Some("cancel")), ("resum", Some("resume")), ("cancel", None)] {
+        for (typed, meant) in [
+            ("cancle", Some("cancel")),
+            ("Cancel", Some("cancel")),
+            ("resum", Some("resume")),
+            ("cancel", None),
+        ] {
             assert_eq!(misspelled(typed, &commands), meant, "{typed}");
         }
         for resolution in ["installed", "cancel nothing, it is back", "done"] {

@@ -11,10 +11,16 @@ use std::time::Duration;
 
 /// Searches and prints the matches.
 pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> CommandResult {
-    let ago = |ago: Option<Duration>| ago.and_then(|ago| now().checked_sub(ago).ok()).map(|at| at.to_string());
+    let ago = |ago: Option<Duration>| {
+        ago.and_then(|ago| now().checked_sub(ago).ok())
+            .map(|at| at.to_string())
+    };
     let call = Search {
         query: args.words.join(" "),
-        within: within.iter().map(|source| source.word().to_owned()).collect(),
+        within: within
+            .iter()
+            .map(|source| source.word().to_owned())
+            .collect(),
         chat_id: args.chat,
         from: args.from,
         since: ago(args.since),
@@ -35,14 +41,26 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Comm
             (None, None) => "report".to_owned(),
         };
         let (what, name) = (text::line(&what), text::line(&hit.name));
-        let chat = if hit.chat_id.is_some() { format!("  {},", text::line(&hit.title)) } else { " ".to_owned() };
+        let chat = if hit.chat_id.is_some() {
+            format!("  {},", text::line(&hit.title))
+        } else {
+            " ".to_owned()
+        };
         let rest = format!("{chat} {}", cx.time(&hit.at));
-        let painted = format!("{} {}{rest}", cx.out.paint.apply(Style::Dim, &what), cx.out.paint.apply(Style::Strong, &name));
-        cx.out.print_text(&cx.out.fold(&format!("{what} {name}{rest}"), &painted))?;
-        cx.out.print_text(&cx.out.indent("  ", &text::line(&hit.snippet)))?;
+        let painted = format!(
+            "{} {}{rest}",
+            cx.out.paint.apply(Style::Dim, &what),
+            cx.out.paint.apply(Style::Strong, &name)
+        );
+        cx.out
+            .print_text(&cx.out.fold(&format!("{what} {name}{rest}"), &painted))?;
+        cx.out
+            .print_text(&cx.out.indent("  ", &text::line(&hit.snippet)))?;
     }
     if found.incomplete {
-        cx.out.print_message("the search stopped early; narrow it with more words, --chat, --from or --since")?;
+        cx.out.print_message(
+            "the search stopped early; narrow it with more words, --chat, --from or --since",
+        )?;
     }
     match found.hits.first() {
         None => cx.out.print_message("no matches (all words must appear)")?,
@@ -55,10 +73,20 @@ pub async fn search(args: SearchArgs, within: &[SearchIn], cx: &Context) -> Comm
 fn next(hit: &SearchHit) -> String {
     match (hit.chat_id, &hit.run_name) {
         (Some(chat), _) => {
-            let seq = hit.message_id.as_deref().and_then(|id| id.split_once('.')).and_then(|(_, seq)| seq.parse::<i64>().ok());
-            format!("adj chat show {chat} --after {}", seq.map_or(0, |seq| (seq - 3).max(0)))
+            let seq = hit
+                .message_id
+                .as_deref()
+                .and_then(|id| id.split_once('.'))
+                .and_then(|(_, seq)| seq.parse::<i64>().ok());
+            format!(
+                "adj chat show {chat} --after {}",
+                seq.map_or(0, |seq| (seq - 3).max(0))
+            )
         }
         (None, Some(run)) if hit.number.is_some() => format!("adj inbox --all {}", text::line(run)),
-        (None, run) => format!("adj show {}", text::line(run.as_deref().unwrap_or_default())),
+        (None, run) => format!(
+            "adj show {}",
+            text::line(run.as_deref().unwrap_or_default())
+        ),
     }
 }

@@ -10,8 +10,15 @@ use crate::view::{Delivery, MessageView, SendToRun};
 
 /// Sends a message to a live run.
 pub async fn send(args: &SendArgs, cx: &Context) -> CommandResult {
-    let text = words_argument(std::iter::once(&args.text).chain(&args.more), "the message")?.unwrap_or_default();
-    let message = cx.hub.call(&SendToRun { run: args.run.clone(), text }).await?;
+    let text = words_argument(std::iter::once(&args.text).chain(&args.more), "the message")?
+        .unwrap_or_default();
+    let message = cx
+        .hub
+        .call(&SendToRun {
+            run: args.run.clone(),
+            text,
+        })
+        .await?;
     print_sent(&message, cx)
 }
 
@@ -25,6 +32,10 @@ pub fn print_sent(message: &MessageView, cx: &Context) -> CommandResult {
         Some(Delivery::Live) => "delivered to the running agent",
         _ => "delivered at its next tool call or when it reads its input",
     };
-    cx.out.print_line(&format!("{} sent to {}, {how}", cx.out.paint.apply(Style::Good, "✓"), text::line(&message.run_name)))?;
+    cx.out.print_line(&format!(
+        "{} sent to {}, {how}",
+        cx.out.paint.apply(Style::Good, "✓"),
+        text::line(&message.run_name)
+    ))?;
     Ok(Exit::Done)
 }

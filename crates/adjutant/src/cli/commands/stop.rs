@@ -32,7 +32,10 @@ pub async fn stop(cx: &Context) -> CommandResult {
                 cx.out.print_json(&serde_json::json!({"pid": pid}))?;
                 return Ok(Exit::Done);
             }
-            cx.out.print_line(&format!("{} hub stopped (pid {pid})", cx.out.paint.apply(Style::Good, "✓")))?;
+            cx.out.print_line(&format!(
+                "{} hub stopped (pid {pid})",
+                cx.out.paint.apply(Style::Good, "✓")
+            ))?;
             return Ok(Exit::Done);
         }
         Stopped::None => {
@@ -48,13 +51,23 @@ pub async fn stop(cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     let runs = if is_ephemeral {
-        format!("; the home in memory is removed, with {}", text::count(hub.live_runs, "live run", "live runs"))
+        format!(
+            "; the home in memory is removed, with {}",
+            text::count(hub.live_runs, "live run", "live runs")
+        )
     } else if hub.live_runs > 0 {
-        format!("; {}, and the next command starts the hub again", text::count(hub.live_runs, "run continues", "runs continue"))
+        format!(
+            "; {}, and the next command starts the hub again",
+            text::count(hub.live_runs, "run continues", "runs continue")
+        )
     } else {
         String::new()
     };
-    cx.out.print_line(&format!("{} hub stopped (pid {}){runs}", cx.out.paint.apply(Style::Good, "✓"), hub.pid))?;
+    cx.out.print_line(&format!(
+        "{} hub stopped (pid {}){runs}",
+        cx.out.paint.apply(Style::Good, "✓"),
+        hub.pid
+    ))?;
     Ok(Exit::Done)
 }
 
@@ -62,7 +75,15 @@ pub async fn stop(cx: &Context) -> CommandResult {
 pub async fn refuse_second_hub() -> CommandResult {
     let home = home()?;
     match Client::running_hub(&home).call(&GetHub {}).await {
-        Ok(hub) => Err(fail_hint(codes::CONFLICT, format!("a hub (pid {}) already serves {}", hub.pid, home.dir.display()), "stop it with adj stop")),
+        Ok(hub) => Err(fail_hint(
+            codes::CONFLICT,
+            format!(
+                "a hub (pid {}) already serves {}",
+                hub.pid,
+                home.dir.display()
+            ),
+            "stop it with adj stop",
+        )),
         // The lock decides; this call only finds the better message.
         Err(_) => Ok(Exit::Done),
     }
@@ -84,7 +105,11 @@ pub enum Stopped {
 /// Stops the home's hub and waits until it has released the home.
 pub async fn stop_hub(home: &Home) -> Result<Stopped, Failure> {
     let path = home.hub_lock();
-    let limit = if home.is_ephemeral() { STOP_ALL_LIMIT } else { STOP_LIMIT };
+    let limit = if home.is_ephemeral() {
+        STOP_ALL_LIMIT
+    } else {
+        STOP_LIMIT
+    };
     let deadline = Instant::now() + limit;
     let unreadable = |e: std::io::Error| fail(cli_codes::IO, format!("{}: {e}", path.display()));
     let mut ended = None;
@@ -109,15 +134,34 @@ pub async fn stop_hub(home: &Home) -> Result<Stopped, Failure> {
             () = tokio::time::sleep_until(deadline) => return Err(error.into()),
         }
     };
-    let failed = |e: std::io::Error| fail(cli_codes::IO, format!("the hub (pid {}) is stopping, but its lock cannot be watched: {e}", hub.pid));
+    let failed = |e: std::io::Error| {
+        fail(
+            cli_codes::IO,
+            format!(
+                "the hub (pid {}) is stopping, but its lock cannot be watched: {e}",
+                hub.pid
+            ),
+        )
+    };
     match tokio::time::timeout(limit, watch::released(&home.dir, &path)).await {
         Ok(released) => released.map_err(failed)?,
         // Another process may already have started the next hub.
-        Err(_) if lock::holder_pid(&home.dir, &path).map_err(failed)?.is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) => {
+        Err(_)
+            if lock::holder_pid(&home.dir, &path)
+                .map_err(failed)?
+                .is_some_and(|pid| u32::try_from(pid.as_raw_nonzero().get()) == Ok(hub.pid)) =>
+        {
             return Err(fail_hint(
                 cli_codes::IO,
-                format!("the hub (pid {}) has not ended after {} s", hub.pid, limit.as_secs()),
-                format!("a busy machine or a slow disk delays its end: adj stop waits again; its log: {}", home.hub_log().display()),
+                format!(
+                    "the hub (pid {}) has not ended after {} s",
+                    hub.pid,
+                    limit.as_secs()
+                ),
+                format!(
+                    "a busy machine or a slow disk delays its end: adj stop waits again; its log: {}",
+                    home.hub_log().display()
+                ),
             ));
         }
         Err(_) => {}

@@ -30,8 +30,13 @@ pub fn store(what: &StoreCommand, cx: &Context) -> CommandResult {
     if address_of(&from_place) == address_of(&to_place) {
         return Err(fail(cli_codes::USAGE, "FROM and TO are the same store"));
     }
-    let mut line = ProgressLine { is_shown: is_read_by_person(&io::stderr(), cx), last: None };
-    let copied = copy_store(&cx.home, &from_place, &to_place, &mut |progress| line.update(progress));
+    let mut line = ProgressLine {
+        is_shown: is_read_by_person(&io::stderr(), cx),
+        last: None,
+    };
+    let copied = copy_store(&cx.home, &from_place, &to_place, &mut |progress| {
+        line.update(progress)
+    });
     line.clear();
     let copied = copied.map_err(|error| refusal(&error, &to_place, cx))?;
     print(&copied, from, to, &to_place, cx)
@@ -43,7 +48,11 @@ fn place(text: &str, name: &str, cx: &Context) -> Result<Place, Failure> {
         // The text is not repeated, because it could contain a password.
         text => text.parse().map(Place::Postgres).map_err(|error| {
             let is_address = text.starts_with("postgres://") || text.starts_with("postgresql://");
-            let problem = if is_address { "cannot be used" } else { "is neither home nor an address" };
+            let problem = if is_address {
+                "cannot be used"
+            } else {
+                "is neither home nor an address"
+            };
             fail(cli_codes::USAGE, format!("{name} {problem}: {error}"))
         }),
     }
@@ -90,13 +99,22 @@ fn print(copied: &Copied, from: &str, to: &str, place: &Place, cx: &Context) -> 
         return Ok(Exit::Done);
     }
     for table in copied.tables.iter().filter(|table| table.rows > 0) {
-        out.print_line(&format!("  {:<20} {}", table.name, text::count(table.rows, "row", "rows")))?;
+        out.print_line(&format!(
+            "  {:<20} {}",
+            table.name,
+            text::count(table.rows, "row", "rows")
+        ))?;
     }
-    let done = format!("copied {}; both sides have the same", text::count(rows, "row", "rows"));
+    let done = format!(
+        "copied {}; both sides have the same",
+        text::count(rows, "row", "rows")
+    );
     out.print_line(&format!("{} {done}", out.paint.apply(Style::Good, "✓")))?;
     if copied.replaced_texts > 0 {
         let texts = text::count(copied.replaced_texts, "text", "texts");
-        out.print_message(&format!("NUL characters in {texts} are U+FFFD now, because PostgreSQL stores none"))?;
+        out.print_message(&format!(
+            "NUL characters in {texts} are U+FFFD now, because PostgreSQL stores none"
+        ))?;
     }
     // The suggested command reports an unreadable configuration.
     let set = Config::store_of(&cx.home).ok();
@@ -122,10 +140,21 @@ impl ProgressLine {
             return;
         }
         self.last = Some(Instant::now());
-        let Progress { table, rows, rows_total, is_check } = progress;
+        let Progress {
+            table,
+            rows,
+            rows_total,
+            is_check,
+        } = progress;
         let what = if is_check { "comparing" } else { "copying" };
-        let line = text::cut(&format!("{what} {table}: {rows} of {rows_total} rows"), columns().saturating_sub(1));
-        write(&symbols::shown(&format!("\r\u{1b}[K{line}"), Some(columns())));
+        let line = text::cut(
+            &format!("{what} {table}: {rows} of {rows_total} rows"),
+            columns().saturating_sub(1),
+        );
+        write(&symbols::shown(
+            &format!("\r\u{1b}[K{line}"),
+            Some(columns()),
+        ));
     }
 
     fn clear(&self) {

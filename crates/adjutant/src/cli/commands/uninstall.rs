@@ -11,7 +11,8 @@ use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::cli::prompt::ask;
 use crate::cli::style::Style;
 use crate::clients::{
-    CLIENTS, Change, Installation, McpClient, OwnProgram, Scope, SkillChange, completion_lines, file_of, has_entry, plan_skill_undo, plan_undo,
+    CLIENTS, Change, Installation, McpClient, OwnProgram, Scope, SkillChange, completion_lines,
+    file_of, has_entry, plan_skill_undo, plan_undo,
 };
 use crate::config::{Config, Home};
 use crate::process::Lock;
@@ -62,20 +63,32 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
     if !out.json {
         print(&found, args, cx)?;
     }
-    let busy = found.home.as_ref().map_or(0, |home| home.live_runs + home.queued_runs);
+    let busy = found
+        .home
+        .as_ref()
+        .map_or(0, |home| home.live_runs + home.queued_runs);
     if args.dry_run && busy > 0 {
-        out.print_message(&format!("{} live or queued: nothing is removed before they have ended", text::count(busy, "run is", "runs are")))?;
+        out.print_message(&format!(
+            "{} live or queued: nothing is removed before they have ended",
+            text::count(busy, "run is", "runs are")
+        ))?;
     } else {
         refuse_busy(busy, "nothing was removed")?;
     }
     if let (Some(problem), true) = (&found.home_problem, args.home) {
         return Err(problem.clone().into());
     }
-    let clients: Vec<&McpClient> = found.clients.iter().filter(|one| one.is_removable()).map(|one| one.client).collect();
+    let clients: Vec<&McpClient> = found
+        .clients
+        .iter()
+        .filter(|one| one.is_removable())
+        .map(|one| one.client)
+        .collect();
     let removes_home = args.home && found.home.is_some();
     let mut errors = Vec::new();
     let is_needed = !clients.is_empty() || removes_home;
-    let is_agreed = is_needed && !args.dry_run && (args.yes || agreed(clients.len(), removes_home, out)?);
+    let is_agreed =
+        is_needed && !args.dry_run && (args.yes || agreed(clients.len(), removes_home, out)?);
     if is_agreed {
         if removes_home && !cx.home.is_partly_removed() {
             // Runs can have been started while the question was on the screen.
@@ -86,15 +99,24 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
         if removes_home && errors.is_empty() {
             let others = remove_home(&cx.home).await?;
             if !out.json {
-                let what = if others.is_empty() { "" } else { ", except the files that adj did not make" };
+                let what = if others.is_empty() {
+                    ""
+                } else {
+                    ", except the files that adj did not make"
+                };
                 let home = text::line(&cx.home.dir.display().to_string());
-                out.print_line(&format!("{} removed {home}{what}", out.paint.apply(Style::Good, "✓")))?;
+                out.print_line(&format!(
+                    "{} removed {home}{what}",
+                    out.paint.apply(Style::Good, "✓")
+                ))?;
             }
         } else if removes_home && !out.json {
             out.print_message("the home stays, because a client could not be disconnected")?;
         }
     }
-    let exit = errors.first().map_or(Exit::Done, |error| Exit::of(&error.code));
+    let exit = errors
+        .first()
+        .map_or(Exit::Done, |error| Exit::of(&error.code));
     if out.json {
         out.print_json(&found.to_json(&cx.home, is_agreed, removes_home, &errors))?;
     } else if !is_needed {
@@ -103,7 +125,10 @@ pub async fn uninstall(args: &UninstallArgs, cx: &Context) -> CommandResult {
         out.print_message("nothing changed")?;
         return Ok(exit);
     }
-    out.suggest(&format!("{}   (removes the program)", found.installation.removal(&found.exe)))?;
+    out.suggest(&format!(
+        "{}   (removes the program)",
+        found.installation.removal(&found.exe)
+    ))?;
     Ok(exit)
 }
 
@@ -113,12 +138,24 @@ fn refuse_busy(runs: u64, what_stays: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let runs = text::count(runs, "run is", "runs are");
-    Err(fail_hint(codes::CONFLICT, format!("{runs} live or queued; {what_stays}"), "adj cancel --all, then: adj uninstall"))
+    Err(fail_hint(
+        codes::CONFLICT,
+        format!("{runs} live or queued; {what_stays}"),
+        "adj cancel --all, then: adj uninstall",
+    ))
 }
 
 async fn find(cx: &Context) -> Result<Found, Failure> {
-    let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
-    let exe = program.exe.canonicalize().unwrap_or_else(|_| program.exe.clone());
+    let program = OwnProgram::find().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the path of this program: {error}"),
+        )
+    })?;
+    let exe = program
+        .exe
+        .canonicalize()
+        .unwrap_or_else(|_| program.exe.clone());
     let config = Config::path(&cx.home);
     let (home, home_problem) = match find_home(cx).await {
         Ok(home) => (home, None),
@@ -138,12 +175,21 @@ async fn find(cx: &Context) -> Result<Found, Failure> {
 
 /// Returns the clients that have something of Adjutant. A skill that clients share is that of the first, or of the first with an entry.
 fn find_clients() -> Vec<FoundClient> {
-    let connected: Vec<&McpClient> = CLIENTS.iter().filter(|client| is_connected(client)).collect();
-    let mut found: Vec<FoundClient> = CLIENTS.iter().map(|client| find_client(client, &connected)).collect();
+    let connected: Vec<&McpClient> = CLIENTS
+        .iter()
+        .filter(|client| is_connected(client))
+        .collect();
+    let mut found: Vec<FoundClient> = CLIENTS
+        .iter()
+        .map(|client| find_client(client, &connected))
+        .collect();
     found.sort_by_key(|one| one.entry.is_none());
     let mut seen = HashSet::new();
     for one in &mut found {
-        one.skill = one.skill.take().filter(|file| seen.insert(file.display().to_string()));
+        one.skill = one
+            .skill
+            .take()
+            .filter(|file| seen.insert(file.display().to_string()));
         one.kept.retain(|why| seen.insert(why.clone()));
     }
     found.retain(|one| one.is_removable() || !one.kept.is_empty());
@@ -156,14 +202,25 @@ fn is_connected(client: &'static McpClient) -> bool {
 
 /// Finds what a client has. `connected`: the clients that are disconnected together with it.
 fn find_client(client: &'static McpClient, connected: &[&McpClient]) -> FoundClient {
-    let mut found = FoundClient { client, entry: None, skill: None, kept: Vec::new() };
+    let mut found = FoundClient {
+        client,
+        entry: None,
+        skill: None,
+        kept: Vec::new(),
+    };
     match plan_undo(client, &Scope::User) {
         Ok(plan) if plan.change.is_change() => found.entry = Some(plan.file.path),
         Ok(plan) if plan.change == Change::Keep => {
-            found.kept.push(format!("{} has an entry that adj install did not write as it is: remove it by hand", plan.file.path.display()));
+            found.kept.push(format!(
+                "{} has an entry that adj install did not write as it is: remove it by hand",
+                plan.file.path.display()
+            ));
         }
         Ok(plan) if has_entry(client, &Scope::User) => {
-            found.kept.push(format!("{} has an entry under another name: remove it by hand", plan.file.path.display()));
+            found.kept.push(format!(
+                "{} has an entry under another name: remove it by hand",
+                plan.file.path.display()
+            ));
         }
         // A file that cannot be read matters only if Adjutant can have written it.
         Err(error) if file_of(client, &Scope::User).is_some_and(|file| file.exists()) => {
@@ -176,11 +233,16 @@ fn find_client(client: &'static McpClient, connected: &[&McpClient]) -> FoundCli
     match plan_skill_undo(client, &Scope::User, connected) {
         Ok(Some(plan)) if plan.change == SkillChange::Remove => found.skill = Some(plan.file.path),
         Ok(Some(plan)) if plan.change == SkillChange::KeepForeign => {
-            found.kept.push(format!("{} was edited, or adj did not write it", plan.file.path.display()));
+            found.kept.push(format!(
+                "{} was edited, or adj did not write it",
+                plan.file.path.display()
+            ));
         }
         Ok(Some(plan)) => {
             if let SkillChange::KeepFor(other) = plan.change {
-                found.kept.push(format!("{} is used by {other}", plan.file.path.display()));
+                found
+                    .kept
+                    .push(format!("{} is used by {other}", plan.file.path.display()));
             }
         }
         Ok(None) => {}
@@ -196,8 +258,11 @@ async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
         return Ok(None);
     }
     let others = cx.home.others();
-    let unreadable =
-        |error: std::io::Error| ErrorView { code: cli_codes::IO.to_owned(), message: format!("{}: {error}", cx.home.dir.display()), hint: None };
+    let unreadable = |error: std::io::Error| ErrorView {
+        code: cli_codes::IO.to_owned(),
+        message: format!("{}: {error}", cx.home.dir.display()),
+        hint: None,
+    };
     let others = others.map_err(unreadable)?;
     let (live_runs, queued_runs) = if is_partly_removed {
         (0, 0)
@@ -207,11 +272,16 @@ async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
     };
     let workspaces = match std::fs::read_dir(cx.home.workspaces_dir()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        entries => entries.and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(unreadable)?,
+        entries => entries
+            .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
+            .map_err(unreadable)?,
     };
     Ok(Some(FoundHome {
         bytes: size_of(&cx.home.dir),
-        workspaces: workspaces.iter().filter(|entry| entry.path().is_dir()).count(),
+        workspaces: workspaces
+            .iter()
+            .filter(|entry| entry.path().is_dir())
+            .count(),
         live_runs,
         queued_runs,
         others,
@@ -220,26 +290,48 @@ async fn find_home(cx: &Context) -> Result<Option<FoundHome>, ErrorView> {
 
 /// Stops the hub and removes the home. The lock keeps another hub from starting in it meanwhile. Returns what stays.
 async fn remove_home(home: &Home) -> Result<Vec<PathBuf>, Failure> {
-    if let Stopped::Replied(HubView { live_runs, queued_runs, .. }) = stop_hub(home).await? {
+    if let Stopped::Replied(HubView {
+        live_runs,
+        queued_runs,
+        ..
+    }) = stop_hub(home).await?
+    {
         refuse_busy(live_runs + queued_runs, "the home stays")?;
     }
-    let failed = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", home.dir.display()));
+    let failed =
+        |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", home.dir.display()));
     let Some(_lock) = Lock::try_take(&home.dir, &home.hub_lock()).map_err(failed)? else {
-        return Err(fail_hint(codes::CONFLICT, "another command has started the hub again; the home stays", "adj uninstall --home"));
+        return Err(fail_hint(
+            codes::CONFLICT,
+            "another command has started the hub again; the home stays",
+            "adj uninstall --home",
+        ));
     };
     home.remove_own().map_err(failed)
 }
 
 fn agreed(clients: usize, removes_home: bool, out: &Out) -> Result<bool, Failure> {
-    let clients = (clients > 0).then(|| format!("disconnect {}", text::count(clients as u64, "client", "clients")));
+    let clients = (clients > 0).then(|| {
+        format!(
+            "disconnect {}",
+            text::count(clients as u64, "client", "clients")
+        )
+    });
     let home = removes_home.then(|| "remove the home with all runs and logs".to_owned());
     let what: Vec<String> = clients.into_iter().chain(home).collect();
     let what = what.join(" and ");
     if !out.interactive {
-        return Err(fail_hint(cli_codes::USAGE, format!("this would {what}"), "confirm with --yes, or preview with --dry-run"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            format!("this would {what}"),
+            "confirm with --yes, or preview with --dry-run",
+        ));
     }
     let mut letters = what.chars();
-    let question = letters.next().map(|first| format!("{}{}?", first.to_uppercase(), letters.as_str())).unwrap_or_default();
+    let question = letters
+        .next()
+        .map(|first| format!("{}{}?", first.to_uppercase(), letters.as_str()))
+        .unwrap_or_default();
     let answer = ask(&format!("{question} [y/N] "))?;
     Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
@@ -266,11 +358,21 @@ fn print(found: &Found, args: &UninstallArgs, cx: &Context) -> Result<(), Failur
         (None, Some(problem)) => row(&format!("{} (kept)", problem.message))?,
         (None, None) => row(&format!("{dir} does not exist"))?,
         (Some(home), _) => {
-            let kept = if args.home { "" } else { "; kept without --home" };
-            row(&format!("{dir}: {}, {}{kept}", text::size(home.bytes), text::count(home.live_runs, "live run", "live runs")))?;
+            let kept = if args.home {
+                ""
+            } else {
+                "; kept without --home"
+            };
+            row(&format!(
+                "{dir}: {}, {}{kept}",
+                text::size(home.bytes),
+                text::count(home.live_runs, "live run", "live runs")
+            ))?;
             if home.workspaces > 0 {
                 let workspaces = text::count(home.workspaces as u64, "workspace", "workspaces");
-                row(&format!("it has {workspaces} of isolated runs; work that is not merged is lost with the home"))?;
+                row(&format!(
+                    "it has {workspaces} of isolated runs; work that is not merged is lost with the home"
+                ))?;
             }
         }
     }
@@ -282,14 +384,21 @@ fn print(found: &Found, args: &UninstallArgs, cx: &Context) -> Result<(), Failur
             row(&file.display().to_string())?;
         }
         if files.len() > OTHERS_SHOWN {
-            row(&format!("and {} more files in the home that adj did not make", files.len() - OTHERS_SHOWN))?;
+            row(&format!(
+                "and {} more files in the home that adj did not make",
+                files.len() - OTHERS_SHOWN
+            ))?;
         }
         for (file, line) in &found.completions {
             row(&format!("{}, line {line}: completion", file.display()))?;
         }
     }
     title("Program")?;
-    row(&format!("{}, {}", found.exe.display(), found.installation.description()))
+    row(&format!(
+        "{}, {}",
+        found.exe.display(),
+        found.installation.description()
+    ))
 }
 
 impl FoundClient {
@@ -299,9 +408,14 @@ impl FoundClient {
 }
 
 impl Found {
-    fn to_json(&self, home: &Home, is_done: bool, removes_home: bool, errors: &[ErrorView]) -> Value {
-        let client =
-            |one: &FoundClient| json!({ "client": one.client.id, "name": one.client.name, "file": one.entry, "skill": one.skill, "kept": one.kept });
+    fn to_json(
+        &self,
+        home: &Home,
+        is_done: bool,
+        removes_home: bool,
+        errors: &[ErrorView],
+    ) -> Value {
+        let client = |one: &FoundClient| json!({ "client": one.client.id, "name": one.client.name, "file": one.entry, "skill": one.skill, "kept": one.kept });
         let found_home = self.home.as_ref().map(|found| {
             json!({
                 "path": home.dir,

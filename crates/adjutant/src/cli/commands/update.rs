@@ -33,8 +33,16 @@ impl Copy {
 
 /// Compares this program with the running hub and with the others on `PATH`, and prints the commands that update it.
 pub async fn update(_args: &UpdateArgs, out: &Out) -> CommandResult {
-    let program = OwnProgram::find().map_err(|error| fail(cli_codes::IO, format!("cannot find the path of this program: {error}")))?;
-    let exe = program.exe.canonicalize().unwrap_or_else(|_| program.exe.clone());
+    let program = OwnProgram::find().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the path of this program: {error}"),
+        )
+    })?;
+    let exe = program
+        .exe
+        .canonicalize()
+        .unwrap_or_else(|_| program.exe.clone());
     let installation = Installation::of(&exe);
     let hub = hub_version().await?;
     let copies = copies(&exe).await;
@@ -53,7 +61,17 @@ pub async fn update(_args: &UpdateArgs, out: &Out) -> CommandResult {
             "limits": LIMITS,
         }))?;
     } else {
-        print_row("✓", Style::Good, "program", &format!("adj {VERSION} at {}, {}", exe.display(), installation.description()), out)?;
+        print_row(
+            "✓",
+            Style::Good,
+            "program",
+            &format!(
+                "adj {VERSION} at {}, {}",
+                exe.display(),
+                installation.description()
+            ),
+            out,
+        )?;
         print_hub(hub.as_deref(), out)?;
         print_copies(&copies, out)?;
         out.print_line("")?;
@@ -79,33 +97,75 @@ async fn copies(exe: &Path) -> Vec<Copy> {
     let mut copies = Vec::new();
     for path in all_on_path() {
         let is_this = path.canonicalize().is_ok_and(|real| real == exe);
-        let version = if is_this { Some(VERSION.to_owned()) } else { version_of(&path).await };
-        copies.push(Copy { path, version, is_this });
+        let version = if is_this {
+            Some(VERSION.to_owned())
+        } else {
+            version_of(&path).await
+        };
+        copies.push(Copy {
+            path,
+            version,
+            is_this,
+        });
     }
     copies
 }
 
 fn print_hub(hub: Option<&str>, out: &Out) -> Result<(), Failure> {
     match hub {
-        None => print_row("✓", Style::Good, "hub", "not running; the next command starts this version", out),
+        None => print_row(
+            "✓",
+            Style::Good,
+            "hub",
+            "not running; the next command starts this version",
+            out,
+        ),
         Some(VERSION) => print_row("✓", Style::Good, "hub", &format!("runs {VERSION}"), out),
-        Some(hub) => print_row("!", Style::Attention, "hub", &format!("runs {hub}, and this is {VERSION}; to restart it: adj stop"), out),
+        Some(hub) => print_row(
+            "!",
+            Style::Attention,
+            "hub",
+            &format!("runs {hub}, and this is {VERSION}; to restart it: adj stop"),
+            out,
+        ),
     }
 }
 
 fn print_copies(copies: &[Copy], out: &Out) -> Result<(), Failure> {
     if copies.is_empty() {
-        return print_row("!", Style::Attention, "PATH", "has no adj, so agents and shells do not find it", out);
+        return print_row(
+            "!",
+            Style::Attention,
+            "PATH",
+            "has no adj, so agents and shells do not find it",
+            out,
+        );
     }
     for (at, copy) in copies.iter().enumerate() {
         let path = copy.path.display();
         let first = if at == 0 { "the first" } else { "a later one" };
         let (glyph, style, state) = match &copy.version {
             _ if copy.is_this => ("✓", Style::Good, format!("{path}: this one")),
-            None => ("!", Style::Attention, format!("{path}: {first}, is another program")),
-            Some(version) if is_older(version, VERSION) => ("!", Style::Attention, format!("{path}: {first}, is the older {version}; remove it")),
-            Some(version) if version == VERSION => ("✓", Style::Good, format!("{path}: another copy of {version}")),
-            Some(version) => ("!", Style::Attention, format!("{path}: {first}, is {version}")),
+            None => (
+                "!",
+                Style::Attention,
+                format!("{path}: {first}, is another program"),
+            ),
+            Some(version) if is_older(version, VERSION) => (
+                "!",
+                Style::Attention,
+                format!("{path}: {first}, is the older {version}; remove it"),
+            ),
+            Some(version) if version == VERSION => (
+                "✓",
+                Style::Good,
+                format!("{path}: another copy of {version}"),
+            ),
+            Some(version) => (
+                "!",
+                Style::Attention,
+                format!("{path}: {first}, is {version}"),
+            ),
         };
         print_row(glyph, style, "PATH", &state, out)?;
     }
@@ -113,5 +173,9 @@ fn print_copies(copies: &[Copy], out: &Out) -> Result<(), Failure> {
 }
 
 fn print_row(glyph: &str, style: Style, name: &str, state: &str, out: &Out) -> Result<(), Failure> {
-    out.print_line(&format!("{} {name:<8} {}", out.paint.apply(style, glyph), text::line(state)))
+    out.print_line(&format!(
+        "{} {name:<8} {}",
+        out.paint.apply(style, glyph),
+        text::line(state)
+    ))
 }

@@ -23,16 +23,36 @@ async fn list(cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     for hook in &list.webhooks {
-        let style = if hook.parked > 0 { Style::Bad } else { Style::Strong };
-        cx.out.print_line(&format!("{}  {}", cx.out.paint.apply(style, &text::line(&hook.place)), deliveries_text(hook, cx)))?;
-        cx.out.print_text(&cx.out.indent("  ", &format!("events: {}", hook.events.join(", "))))?;
+        let style = if hook.parked > 0 {
+            Style::Bad
+        } else {
+            Style::Strong
+        };
+        cx.out.print_line(&format!(
+            "{}  {}",
+            cx.out.paint.apply(style, &text::line(&hook.place)),
+            deliveries_text(hook, cx)
+        ))?;
+        cx.out.print_text(
+            &cx.out
+                .indent("  ", &format!("events: {}", hook.events.join(", "))),
+        )?;
         if let Some(problem) = &hook.problem {
-            cx.out.print_text(&cx.out.indent("  ", &format!("last problem: {}", text::line(problem))))?;
+            cx.out.print_text(
+                &cx.out
+                    .indent("  ", &format!("last problem: {}", text::line(problem))),
+            )?;
         }
     }
     if list.webhooks.is_empty() {
-        cx.out.print_message("no webhooks configured; add [[webhooks]] to the configuration file (adj config path)")?;
-    } else if list.webhooks.iter().any(|hook| hook.parked > 0 || hook.next_try_at.is_some()) {
+        cx.out.print_message(
+            "no webhooks configured; add [[webhooks]] to the configuration file (adj config path)",
+        )?;
+    } else if list
+        .webhooks
+        .iter()
+        .any(|hook| hook.parked > 0 || hook.next_try_at.is_some())
+    {
         cx.out.suggest("adj webhooks retry")?;
     }
     Ok(Exit::Done)
@@ -54,7 +74,10 @@ async fn retry(url: Option<String>, cx: &Context) -> CommandResult {
         cx.out.print_message("nothing to retry")?;
     } else {
         let count = text::count(retried.deliveries, "delivery", "deliveries");
-        cx.out.print_line(&format!("{} retrying {count}", cx.out.paint.apply(Style::Good, "✓")))?;
+        cx.out.print_line(&format!(
+            "{} retrying {count}",
+            cx.out.paint.apply(Style::Good, "✓")
+        ))?;
         cx.out.suggest("adj webhooks")?;
     }
     Ok(Exit::Done)

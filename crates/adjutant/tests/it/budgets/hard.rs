@@ -42,7 +42,11 @@ env = { MODEL_URL = "{gate_url}", MODEL_KEY = "{gate_token}" }
             key.display().to_string()
         )
     };
-    format!("{mute}{}{}", boss("boss", "time=1m"), boss("lender", "tokens=1k"))
+    format!(
+        "{mute}{}{}",
+        boss("boss", "time=1m"),
+        boss("lender", "tokens=1k")
+    )
 }
 
 fn home() -> TestHome {
@@ -54,16 +58,44 @@ fn home() -> TestHome {
 #[test]
 fn agent_that_states_nothing_uses_up_a_hard_budget() {
     let home = home();
-    start(&home, "a", &["--agent", "mute", "--budget", "tokens=50k,cost=9,hard", "x"]);
+    start(
+        &home,
+        "a",
+        &["--agent", "mute", "--budget", "tokens=50k,cost=9,hard", "x"],
+    );
     let view = home.finished("a");
-    assert_eq!((&view["outcome"], &view["reason"]), (&"succeeded".into(), &serde_json::Value::Null), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["reason"]),
+        (&"succeeded".into(), &serde_json::Value::Null),
+        "{view}"
+    );
     for budget in view["budgets"].as_array().expect("budgets") {
-        assert!(budget["left"] == 0 && budget["unknown"].as_str().is_some_and(|why| why.contains("no usage")), "{budget}");
+        assert!(
+            budget["left"] == 0
+                && budget["unknown"]
+                    .as_str()
+                    .is_some_and(|why| why.contains("no usage")),
+            "{budget}"
+        );
     }
-    let told: Vec<String> = home.json(&["events", "a"]).as_array().into_iter().flatten().map(|event| event["text"].to_string()).collect();
-    assert!(told.iter().any(|text| text.contains("mute does not report its usage: all of it counts as used")), "{told:?}");
+    let told: Vec<String> = home
+        .json(&["events", "a"])
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|event| event["text"].to_string())
+        .collect();
+    assert!(
+        told.iter()
+            .any(|text| text.contains("mute does not report its usage: all of it counts as used")),
+        "{told:?}"
+    );
     // Without `hard`, it is charged the floor.
-    start(&home, "b", &["--agent", "mute", "--budget", "tokens=50k", "x"]);
+    start(
+        &home,
+        "b",
+        &["--agent", "mute", "--budget", "tokens=50k", "x"],
+    );
     assert_eq!(home.finished("b")["budgets"][0]["used"], 1_000);
 }
 
@@ -87,18 +119,44 @@ fn turn_without_a_statement_stops_a_run_with_a_hard_budget() {
         let program = home.work().join("..").join(name);
         std::fs::write(&program, TURN.replace("USAGE", usage)).expect("a program");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a mode");
-        config.push_str(&format!("[agents.{name}]\nharness = \"claude\"\ncommand = [{:?}]\n", program.display().to_string()));
+        config.push_str(&format!(
+            "[agents.{name}]\nharness = \"claude\"\ncommand = [{:?}]\n",
+            program.display().to_string()
+        ));
     }
     std::fs::write(home.home.dir.join("config.toml"), config).expect("a configuration");
-    start(&home, "a", &["--agent", "mute", "--budget", "cost=5,hard", "x"]);
+    start(
+        &home,
+        "a",
+        &["--agent", "mute", "--budget", "cost=5,hard", "x"],
+    );
     let view = stopped(&home, "a");
-    assert_eq!((&view["attention"]["why"], &view["budgets"][0]["left"]), (&"budget".into(), &0.into()), "{view}");
-    assert!(view["reason"].as_str().is_some_and(|why| why.contains("is hard, and mute does not report its usage")), "{view}");
+    assert_eq!(
+        (&view["attention"]["why"], &view["budgets"][0]["left"]),
+        (&"budget".into(), &0.into()),
+        "{view}"
+    );
+    assert!(
+        view["reason"]
+            .as_str()
+            .is_some_and(|why| why.contains("is hard, and mute does not report its usage")),
+        "{view}"
+    );
     assert_eq!(home.adj(&["resume", "a"]).code, 8);
-    start(&home, "b", &["--agent", "stating", "--budget", "cost=5,hard", "x"]);
+    start(
+        &home,
+        "b",
+        &["--agent", "stating", "--budget", "cost=5,hard", "x"],
+    );
     home.until_log("b", "another turn");
-    let view = home.until("it is charged", || Some(home.show("b")).filter(|view| view["budgets"][0]["used"] == 500_000));
-    assert_eq!((&view["state"], &view["budgets"][0]["left"]), (&"running".into(), &4_500_000.into()), "{view}");
+    let view = home.until("it is charged", || {
+        Some(home.show("b")).filter(|view| view["budgets"][0]["used"] == 500_000)
+    });
+    assert_eq!(
+        (&view["state"], &view["budgets"][0]["left"]),
+        (&"running".into(), &4_500_000.into()),
+        "{view}"
+    );
     for run in ["a", "b"] {
         home.ok(&["cancel", run]);
     }
@@ -107,11 +165,25 @@ fn turn_without_a_statement_stops_a_run_with_a_hard_budget() {
 #[test]
 fn raise_makes_no_budget_hard_whose_usage_cannot_be_known() {
     let home = TestHome::new();
-    start(&home, "a", &["--agent", "echo", "--budget", "tokens=5k", "hang"]);
+    start(
+        &home,
+        "a",
+        &["--agent", "echo", "--budget", "tokens=5k", "hang"],
+    );
     let refused = home.adj(&["budget", "a", "--add", "tokens=1k,hard"]);
-    assert!(refused.code == 2 && refused.err.contains("the tokens of a (agent echo) cannot be measured"), "{refused:?}");
+    assert!(
+        refused.code == 2
+            && refused
+                .err
+                .contains("the tokens of a (agent echo) cannot be measured"),
+        "{refused:?}"
+    );
     let view = home.show("a");
-    assert_eq!((&view["budgets"][0]["amount"], &view["budgets"][0]["hard"]), (&5_000.into(), &serde_json::Value::Null), "{view}");
+    assert_eq!(
+        (&view["budgets"][0]["amount"], &view["budgets"][0]["hard"]),
+        (&5_000.into(), &serde_json::Value::Null),
+        "{view}"
+    );
     home.ok(&["budget", "a", "--add", "time=1h,hard"]);
     home.ok(&["cancel", "a"]);
 }
@@ -121,13 +193,27 @@ fn delegated_run_under_a_hard_budget_must_state_its_usage() {
     let home = home();
     // Drawing on it, or with a part of it: the part is as hard as the whole.
     for agent in ["boss", "lender"] {
-        start(&home, agent, &["--agent", agent, "--budget", "tokens=100k,hard", "lead"]);
+        start(
+            &home,
+            agent,
+            &["--agent", agent, "--budget", "tokens=100k,hard", "lead"],
+        );
         let request = home.until("it delegates", || home.inbox(&[])[0].as_object().cloned());
         let number = request["number"].as_str().expect("a number");
         let refused = home.adj(&["approve", number]);
-        assert!(refused.code == 8 && refused.err.contains("the budget is hard, but the tokens of echo cannot be measured"), "{refused:?}");
+        assert!(
+            refused.code == 8
+                && refused
+                    .err
+                    .contains("the budget is hard, but the tokens of echo cannot be measured"),
+            "{refused:?}"
+        );
         let view = home.show(agent);
-        assert!(view["budgets"][0]["reserved"].is_null() && view["children"].as_array().is_none_or(Vec::is_empty), "{view}");
+        assert!(
+            view["budgets"][0]["reserved"].is_null()
+                && view["children"].as_array().is_none_or(Vec::is_empty),
+            "{view}"
+        );
         home.ok(&["deny", number, "no"]);
         home.ok(&["cancel", agent]);
     }
@@ -138,15 +224,30 @@ fn run_does_not_start_once_its_usage_cannot_be_known() {
     let priced = SPENDER.replace("cost_usd = \"usd\", ", "");
     let home = TestHome::with_config(&priced);
     home.ok(&["pools", "pause", "default"]);
-    start(&home, "a", &["--agent", "spender", "--budget", "cost=9,hard", "x"]);
+    start(
+        &home,
+        "a",
+        &["--agent", "spender", "--budget", "cost=9,hard", "x"],
+    );
     let unpriced = priced.replace("priced_as = \"m\"", "");
     std::fs::write(home.home.dir.join("config.toml"), unpriced).expect("a configuration");
     home.ok(&["pools", "resume", "default"]);
     let view = stopped(&home, "a");
-    assert_eq!((&view["attempt"], &view["attention"]["why"]), (&0.into(), &"budget".into()), "{view}");
-    assert!(view["reason"].as_str().is_some_and(|why| why.contains("the cost of spender cannot be measured")), "{view}");
+    assert_eq!(
+        (&view["attempt"], &view["attention"]["why"]),
+        (&0.into(), &"budget".into()),
+        "{view}"
+    );
+    assert!(
+        view["reason"]
+            .as_str()
+            .is_some_and(|why| why.contains("the cost of spender cannot be measured")),
+        "{view}"
+    );
     std::fs::write(home.home.dir.join("config.toml"), priced).expect("a configuration");
     home.ok(&["resume", "a"]);
-    home.until("it works", || Some(home.show("a")).filter(|view| view["budgets"][0]["used"] == 3_000_000));
+    home.until("it works", || {
+        Some(home.show("a")).filter(|view| view["budgets"][0]["used"] == 3_000_000)
+    });
     home.ok(&["cancel", "a"]);
 }

@@ -27,7 +27,8 @@ pub fn home_with(agents: &[(&str, &str)], config: &str) -> TestHome {
         std::fs::write(&path, script).expect("the script can be written");
         text.push_str(&format!("[agents.{name}]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"{}\"]\ngrace = \"1s\"\n", path.display()));
     }
-    std::fs::write(home.home.dir.join("config.toml"), text).expect("the configuration can be written");
+    std::fs::write(home.home.dir.join("config.toml"), text)
+        .expect("the configuration can be written");
     home
 }
 
@@ -38,12 +39,27 @@ pub fn client(home: &TestHome, name: &str, args: &[&str]) -> Session {
 }
 
 pub fn start(session: &mut Session, title: &str, participants: &[&str]) -> i64 {
-    session.done("start_chat", json!({"title": title, "participants": participants}))["chat_id"].as_i64().expect("a number")
+    session.done(
+        "start_chat",
+        json!({"title": title, "participants": participants}),
+    )["chat_id"]
+        .as_i64()
+        .expect("a number")
 }
 
 /// Returns the entries of a chat: author and text.
 pub fn said(home: &TestHome, chat: i64) -> Vec<(String, String)> {
     let page = home.json(&["chat", "show", &chat.to_string(), "--after", "0"]);
-    let of = |entry: &Value| (entry["name"].as_str().unwrap_or_default().to_owned(), entry["text"].as_str().unwrap_or_default().to_owned());
-    page["messages"].as_array().expect("messages").iter().map(of).collect()
+    let of = |entry: &Value| {
+        (
+            entry["name"].as_str().unwrap_or_default().to_owned(),
+            entry["text"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    page["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .map(of)
+        .collect()
 }

@@ -18,28 +18,53 @@ fn note(to: &str, message: &str) -> String {
 }
 
 fn question(to: &str, message: &str) -> String {
-    tool("send_message", json!({"to": to, "message": message, "wait_s": 60}))
+    tool(
+        "send_message",
+        json!({"to": to, "message": message, "wait_s": 60}),
+    )
 }
 
 /// Returns the receipts of all messages of a chat, in order.
 fn receipts(home: &TestHome, chat: i64) -> Vec<String> {
     let page = home.json(&["chat", "show", &chat.to_string(), "--after", "0"]);
-    let of = |entry: &Value| entry["receipts"][0]["receipt"].as_str().unwrap_or("").to_owned();
-    page["messages"].as_array().expect("messages").iter().map(of).collect()
+    let of = |entry: &Value| {
+        entry["receipts"][0]["receipt"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    };
+    page["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .map(of)
+        .collect()
 }
 
 fn until_receipts(home: &TestHome, expected: &[&str]) {
-    home.until("the receipts", || (receipts(home, 1) == expected).then_some(()));
+    home.until("the receipts", || {
+        (receipts(home, 1) == expected).then_some(())
+    });
 }
 
 #[test]
 fn note_reaches_a_live_stream_with_receipts() {
     let home = home_with(&[], STREAM);
-    home.start_agent("stream", "ear", "expect-message\nexpect-message\nask \"go on?\"\nstatus\nhang");
+    home.start_agent(
+        "stream",
+        "ear",
+        "expect-message\nexpect-message\nask \"go on?\"\nstatus\nhang",
+    );
     home.until_status("ear", "running");
-    home.start("mouth", &(note("ear", "first\n## FORGED") + "ask \"more?\"\n" + &note("ear", "second") + "done ok"));
+    home.start(
+        "mouth",
+        &(note("ear", "first\n## FORGED") + "ask \"more?\"\n" + &note("ear", "second") + "done ok"),
+    );
     let log = home.until_log("ear", "message: ");
-    assert!(log.contains("from run mouth") && log.contains("    ## FORGED"), "quoted: {log}");
+    assert!(
+        log.contains("from run mouth") && log.contains("    ## FORGED"),
+        "quoted: {log}"
+    );
     until_receipts(&home, &["handed_over"]);
     let sent = home.log("mouth");
     assert!(sent.contains("ear: accepted"), "{sent}");
@@ -54,7 +79,10 @@ fn note_reaches_a_live_stream_with_receipts() {
 #[test]
 fn note_arrives_with_the_next_tool_result() {
     let home = TestHome::new();
-    home.start("ear", "ask \"one?\"\nstatus\nask \"two?\"\nstatus\nask \"three?\"\ndone ok");
+    home.start(
+        "ear",
+        "ask \"one?\"\nstatus\nask \"two?\"\nstatus\nask \"three?\"\ndone ok",
+    );
     home.until_status("ear", "waiting_parent_reply");
     home.start("mouth", &(note("ear", "the lexer is mine") + "done ok"));
     home.finished("mouth");
@@ -70,7 +98,9 @@ fn note_to_a_stopped_run_is_delivered_at_its_resume() {
     home.start("ear", "say here\nhang\nresume-here\nsay again\nhang");
     home.until_log("ear", "here");
     home.ok(&["pause", "ear"]);
-    home.until("it is stopped", || (home.show("ear")["state"] == "stopped").then_some(()));
+    home.until("it is stopped", || {
+        (home.show("ear")["state"] == "stopped").then_some(())
+    });
     home.start("mouth", &(note("ear", "the lexer is mine") + "done ok"));
     home.finished("mouth");
     assert_eq!(receipts(&home, 1), ["accepted"]);
@@ -83,13 +113,24 @@ fn note_to_a_stopped_run_is_delivered_at_its_resume() {
 #[test]
 fn question_to_a_sibling_returns_its_reply() {
     let home = TestHome::new();
-    let answer = tool("list_chats", json!({"wait_s": 60})) + &tool("show_chat", json!({"chat_id": 1})) + &note("asker", "pong") + "done ok";
+    let answer = tool("list_chats", json!({"wait_s": 60}))
+        + &tool("show_chat", json!({"chat_id": 1}))
+        + &note("asker", "pong")
+        + "done ok";
     home.start("answerer", &answer);
     home.until_status("answerer", "running");
     home.start("asker", &(question("answerer", "ping?") + "done ok"));
-    assert_eq!(home.finished("asker")["outcome"], "succeeded", "{}", home.log("asker"));
+    assert_eq!(
+        home.finished("asker")["outcome"],
+        "succeeded",
+        "{}",
+        home.log("asker")
+    );
     let log = home.log("asker");
-    assert!(log.contains("answerer: read\n#2 run answerer: pong\nnext: continue, using the answer"), "once, with its receipt: {log}");
+    assert!(
+        log.contains("answerer: read\n#2 run answerer: pong\nnext: continue, using the answer"),
+        "once, with its receipt: {log}"
+    );
 }
 
 #[test]
@@ -100,31 +141,59 @@ fn question_to_an_ended_run_returns_at_once() {
     home.start("late", &(question("gone", "there?") + "done ok"));
     home.finished("late");
     let log = home.log("late");
-    assert!(log.contains("gone has finished and was not notified") && log.contains("gone: run_ended"), "{log}");
+    assert!(
+        log.contains("gone has finished and was not notified") && log.contains("gone: run_ended"),
+        "{log}"
+    );
     assert!(log.contains("the run has ended"), "{log}");
     // A run that ends while another one waits for its reply.
     home.start("ends", "ask \"end?\"\ndone ok");
     home.until_status("ends", "waiting_parent_reply");
     home.start("waits", &(question("ends", "what now?") + "done ok"));
-    home.until("the question is there", || home.adj(&["--json", "chat", "show", "2"]).out.contains("accepted").then_some(()));
+    home.until("the question is there", || {
+        home.adj(&["--json", "chat", "show", "2"])
+            .out
+            .contains("accepted")
+            .then_some(())
+    });
     home.ok(&["cancel", "ends"]);
     home.finished("waits");
-    assert!(home.log("waits").contains("ends: run_ended"), "{}", home.log("waits"));
+    assert!(
+        home.log("waits").contains("ends: run_ended"),
+        "{}",
+        home.log("waits")
+    );
 }
 
 #[test]
 fn crossing_questions_do_not_block_each_other() {
     let home = TestHome::new();
-    home.start("one", &("ask \"ready?\"\n".to_owned() + &question("two", "yours?") + "done ok"));
-    home.start("two", &("ask \"ready?\"\n".to_owned() + &question("one", "mine?") + "done ok"));
+    home.start(
+        "one",
+        &("ask \"ready?\"\n".to_owned() + &question("two", "yours?") + "done ok"),
+    );
+    home.start(
+        "two",
+        &("ask \"ready?\"\n".to_owned() + &question("one", "mine?") + "done ok"),
+    );
     home.until_status("one", "waiting_parent_reply");
     home.until_status("two", "waiting_parent_reply");
     home.ok(&["reply", "one", "go"]);
     home.ok(&["reply", "two", "go"]);
     for name in ["one", "two"] {
-        assert_eq!(home.finished(name)["outcome"], "succeeded", "{}", home.log(name));
+        assert_eq!(
+            home.finished(name)["outcome"],
+            "succeeded",
+            "{}",
+            home.log(name)
+        );
     }
-    assert!(home.log("one").contains("mine?") && home.log("two").contains("yours?"), "{} {}", home.log("one"), home.log("two"));
+    assert!(
+        home.log("one").contains("mine?") && home.log("two").contains("yours?"),
+        "{} {}",
+        home.log("one"),
+        home.log("two")
+    );
 }
 
 #[test]
@@ -132,14 +201,25 @@ fn foreign_run_looks_like_an_unknown_one() {
     let home = TestHome::new();
     let (mut alice, mut bob) = (client(&home, "alice", &[]), client(&home, "bob", &[]));
     let run = |session: &mut Session, name: &str, script: &str| {
-        session.done("run_subagent", json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}"), "cwd": "/"}));
+        session.done(
+            "run_subagent",
+            json!({"agent": "echo", "name": name, "prompt": format!("---\n{script}"), "cwd": "/"}),
+        );
     };
     run(&mut alice, "theirs", "ask \"ready?\"\ndone ok");
     home.until_status("theirs", "waiting_parent_reply");
-    run(&mut bob, "stranger", &(question("theirs", "x") + &question("nobody", "x") + "done ok"));
+    run(
+        &mut bob,
+        "stranger",
+        &(question("theirs", "x") + &question("nobody", "x") + "done ok"),
+    );
     home.finished("stranger");
     let log = home.log("stranger");
-    let refused: Vec<String> = log.lines().filter(|line| line.starts_with("refused: ")).map(|line| line.replace("theirs", "nobody")).collect();
+    let refused: Vec<String> = log
+        .lines()
+        .filter(|line| line.starts_with("refused: "))
+        .map(|line| line.replace("theirs", "nobody"))
+        .collect();
     assert!(refused.len() == 2 && refused[0] == refused[1], "{log}");
 }
 
@@ -151,20 +231,40 @@ fn note_survives_a_hub_that_dies_between_post_and_delivery() {
         // The failpoint is armed once this file is removed.
         std::fs::write(&fired, "").expect("a file");
         let mut hub = home.command(&["__hub"]);
-        hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
+        hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", fired.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut hub = hub.spawn().expect("a hub");
         home.until("the hub takes calls", || home.call(&GetHub {}, "").ok());
-        home.start_agent("stream", "ear", "say ready\nexpect-message\nexpect-message\nask \"go on?\"\nstatus\nhang");
+        home.start_agent(
+            "stream",
+            "ear",
+            "say ready\nexpect-message\nexpect-message\nask \"go on?\"\nstatus\nhang",
+        );
         home.until_log("ear", "ready");
         std::fs::remove_file(&fired).expect("it is there");
-        let posting =
-            home.command(&["chat", "post", "-d", "ear", "the note"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("adj runs");
+        let posting = home
+            .command(&["chat", "post", "-d", "ear", "the note"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("adj runs");
         assert!(!hub.wait().expect("it dies").success(), "{failpoint}");
         let posted = posting.wait_with_output().expect("it ends");
-        assert!(posted.status.success(), "its call is repeated to the next hub: {posted:?}");
+        assert!(
+            posted.status.success(),
+            "its call is repeated to the next hub: {posted:?}"
+        );
         home.ok(&["chat", "post", "-d", "ear", "the end"]);
         let log = home.until_log("ear", "the end");
-        assert_eq!((log.matches("the note").count(), log.matches("the end").count()), (1, 1), "{failpoint}: {log}");
+        assert_eq!(
+            (
+                log.matches("the note").count(),
+                log.matches("the end").count()
+            ),
+            (1, 1),
+            "{failpoint}: {log}"
+        );
         home.until_status("ear", "waiting_parent_reply");
         home.ok(&["reply", "ear", "yes"]);
         until_receipts(&home, &["read", "read"]);
@@ -177,7 +277,10 @@ const SHELL: &str = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \
 #[test]
 fn run_without_tools_has_the_command_line() {
     let home = TestHome::with_config(SHELL);
-    let answer = tool("list_chats", json!({"wait_s": 60})) + &tool("show_chat", json!({"chat_id": 1})) + &note("mouth", "pong") + "done ok";
+    let answer = tool("list_chats", json!({"wait_s": 60}))
+        + &tool("show_chat", json!({"chat_id": 1}))
+        + &note("mouth", "pong")
+        + "done ok";
     home.start("ear", &answer);
     home.until_status("ear", "running");
     let adj = env!("CARGO_BIN_EXE_adj");
@@ -188,35 +291,67 @@ fn run_without_tools_has_the_command_line() {
         "mkfifo go; cat go".to_owned(),
         format!("{adj} show mouth"),
     ];
-    let prompt: String = script.iter().map(|line| format!("do {line} 2>&1\n")).collect();
+    let prompt: String = script
+        .iter()
+        .map(|line| format!("do {line} 2>&1\n"))
+        .collect();
     home.ok(&["run", "-d", "-a", "sh", "-n", "mouth", &prompt]);
-    home.until("the announcement", || (home.json(&["board"]).as_array().map_or(0, Vec::len) == 2).then_some(()));
+    home.until("the announcement", || {
+        (home.json(&["board"]).as_array().map_or(0, Vec::len) == 2).then_some(())
+    });
     home.ok(&["send", "mouth", "use blue"]);
     home.until("the pipe", || home.work().join("go").exists().then_some(()));
     std::fs::write(home.work().join("go"), "go\n").expect("it reads");
-    assert_eq!(home.finished("mouth")["outcome"], "succeeded", "{}", home.log("mouth"));
+    assert_eq!(
+        home.finished("mouth")["outcome"],
+        "succeeded",
+        "{}",
+        home.log("mouth")
+    );
     let log = home.log("mouth");
-    for expected in ["pong", "key plan version 1", "message from person", "use blue"] {
+    for expected in [
+        "pong",
+        "key plan version 1",
+        "message from person",
+        "use blue",
+    ] {
         assert!(log.contains(expected), "{expected:?} is not in {log}");
     }
     let board = home.json(&["board"]);
-    let by = |entry: &Value| (entry["key"].as_str().unwrap_or_default().to_owned(), entry["name"].as_str().unwrap_or_default().to_owned());
+    let by = |entry: &Value| {
+        (
+            entry["key"].as_str().unwrap_or_default().to_owned(),
+            entry["name"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
     let entries: Vec<_> = board.as_array().expect("entries").iter().map(by).collect();
-    assert_eq!(entries, [("plan".to_owned(), "run mouth".to_owned()), ("ledger/mouth".to_owned(), "run mouth".to_owned())], "{board}");
+    assert_eq!(
+        entries,
+        [
+            ("plan".to_owned(), "run mouth".to_owned()),
+            ("ledger/mouth".to_owned(), "run mouth".to_owned())
+        ],
+        "{board}"
+    );
 }
 
 #[test]
 fn person_asks_a_run_and_waits_for_its_reply() {
     let home = TestHome::new();
-    let answer =
-        tool("list_chats", json!({"wait_s": 60})) + &tool("show_chat", json!({"chat_id": 1})) + &note("person", "pong") + "ask \"more?\"\ndone ok";
+    let answer = tool("list_chats", json!({"wait_s": 60}))
+        + &tool("show_chat", json!({"chat_id": 1}))
+        + &note("person", "pong")
+        + "ask \"more?\"\ndone ok";
     home.start("ear", &answer);
     home.until_status("ear", "running");
     let asked = home.ok(&["chat", "post", "ear", "ping?", "--wait", "120s"]);
     assert!(asked.contains("pong"), "{asked}");
     home.until_status("ear", "waiting_parent_reply");
     let late = home.adj(&["chat", "post", "ear", "and now?", "--wait", "1s"]);
-    assert!(late.code == 124 && late.err.contains("no reply yet from ear"), "{late:?}");
+    assert!(
+        late.code == 124 && late.err.contains("no reply yet from ear"),
+        "{late:?}"
+    );
     home.ok(&["cancel", "ear"]);
     home.finished("ear");
     let gone = home.adj(&["chat", "post", "ear", "there?", "--wait", "120s"]);

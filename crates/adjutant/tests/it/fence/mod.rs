@@ -23,18 +23,25 @@ fn fenced(home: &TestHome, name: &str, script: &str) -> (Value, String) {
 
 fn start(home: &TestHome, name: &str, script: &str, fence: &str) {
     let prompt: String = script.lines().map(|line| format!("do {line}\n")).collect();
-    home.ok(&["run", "--detach", "--agent", "sh", "--name", name, "--fence", fence, &prompt]);
+    home.ok(&[
+        "run", "--detach", "--agent", "sh", "--name", name, "--fence", fence, &prompt,
+    ]);
 }
 
 /// A line of a script that says whether a command succeeded.
 pub fn attempt(what: &str, command: &str) -> String {
-    format!("if ( {command} ) >/dev/null 2>&1; then echo '{what}: yes'; else echo '{what}: no'; fi\n")
+    format!(
+        "if ( {command} ) >/dev/null 2>&1; then echo '{what}: yes'; else echo '{what}: no'; fi\n"
+    )
 }
 
 pub fn assert_said(log: &str, expected: &[(&str, bool)]) {
     for (what, yes) in expected {
         let line = format!("{what}: {}", if *yes { "yes" } else { "no" });
-        assert!(log.lines().any(|said| said.trim_end() == line), "{line:?} is not in:\n{log}");
+        assert!(
+            log.lines().any(|said| said.trim_end() == line),
+            "{line:?} is not in:\n{log}"
+        );
     }
 }
 

@@ -22,7 +22,15 @@ pub fn as_user(home: &TestHome, is_nobody: bool, args: &[&str]) -> String {
         let id = NOBODY.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
     }
-    command.arg("--").arg(own.get_program()).args(args).env_clear().envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+        .arg("--")
+        .arg(own.get_program())
+        .args(args)
+        .env_clear()
+        .envs(
+            own.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
     command.current_dir(home.work()).stdin(Stdio::null());
     Mark::of(&home.home.dir).put_on(&mut command);
     let ran = command.output().expect("setpriv is installed");
@@ -32,7 +40,10 @@ pub fn as_user(home: &TestHome, is_nobody: bool, args: &[&str]) -> String {
 
 pub fn give_to_nobody(dir: &Path) {
     chown(dir, Some(NOBODY), Some(NOBODY)).expect("root may");
-    for entry in std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry")) {
+    for entry in std::fs::read_dir(dir)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry"))
+    {
         if entry.file_type().expect("a type").is_dir() {
             give_to_nobody(&entry.path());
         } else {
@@ -53,11 +64,19 @@ fn setuid_program_gains_no_privileges_in_a_fence() {
     }
     let script = "do grep NoNewPrivs /proc/self/status\ndo ../probe || echo no probe\n";
     for (name, fence) in [("free", "none"), ("fenced", "workspace")] {
-        as_ordinary_user(&home, &["run", "-w", "-a", "sh", "-n", name, "--fence", fence, script]);
+        as_ordinary_user(
+            &home,
+            &[
+                "run", "-w", "-a", "sh", "-n", name, "--fence", fence, script,
+            ],
+        );
     }
     let [free, fenced] = ["free", "fenced"].map(|name| as_ordinary_user(&home, &["logs", name]));
     if rustix::process::geteuid().is_root() {
         assert!(free.contains("euid=0"), "the probe shows nothing: {free}");
     }
-    assert!(fenced.contains("NoNewPrivs:\t1") && !fenced.contains("euid=0"), "{fenced}");
+    assert!(
+        fenced.contains("NoNewPrivs:\t1") && !fenced.contains("euid=0"),
+        "{fenced}"
+    );
 }

@@ -24,19 +24,27 @@ echo finished
 "#;
 
 fn count(seen: &Seen, run: &str) -> usize {
-    seen.requests.iter().filter(|(head, _)| head.starts_with(&format!("post /{run}/"))).count()
+    seen.requests
+        .iter()
+        .filter(|(head, _)| head.starts_with(&format!("post /{run}/")))
+        .count()
 }
 
 /// The hub cannot record the gate's counts: under a budget, the next request waits; without a budget, it is sent.
 #[test]
 fn request_waits_for_a_full_disk_under_a_budget_only() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let api = runtime.block_on(Api::plays(vec![answer("200 OK", "", ANSWER)]));
     let home = TestHome::new();
     let below = |name: &str| home.work().join("..").join(name);
     let write = |name: &str, text: &str, mode: u32| {
         std::fs::write(below(name), text).expect("a file");
-        std::fs::set_permissions(below(name), std::fs::Permissions::from_mode(mode)).expect("a mode");
+        std::fs::set_permissions(below(name), std::fs::Permissions::from_mode(mode))
+            .expect("a mode");
         below(name).display().to_string()
     };
     let (program, key) = (write("agent", TWICE, 0o755), write("key", KEY, 0o600));
@@ -46,7 +54,14 @@ fn request_waits_for_a_full_disk_under_a_budget_only() {
         api.address
     );
     for run in ["free", "kept"] {
-        rustix::fs::mknodat(rustix::fs::CWD, below(run), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            below(run),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .expect("a FIFO");
         config.push_str(&format!(
             "[agents.{run}]\nharness = \"own\"\npermissions = \"full\"\ngate = true\nkey = {{ file = {key:?} }}\nbase_url = \"http://{}/{run}\"\n\
              env = {{ FIFO = {:?} }}\n",
@@ -57,26 +72,52 @@ fn request_waits_for_a_full_disk_under_a_budget_only() {
     std::fs::write(home.home.dir.join("config.toml"), config).expect("a configuration");
     let full = below("full");
     let mut hub = home.command(&["__hub"]);
-    hub.env("ADJ_FAILPOINT", format!("full={}", full.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    hub.env("ADJ_FAILPOINT", format!("full={}", full.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut hub = hub.spawn().expect("a hub");
-    home.until("the hub takes calls", || home.call(&adjutant::view::GetHub {}, "").ok());
-    home.ok(&["run", "--detach", "--agent", "free", "--name", "free", "--budget", "time=1h", "x"]);
-    home.ok(&["run", "--detach", "--agent", "kept", "--name", "kept", "--budget", "tokens=1M", "x"]);
+    home.until("the hub takes calls", || {
+        home.call(&adjutant::view::GetHub {}, "").ok()
+    });
+    home.ok(&[
+        "run", "--detach", "--agent", "free", "--name", "free", "--budget", "time=1h", "x",
+    ]);
+    home.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "kept",
+        "--name",
+        "kept",
+        "--budget",
+        "tokens=1M",
+        "x",
+    ]);
     for run in ["free", "kept"] {
         home.until_log(run, "ready");
     }
     std::fs::write(&full, "").expect("a file");
-    assert!(home.adj(&["--json", "run", "-d", "-a", "echo", "say no"]).err.contains("storage_full"));
+    assert!(
+        home.adj(&["--json", "run", "-d", "-a", "echo", "say no"])
+            .err
+            .contains("storage_full")
+    );
     for run in ["free", "kept"] {
         std::fs::write(below(run), "go\n").expect("the agent reads");
     }
-    runtime.block_on(api.until("asked by both", |seen| count(seen, "free") == 2 && count(seen, "kept") >= 1));
+    runtime.block_on(api.until("asked by both", |seen| {
+        count(seen, "free") == 2 && count(seen, "kept") >= 1
+    }));
     assert_eq!(count(&api.seen(), "kept"), 1, "its second request waits");
     std::fs::remove_file(&full).expect("it is there");
     runtime.block_on(api.until("asked again", |seen| count(seen, "kept") == 2));
     for run in ["free", "kept"] {
         let view = home.finished(run);
-        assert_eq!((&view["outcome"], &view["usage"]["output_tokens"]), (&"succeeded".into(), &20.into()), "all is counted: {view}");
+        assert_eq!(
+            (&view["outcome"], &view["usage"]["output_tokens"]),
+            (&"succeeded".into(), &20.into()),
+            "all is counted: {view}"
+        );
     }
     assert_eq!(home.show("kept")["budgets"][0]["used"], 220);
     home.ok(&["stop"]);

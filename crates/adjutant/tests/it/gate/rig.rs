@@ -19,7 +19,8 @@ pub const KEY: &str = "sk-canary-0123456789";
 pub const TOKEN: &str = "adj-token";
 
 /// A Chat Completions response that reports its usage.
-pub const ANSWER: &str = r#"{"model":"m","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#;
+pub const ANSWER: &str =
+    r#"{"model":"m","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#;
 
 /// A step of the API's script for a request. At the end, the connection stays open for the next request.
 #[derive(Debug, Clone)]
@@ -34,7 +35,13 @@ pub enum Act {
 
 /// Returns the steps of a complete response.
 pub fn answer(status: &str, headers: &str, body: &str) -> Vec<Act> {
-    vec![Act::Send(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())]
+    vec![Act::Send(
+        format!(
+            "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes(),
+    )]
 }
 
 /// The requests and connections that the API has received.
@@ -75,21 +82,31 @@ impl Api {
                 connections.spawn(serve(stream, Arc::clone(&scripts), record.clone()));
             }
         });
-        Self { address, seen, _tasks: tasks }
+        Self {
+            address,
+            seen,
+            _tasks: tasks,
+        }
     }
 
     /// Returns an API at an address on which no program listens.
     pub async fn absent() -> Self {
         // A port that never had a listener: one that is closed still accepts while a child of another test has it.
         let reserved = TcpSocket::new_v4().expect("a socket");
-        reserved.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        reserved
+            .bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .expect("a port");
         let address = reserved.local_addr().expect("an address");
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let _reserved = reserved;
             std::future::pending().await
         });
-        Self { address, seen: watch::Sender::new(Seen::default()), _tasks: tasks }
+        Self {
+            address,
+            seen: watch::Sender::new(Seen::default()),
+            _tasks: tasks,
+        }
     }
 
     pub fn seen(&self) -> Seen {
@@ -100,16 +117,27 @@ impl Api {
     pub async fn until(&self, what: &str, holds: impl FnMut(&Seen) -> bool) -> Seen {
         let mut seen = self.seen.subscribe();
         let found = tokio::time::timeout(PATIENCE, seen.wait_for(holds)).await;
-        found.unwrap_or_else(|_| panic!("not {what}: {:?}", self.seen())).expect("the API lives").clone()
+        found
+            .unwrap_or_else(|_| panic!("not {what}: {:?}", self.seen()))
+            .expect("the API lives")
+            .clone()
     }
 }
 
-async fn serve(mut stream: TcpStream, scripts: Arc<Mutex<VecDeque<Vec<Act>>>>, record: watch::Sender<Seen>) {
+async fn serve(
+    mut stream: TcpStream,
+    scripts: Arc<Mutex<VecDeque<Vec<Act>>>>,
+    record: watch::Sender<Seen>,
+) {
     while let Some(request) = read_request(&mut stream).await {
         record.send_modify(|seen| seen.requests.push(request));
         let script = {
             let mut scripts = scripts.lock().expect("nobody panics while holding it");
-            if scripts.len() > 1 { scripts.pop_front() } else { scripts.front().cloned() }
+            if scripts.len() > 1 {
+                scripts.pop_front()
+            } else {
+                scripts.front().cloned()
+            }
         };
         for act in script.expect("a script") {
             match act {
@@ -148,8 +176,16 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, usize)> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
     }
-    let head = String::from_utf8(head).expect("a head is text").to_lowercase();
-    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned));
+    let head = String::from_utf8(head)
+        .expect("a head is text")
+        .to_lowercase();
+    let header = |name: &str| {
+        head.lines().find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(": ")
+                .map(str::to_owned)
+        })
+    };
     let mut length = 0;
     if let Some(bytes) = header("content-length").and_then(|bytes| bytes.parse::<usize>().ok()) {
         length = bytes;
@@ -195,8 +231,12 @@ impl Rig {
 
     /// Opens a gate to an API whose base URL has this path.
     pub async fn at(api: Api, base_path: &str) -> Self {
-        let base_url = format!("http://{}{base_path}", api.address).parse().expect("a URL");
-        let (gate, listener, mut events) = Gate::open(&base_url, KEY, TOKEN.to_owned()).await.expect("a gate");
+        let base_url = format!("http://{}{base_path}", api.address)
+            .parse()
+            .expect("a URL");
+        let (gate, listener, mut events) = Gate::open(&base_url, KEY, TOKEN.to_owned())
+            .await
+            .expect("a gate");
         let allowed = Arc::new(AtomicUsize::new(usize::MAX));
         let limits = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
@@ -204,28 +244,53 @@ impl Rig {
         let (budget, reported) = (Arc::clone(&allowed), Arc::clone(&limits));
         let refused = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&refused);
-        let (is_hub_away, (keep, undecided)) = (Arc::new(AtomicBool::new(false)), mpsc::unbounded_channel());
+        let (is_hub_away, (keep, undecided)) =
+            (Arc::new(AtomicBool::new(false)), mpsc::unbounded_channel());
         let is_away = Arc::clone(&is_hub_away);
         tasks.spawn(async move {
             while let Some(event) = events.recv().await {
                 match event {
-                    GateEvent::RequestBegins { reply, .. } if is_away.load(Ordering::SeqCst) => keep.send(reply).expect("the rig lives"),
+                    GateEvent::RequestBegins { reply, .. } if is_away.load(Ordering::SeqCst) => {
+                        keep.send(reply).expect("the rig lives")
+                    }
                     GateEvent::RequestBegins { reply, .. } => {
-                        let left = budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                        let left =
+                            budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                                left.checked_sub(1)
+                            });
                         count.fetch_add(usize::from(left.is_err()), Ordering::SeqCst);
                         // A client that has hung up needs no decision.
-                        drop(reply.send(left.map(|_| ()).map_err(|_| "the budget is used up".to_owned())));
+                        drop(
+                            reply.send(
+                                left.map(|_| ())
+                                    .map_err(|_| "the budget is used up".to_owned()),
+                            ),
+                        );
                     }
                     GateEvent::WindowsReported(_) => {}
-                    GateEvent::LimitReported(until) => reported.lock().expect("nobody panics while holding it").push(until),
+                    GateEvent::LimitReported(until) => reported
+                        .lock()
+                        .expect("nobody panics while holding it")
+                        .push(until),
                 }
             }
         });
-        Self { api, gate, allowed, refused, is_hub_away, undecided, limits, _tasks: tasks }
+        Self {
+            api,
+            gate,
+            allowed,
+            refused,
+            is_hub_away,
+            undecided,
+            limits,
+            _tasks: tasks,
+        }
     }
 
     pub async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.gate.url.strip_prefix("http://").expect("a URL")).await.expect("the gate accepts")
+        TcpStream::connect(self.gate.url.strip_prefix("http://").expect("a URL"))
+            .await
+            .expect("the gate accepts")
     }
 
     pub fn host(&self) -> &str {
@@ -244,7 +309,8 @@ impl Rig {
 
     /// Sends a request over a new connection, and returns the response.
     pub async fn ask(&self, path: &str, body: &str) -> String {
-        self.send(&self.request(path, "connection: close\r\n", body)).await
+        self.send(&self.request(path, "connection: close\r\n", body))
+            .await
     }
 
     /// Sends bytes, and returns the response.
@@ -253,21 +319,29 @@ impl Rig {
         stream.write_all(bytes).await.expect("the gate reads");
         let mut answer = Vec::new();
         let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-        read.expect("an answer")
-            .map_or_else(|error| format!("{}{error}", String::from_utf8_lossy(&answer)), |_| String::from_utf8_lossy(&answer).into_owned())
+        read.expect("an answer").map_or_else(
+            |error| format!("{}{error}", String::from_utf8_lossy(&answer)),
+            |_| String::from_utf8_lossy(&answer).into_owned(),
+        )
     }
 
     /// Returns the requests, those with unknown usage, and the input and output tokens of all models together.
     pub fn used(&self) -> (u64, u64, u64, u64) {
         self.gate.used().iter().fold((0, 0, 0, 0), |sum, used| {
-            (sum.0 + used.requests, sum.1 + used.unknown_requests, sum.2 + used.tokens.input, sum.3 + used.tokens.output)
+            (
+                sum.0 + used.requests,
+                sum.1 + used.unknown_requests,
+                sum.2 + used.tokens.input,
+                sum.3 + used.tokens.output,
+            )
         })
     }
 
     /// Waits until the usage has this value.
     pub async fn until_used(&self, expected: (u64, u64, u64, u64)) {
         let mut changes = self.gate.changes();
-        let reached = tokio::time::timeout(PATIENCE, changes.wait_for(|_| self.used() == expected)).await;
+        let reached =
+            tokio::time::timeout(PATIENCE, changes.wait_for(|_| self.used() == expected)).await;
         assert!(reached.is_ok(), "{:?} is not {expected:?}", self.used());
     }
 }

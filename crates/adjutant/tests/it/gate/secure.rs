@@ -17,23 +17,44 @@ fn start_api(certificate: &str) -> (u16, Receiver<String>) {
     let fixture = |name: &str| std::fs::read(tls_fixture(name)).expect("a fixture");
     let certificate = CertificateDer::from_pem_slice(&fixture(certificate)).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(&fixture("server.key")).expect("a key");
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions().expect("versions");
-    let config = Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).expect("a configuration"));
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions");
+    let config = Arc::new(
+        builder
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .expect("a configuration"),
+    );
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let (sender, read) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).expect("a connection"), stream);
+            let mut stream = StreamOwned::new(
+                ServerConnection::new(Arc::clone(&config)).expect("a connection"),
+                stream,
+            );
             let (mut request, mut bytes) = (String::new(), [0; 4096]);
             while !request.contains("\"messages\"") {
                 match stream.read(&mut bytes) {
-                    Ok(count) if count > 0 => request.push_str(&String::from_utf8_lossy(&bytes[..count])),
+                    Ok(count) if count > 0 => {
+                        request.push_str(&String::from_utf8_lossy(&bytes[..count]))
+                    }
                     _ => break,
                 }
             }
-            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{ANSWER}", ANSWER.len());
-            if !request.is_empty() && (stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() || sender.send(request).is_err()) {
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{ANSWER}",
+                ANSWER.len()
+            );
+            if !request.is_empty()
+                && (stream
+                    .write_all(answer.as_bytes())
+                    .and_then(|()| stream.flush())
+                    .is_err()
+                    || sender.send(request).is_err())
+            {
                 return;
             }
         }
@@ -45,7 +66,10 @@ fn start_api(certificate: &str) -> (u16, Receiver<String>) {
 fn calls(certificate: &str, host: &str, is_trusted: bool) -> (String, Option<String>) {
     let (runs, (port, read)) = (Runs::new(), start_api(certificate));
     let key = runs.write("key", KEY, 0o600);
-    runs.configure_at(&format!("https://{host}:{port}/v1"), &format!("gate = true\nkey = {{ file = {key:?} }}"));
+    runs.configure_at(
+        &format!("https://{host}:{port}/v1"),
+        &format!("gate = true\nkey = {{ file = {key:?} }}"),
+    );
     let mut first = runs.home.command(&["ps"]);
     if is_trusted {
         first.env("SSL_CERT_FILE", tls_fixture("authority.pem"));
@@ -61,7 +85,11 @@ fn api_with_a_valid_certificate_is_called_over_tls() {
     let (log, request) = calls("server.pem", "localhost", true);
     let request = request.expect("a request").to_lowercase();
     assert!(log.contains("\"completion_tokens\":10"), "{log}");
-    assert!(request.starts_with("post /v1/chat/completions ") && request.contains(&format!("authorization: bearer {KEY}")), "{request}");
+    assert!(
+        request.starts_with("post /v1/chat/completions ")
+            && request.contains(&format!("authorization: bearer {KEY}")),
+        "{request}"
+    );
 }
 
 #[test]
@@ -73,6 +101,11 @@ fn key_is_not_sent_to_an_api_with_an_invalid_certificate() {
     ] {
         let (log, request) = calls(certificate, host, is_trusted);
         assert!(request.is_none(), "{certificate} for {host}: {request:?}");
-        assert!(log.contains("502 Bad Gateway") && log.contains(&format!("TLS with {host} failed")) && log.contains(problem), "{log}");
+        assert!(
+            log.contains("502 Bad Gateway")
+                && log.contains(&format!("TLS with {host} failed"))
+                && log.contains(problem),
+            "{log}"
+        );
     }
 }

@@ -9,14 +9,49 @@ use std::sync::OnceLock;
 
 /// The circles that are left: the root, the module, and its children that use each other. It may only become shorter.
 const CIRCLES: &[(&str, &str, &[&str])] = &[
-    ("adjutant-net", "client", &["connection", "failure", "presence"]),
-    ("adjutant-git", "git", &["contents", "copied", "diff", "line_ends", "merge_tree", "scratch", "whole"]),
+    (
+        "adjutant-net",
+        "client",
+        &["connection", "failure", "presence"],
+    ),
+    (
+        "adjutant-git",
+        "git",
+        &[
+            "contents",
+            "copied",
+            "diff",
+            "line_ends",
+            "merge_tree",
+            "scratch",
+            "whole",
+        ],
+    ),
     ("adjutant-git", "git", &["error", "refusal"]),
     ("adjutant-git", "git", &["exchange", "workspace"]),
-    ("adjutant-git", "git", &["restore", "submodule_commits", "submodules"]),
+    (
+        "adjutant-git",
+        "git",
+        &["restore", "submodule_commits", "submodules"],
+    ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
-    ("adjutant-hub", "ops", &["attempts", "log_store", "pools", "pressure", "results", "runners"]),
-    ("adjutant-hub", "ops", &["changes", "conflicts", "tree_work"]),
+    (
+        "adjutant-hub",
+        "ops",
+        &[
+            "attempts",
+            "log_store",
+            "pools",
+            "pressure",
+            "results",
+            "runners",
+        ],
+    ),
+    (
+        "adjutant-hub",
+        "ops",
+        &["changes", "conflicts", "tree_work"],
+    ),
     ("adjutant-hub", "ops", &["chats", "runs"]),
     ("adjutant-hub", "ops", &["links", "notices", "webhooks"]),
     (
@@ -43,8 +78,16 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "workspaces",
         ],
     ),
-    ("adjutant-store", "store::runs", &["conditions", "due", "lookup", "reports", "row", "write"]),
-    ("adjutant-agent", "supervisor::attempt", &["finish", "input", "statements"]),
+    (
+        "adjutant-store",
+        "store::runs",
+        &["conditions", "due", "lookup", "reports", "row", "write"],
+    ),
+    (
+        "adjutant-agent",
+        "supervisor::attempt",
+        &["finish", "input", "statements"],
+    ),
     ("adjutant-stream", "reader", &["message", "retries"]),
     ("xtask", "bench", &["gate", "http"]),
 ];
@@ -58,34 +101,86 @@ type Module = Vec<String>;
 #[test]
 fn siblings_use_each_other_in_one_direction() {
     let mut found = BTreeSet::new();
-    for (name, dir) in crates().into_iter().chain([("xtask".to_owned(), crate_dir().join("../../xtask"))]) {
+    for (name, dir) in crates()
+        .into_iter()
+        .chain([("xtask".to_owned(), crate_dir().join("../../xtask"))])
+    {
         let circles = circles_below(&dir.join("src"));
-        found.extend(circles.into_iter().map(|(room, members)| (name.clone(), room, members)));
+        found.extend(
+            circles
+                .into_iter()
+                .map(|(room, members)| (name.clone(), room, members)),
+        );
     }
     let known: BTreeSet<(String, String, Vec<String>)> = CIRCLES
         .iter()
-        .map(|(root, room, members)| ((*root).to_owned(), (*room).to_owned(), members.iter().map(|one| (*one).to_owned()).collect()))
+        .map(|(root, room, members)| {
+            (
+                (*root).to_owned(),
+                (*room).to_owned(),
+                members.iter().map(|one| (*one).to_owned()).collect(),
+            )
+        })
         .collect();
     let listed = |circles: Vec<&(String, String, Vec<String>)>| {
-        circles.iter().map(|(root, room, members)| format!("{root} {room}: {}", members.join(", "))).collect::<Vec<_>>()
+        circles
+            .iter()
+            .map(|(root, room, members)| format!("{root} {room}: {}", members.join(", ")))
+            .collect::<Vec<_>>()
     };
-    let (new, gone) = (listed(found.difference(&known).collect()), listed(known.difference(&found).collect()));
-    assert!(new.is_empty(), "new circles:\n{}\nnot any more:\n{}", new.join("\n"), gone.join("\n"));
-    assert!(gone.is_empty(), "remove these from CIRCLES:\n{}", gone.join("\n"));
+    let (new, gone) = (
+        listed(found.difference(&known).collect()),
+        listed(known.difference(&found).collect()),
+    );
+    assert!(
+        new.is_empty(),
+        "new circles:\n{}\nnot any more:\n{}",
+        new.join("\n"),
+        gone.join("\n")
+    );
+    assert!(
+        gone.is_empty(),
+        "remove these from CIRCLES:\n{}",
+        gone.join("\n")
+    );
 }
 
 /// Returns each group of siblings that use each other in a cycle, with their module.
 fn circles_below(root: &Path) -> BTreeSet<(String, Vec<String>)> {
-    let files = Files::new(sources(root).into_iter().map(|(_, file, code)| (module(&file), code)).collect());
-    let uses: BTreeMap<&Module, BTreeSet<Module>> = files.code.keys().map(|from| (from, files.used(from))).collect();
-    let parents: BTreeSet<&[String]> = files.code.keys().flat_map(|file| (0..file.len()).map(|depth| &file[..depth])).collect();
+    let files = Files::new(
+        sources(root)
+            .into_iter()
+            .map(|(_, file, code)| (module(&file), code))
+            .collect(),
+    );
+    let uses: BTreeMap<&Module, BTreeSet<Module>> = files
+        .code
+        .keys()
+        .map(|from| (from, files.used(from)))
+        .collect();
+    let parents: BTreeSet<&[String]> = files
+        .code
+        .keys()
+        .flat_map(|file| (0..file.len()).map(|depth| &file[..depth]))
+        .collect();
     // The root only declares modules; LAYERS has their directions.
     let rooms = parents.into_iter().filter(|room| !room.is_empty());
-    rooms.flat_map(|room| circles(&siblings(room, &uses)).into_iter().map(|members| (room.join("::"), members)).collect::<Vec<_>>()).collect()
+    rooms
+        .flat_map(|room| {
+            circles(&siblings(room, &uses))
+                .into_iter()
+                .map(|members| (room.join("::"), members))
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn module(file: &Path) -> Module {
-    let mut parts: Module = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let mut parts: Module = file
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
     if parts.last().is_some_and(|last| last == "mod") {
         parts.pop();
     }
@@ -93,30 +188,54 @@ fn module(file: &Path) -> Module {
 }
 
 /// Returns the edges between the children of `room`, each with everything below it.
-fn siblings<'a>(room: &[String], uses: &'a BTreeMap<&Module, BTreeSet<Module>>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-    let child = |module: &'a Module| (module.len() > room.len() && module.starts_with(room)).then(|| module[room.len()].as_str());
+fn siblings<'a>(
+    room: &[String],
+    uses: &'a BTreeMap<&Module, BTreeSet<Module>>,
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let child = |module: &'a Module| {
+        (module.len() > room.len() && module.starts_with(room)).then(|| module[room.len()].as_str())
+    };
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, all) in uses {
         let Some(from) = child(from) else { continue };
-        edges.entry(from).or_default().extend(all.iter().filter_map(child).filter(|to| *to != from));
+        edges
+            .entry(from)
+            .or_default()
+            .extend(all.iter().filter_map(child).filter(|to| *to != from));
     }
     edges
 }
 
 /// Returns the groups whose members reach each other.
 fn circles(edges: &BTreeMap<&str, BTreeSet<&str>>) -> BTreeSet<Vec<String>> {
-    let reached: BTreeMap<&str, BTreeSet<&str>> = edges.keys().map(|from| (*from, reached(edges, from))).collect();
+    let reached: BTreeMap<&str, BTreeSet<&str>> = edges
+        .keys()
+        .map(|from| (*from, reached(edges, from)))
+        .collect();
     let members = |one: &str| {
-        let others = reached.iter().filter(|(other, all)| reached[one].contains(*other) && all.contains(one));
+        let others = reached
+            .iter()
+            .filter(|(other, all)| reached[one].contains(*other) && all.contains(one));
         others.map(|(other, _)| (*other).to_owned()).collect()
     };
-    reached.keys().filter(|one| reached[*one].contains(*one)).map(|one| members(one)).collect()
+    reached
+        .keys()
+        .filter(|one| reached[*one].contains(*one))
+        .map(|one| members(one))
+        .collect()
 }
 
 fn reached<'a>(edges: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &'a str) -> BTreeSet<&'a str> {
     let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);
     while let Some(at) = todo.pop() {
-        todo.extend(edges.get(at).into_iter().flatten().copied().filter(|to| seen.insert(*to)));
+        todo.extend(
+            edges
+                .get(at)
+                .into_iter()
+                .flatten()
+                .copied()
+                .filter(|to| seen.insert(*to)),
+        );
     }
     seen
 }
@@ -143,30 +262,71 @@ struct Spread {
 
 impl Files {
     fn new(code: BTreeMap<Module, String>) -> Self {
-        let item = Regex::new(r"\b(?:fn|struct|enum|union|trait|type|const|static|mod)\s+(\w+)").expect("a pattern");
+        let item = Regex::new(r"\b(?:fn|struct|enum|union|trait|type|const|static|mod)\s+(\w+)")
+            .expect("a pattern");
         let (mut named, mut globs, mut items) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (module, code) in &code {
-            let all = imports(code).into_iter().map(|import| (import.path, import.name));
+            let all = imports(code)
+                .into_iter()
+                .map(|import| (import.path, import.name));
             let (all, everything): (Vec<_>, Vec<_>) = all.partition(|(_, name)| name != "*");
-            named.insert(module.clone(), all.into_iter().map(|(path, name)| (name, path)).collect());
-            globs.insert(module.clone(), everything.into_iter().map(|(path, _)| path[..path.len() - 1].to_vec()).collect());
-            items.insert(module.clone(), item.captures_iter(code).map(|found| found[1].to_owned()).collect());
+            named.insert(
+                module.clone(),
+                all.into_iter().map(|(path, name)| (name, path)).collect(),
+            );
+            globs.insert(
+                module.clone(),
+                everything
+                    .into_iter()
+                    .map(|(path, _)| path[..path.len() - 1].to_vec())
+                    .collect(),
+            );
+            items.insert(
+                module.clone(),
+                item.captures_iter(code)
+                    .map(|found| found[1].to_owned())
+                    .collect(),
+            );
         }
         let spread = spread(&code);
         let path = Regex::new(r"\b[A-Za-z_]\w*(?:::\w+)+").expect("a pattern");
         let call = Regex::new(r"\b(self|tx|ops)\.(\w+)(?:::<[^()]*>)?\(").expect("a pattern");
-        Self { code, imports: named, globs, items, spread, path, call }
+        Self {
+            code,
+            imports: named,
+            globs,
+            items,
+            spread,
+            path,
+            call,
+        }
     }
 
     /// Returns the modules that a file uses.
     fn used(&self, from: &Module) -> BTreeSet<Module> {
         let code = &self.code[from];
-        let mut paths: Vec<Vec<String>> = imports(code).into_iter().map(|import| import.path).collect();
+        let mut paths: Vec<Vec<String>> = imports(code)
+            .into_iter()
+            .map(|import| import.path)
+            .collect();
         let rest = import_pattern().replace_all(code, "");
-        paths.extend(self.path.find_iter(&rest).map(|found| found.as_str().split("::").map(str::to_owned).collect()));
-        let mut used: BTreeSet<Module> = paths.iter().filter_map(|path| self.target(from, path, REEXPORTS_MAX)).collect();
-        let functions = paths.iter().filter(|path| path.len() == 2).map(|path| (path[0].clone(), path[1].clone()));
-        let calls = self.call.captures_iter(&rest).map(|call| (call[1].to_owned(), call[2].to_owned()));
+        paths.extend(
+            self.path
+                .find_iter(&rest)
+                .map(|found| found.as_str().split("::").map(str::to_owned).collect()),
+        );
+        let mut used: BTreeSet<Module> = paths
+            .iter()
+            .filter_map(|path| self.target(from, path, REEXPORTS_MAX))
+            .collect();
+        let functions = paths
+            .iter()
+            .filter(|path| path.len() == 2)
+            .map(|path| (path[0].clone(), path[1].clone()));
+        let calls = self
+            .call
+            .captures_iter(&rest)
+            .map(|call| (call[1].to_owned(), call[2].to_owned()));
         for (receiver, method) in functions.chain(calls) {
             let is_of = |spread: &&Spread| match receiver.as_str() {
                 "self" | "Self" => spread.files.contains_key(from),
@@ -175,8 +335,16 @@ impl Files {
                 "ops" => spread.name == "Ops",
                 name => spread.name == name,
             };
-            let files = self.spread.iter().filter(is_of).flat_map(|spread| &spread.files);
-            used.extend(files.filter(|(_, methods)| methods.contains(&method)).map(|(module, _)| module.clone()));
+            let files = self
+                .spread
+                .iter()
+                .filter(is_of)
+                .flat_map(|spread| &spread.files);
+            used.extend(
+                files
+                    .filter(|(_, methods)| methods.contains(&method))
+                    .map(|(module, _)| module.clone()),
+            );
         }
         used.remove(from);
         used
@@ -192,18 +360,25 @@ impl Files {
             _ => [from, path].concat(),
         };
         let is_bare = !["crate", "super", "self"].contains(&path[0].as_str());
-        let found = (0..=full.len()).rev().map(|len| full[..len].to_vec()).find(|module| self.code.contains_key(module))?;
+        let found = (0..=full.len())
+            .rev()
+            .map(|len| full[..len].to_vec())
+            .find(|module| self.code.contains_key(module))?;
         if is_bare && found.len() <= from.len() {
             return None;
         }
         let rest = &full[found.len()..];
-        let Some(name) = rest.first().filter(|name| reexports_max > 0 && found != *from && !self.items[&found].contains(*name)) else {
+        let Some(name) = rest.first().filter(|name| {
+            reexports_max > 0 && found != *from && !self.items[&found].contains(*name)
+        }) else {
             return Some(found);
         };
         if let Some(path) = self.imports[&found].get(name) {
             return self.target(&found, &[&path[..], &rest[1..]].concat(), reexports_max - 1);
         }
-        let mut globs = self.globs[&found].iter().filter_map(|glob| self.target(&found, glob, reexports_max - 1));
+        let mut globs = self.globs[&found]
+            .iter()
+            .filter_map(|glob| self.target(&found, glob, reexports_max - 1));
         let defining = globs.find(|module| self.items[module].contains(name));
         Some(defining.unwrap_or(found))
     }
@@ -211,9 +386,11 @@ impl Files {
 
 /// Returns the types that have inherent methods in several files.
 fn spread(code: &BTreeMap<Module, String>) -> Vec<Spread> {
-    let block = Regex::new(r"\bimpl(?:<[^{]*?>)? (\w+)(?:<[^{]*?>)?(?: where [^{]*)? \{").expect("a pattern");
+    let block = Regex::new(r"\bimpl(?:<[^{]*?>)? (\w+)(?:<[^{]*?>)?(?: where [^{]*)? \{")
+        .expect("a pattern");
     let method = Regex::new(r"\bfn (\w+)").expect("a pattern");
-    let mut by_type: BTreeMap<(String, String), BTreeMap<Module, BTreeSet<String>>> = BTreeMap::new();
+    let mut by_type: BTreeMap<(String, String), BTreeMap<Module, BTreeSet<String>>> =
+        BTreeMap::new();
     for (module, code) in code {
         // Braces in characters would open or close a block.
         let code = code.replace("'{'", "").replace("'}'", "");
@@ -224,13 +401,27 @@ fn spread(code: &BTreeMap<Module, String>) -> Vec<Spread> {
                 depth += i32::from(c == '{') - i32::from(c == '}');
                 depth == 0
             });
-            let methods = method.captures_iter(&body[..end.unwrap_or(body.len())]).map(|found| found[1].to_owned());
+            let methods = method
+                .captures_iter(&body[..end.unwrap_or(body.len())])
+                .map(|found| found[1].to_owned());
             // Types of one name in several rooms are different ones.
-            let of = (module.first().cloned().unwrap_or_default(), found[1].to_owned());
-            by_type.entry(of).or_default().entry(module.clone()).or_default().extend(methods);
+            let of = (
+                module.first().cloned().unwrap_or_default(),
+                found[1].to_owned(),
+            );
+            by_type
+                .entry(of)
+                .or_default()
+                .entry(module.clone())
+                .or_default()
+                .extend(methods);
         }
     }
-    by_type.into_iter().filter(|(_, files)| files.len() > 1).map(|((_, name), files)| Spread { name, files }).collect()
+    by_type
+        .into_iter()
+        .filter(|(_, files)| files.len() > 1)
+        .map(|((_, name), files)| Spread { name, files })
+        .collect()
 }
 
 fn import_pattern() -> &'static Regex {
@@ -248,15 +439,28 @@ struct Import {
 
 /// Returns the imports of a file.
 fn imports(code: &str) -> Vec<Import> {
-    import_pattern().captures_iter(code).flat_map(|import| tree(&import[1])).collect()
+    import_pattern()
+        .captures_iter(code)
+        .flat_map(|import| tree(&import[1]))
+        .collect()
 }
 
 /// Returns what an import names: `a::{b, c::d as e}` is `a::b` and `a::c::d`, which is known as `e`.
 fn tree(text: &str) -> Vec<Import> {
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let parts = |path: &str| path.split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let parts = |path: &str| {
+        path.split("::")
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let Some((prefix, group)) = text.split_once('{') else {
-        let (path, alias) = text.split_once(" as ").map_or((text.as_str(), None), |(path, alias)| (path, Some(alias.trim().to_owned())));
+        let (path, alias) = text
+            .split_once(" as ")
+            .map_or((text.as_str(), None), |(path, alias)| {
+                (path, Some(alias.trim().to_owned()))
+            });
         let mut path = parts(path);
         // `a::{self}` is `a`.
         if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
@@ -275,12 +479,27 @@ fn tree(text: &str) -> Vec<Import> {
     let with_prefix = |import: Import| {
         let path = [prefix.clone(), import.path].concat();
         if path.last().is_some_and(|last| last == "self") {
-            let name = if import.name == "self" { prefix.last().cloned().unwrap_or_default() } else { import.name };
-            return Import { path: prefix.clone(), name };
+            let name = if import.name == "self" {
+                prefix.last().cloned().unwrap_or_default()
+            } else {
+                import.name
+            };
+            return Import {
+                path: prefix.clone(),
+                name,
+            };
         }
-        Import { path, name: import.name }
+        Import {
+            path,
+            name: import.name,
+        }
     };
-    members.map(str::trim).filter(|part| !part.is_empty()).flat_map(tree).map(with_prefix).collect()
+    members
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .flat_map(tree)
+        .map(with_prefix)
+        .collect()
 }
 
 /// Writes files, and returns the circles among them.
@@ -295,7 +514,10 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
 }
 
 fn circle(members: &[&str]) -> [(String, Vec<String>); 1] {
-    [("room".to_owned(), members.iter().map(|one| (*one).to_owned()).collect())]
+    [(
+        "room".to_owned(),
+        members.iter().map(|one| (*one).to_owned()).collect(),
+    )]
 }
 
 #[test]
@@ -316,8 +538,14 @@ fn circle_through_a_group_and_a_path_is_found() {
 #[test]
 fn circle_through_a_reexport_is_found() {
     let mut files = [
-        ("room/mod.rs", "mod a;\nmod b;\npub use a::{One, Other as Another};\npub(crate) use b::*;\n"),
-        ("room/a.rs", "use super::f;\npub struct One;\npub struct Other;\n"),
+        (
+            "room/mod.rs",
+            "mod a;\nmod b;\npub use a::{One, Other as Another};\npub(crate) use b::*;\n",
+        ),
+        (
+            "room/a.rs",
+            "use super::f;\npub struct One;\npub struct Other;\n",
+        ),
         ("room/b.rs", "use crate::room::Another;\npub fn f() {}\n"),
         ("room/c.rs", "use super::One;\n"),
     ];
@@ -330,8 +558,14 @@ fn circle_through_a_reexport_is_found() {
 fn circle_through_methods_is_found() {
     let mut files = [
         ("room/mod.rs", "mod a;\nmod b;\npub struct Ops;\n"),
-        ("room/a.rs", "use super::Ops;\nimpl Ops {\n    fn one(&self) { self.two() }\n}\n"),
-        ("room/b.rs", "use super::Ops;\nimpl<'a> Ops<'a> {\n    fn two(&self) { let c = '{'; self.three(c) }\n    fn three(&self, _: char) {}\n}\n"),
+        (
+            "room/a.rs",
+            "use super::Ops;\nimpl Ops {\n    fn one(&self) { self.two() }\n}\n",
+        ),
+        (
+            "room/b.rs",
+            "use super::Ops;\nimpl<'a> Ops<'a> {\n    fn two(&self) { let c = '{'; self.three(c) }\n    fn three(&self, _: char) {}\n}\n",
+        ),
         ("room/c.rs", "fn f(ops: &super::Ops) { ops.three('x') }\n"),
     ];
     assert_eq!(circles_of(&files), []);

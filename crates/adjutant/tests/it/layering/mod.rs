@@ -37,7 +37,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Replacing files of the user next to their programs.
     ("user_files", &["failpoint", "process"]),
     // Which versions the programs of agents have.
-    ("versions", &["preset", "files", "config", "link", "process"]),
+    (
+        "versions",
+        &["preset", "files", "config", "link", "process"],
+    ),
     // The only user of the git program.
     // The files of MCP clients.
     ("clients", &["files", "config", "user_files"]),
@@ -47,18 +50,53 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("connection_tasks", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
-    ("store", &["files", "config", "clock", "failpoint", "tcp", "tls", "trace"]),
+    (
+        "store",
+        &[
+            "files",
+            "config",
+            "clock",
+            "failpoint",
+            "tcp",
+            "tls",
+            "trace",
+        ],
+    ),
     // Calls of other hubs.
     ("peer", &["link", "tcp", "tls"]),
-    ("remote", &["link", "spool", "tcp", "tls", "connection_tasks"]),
+    (
+        "remote",
+        &["link", "spool", "tcp", "tls", "connection_tasks"],
+    ),
     ("webhook", &["files", "config", "tls", "text", "process"]),
     // The proxy to a model's API, beside the agent.
     ("gate", &["clock", "sock", "tls"]),
     // Calls to the hub.
-    ("client", &["view", "text", "clock", "sock", "files", "link", "config", "process"]),
+    (
+        "client",
+        &[
+            "view", "text", "clock", "sock", "files", "link", "config", "process",
+        ],
+    ),
     // Beside the agent.
-    ("guard", &["view", "text", "sock", "link", "config", "process", "failpoint"]),
-    ("harness", &["view", "preset", "text", "sock", "link", "config", "process"]),
+    (
+        "guard",
+        &[
+            "view",
+            "text",
+            "sock",
+            "link",
+            "config",
+            "process",
+            "failpoint",
+        ],
+    ),
+    (
+        "harness",
+        &[
+            "view", "preset", "text", "sock", "link", "config", "process",
+        ],
+    ),
     // The use cases.
     (
         "ops",
@@ -89,7 +127,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Presentation for all interfaces.
     ("present", &["view", "text"]),
     // The interfaces.
-    ("mcp", &["failpoint", "present", "view", "text", "clock", "sock", "link", "config", "trace", "client"]),
+    (
+        "mcp",
+        &[
+            "failpoint",
+            "present",
+            "view",
+            "text",
+            "clock",
+            "sock",
+            "link",
+            "config",
+            "trace",
+            "client",
+        ],
+    ),
     (
         "hub",
         &[
@@ -165,7 +217,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // Gives the hub and the supervisor their MCP servers.
-    ("program", &["client", "harness", "hub", "mcp", "supervisor", "failpoint"]),
+    (
+        "program",
+        &["client", "harness", "hub", "mcp", "supervisor", "failpoint"],
+    ),
     ("echo", &["view", "link", "client"]),
     (
         "cli",
@@ -205,7 +260,10 @@ const ONLY: &[(&str, &[&str])] = &[
     ("Command::new(", &["process", "echo", "store/testing"]),
     // The echo agent stands for a foreign program and reads what such a program is given; the
     // failpoints exist only in builds for tests.
-    ("env::var", &["config", "echo", "failpoint", "store/testing"]),
+    (
+        "env::var",
+        &["config", "echo", "failpoint", "store/testing"],
+    ),
     ("env::vars", &["config", "echo"]),
     ("rmcp", &["mcp"]),
     ("clap", &["cli"]),
@@ -216,22 +274,41 @@ const ONLY: &[(&str, &[&str])] = &[
 const PURE: [(&str, &[&str]); 2] = [("adjutant-core", &["serde"]), ("adjutant-stream", &[])];
 
 /// Identifiers that the pure crates must not use.
-const NOT_PURE: &[&str] =
-    &["std::fs", "std::net", "std::env", "std::process", "std::thread", "std::io", "SystemTime", "Instant::now", "tokio", "async fn"];
+const NOT_PURE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::io",
+    "SystemTime",
+    "Instant::now",
+    "tokio",
+    "async fn",
+];
 
 #[test]
 fn modules_use_only_lower_modules() {
-    let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS.iter().map(|(module, uses)| (*module, uses.iter().copied().collect())).collect();
+    let allowed: BTreeMap<&str, BTreeSet<&str>> = LAYERS
+        .iter()
+        .map(|(module, uses)| (*module, uses.iter().copied().collect()))
+        .collect();
     let mut wrong = Vec::new();
     for (module, file, code) in product() {
         let Some(uses) = allowed.get(module.as_str()) else {
-            wrong.push(format!("{}: `{module}` has no place in LAYERS", file.display()));
+            wrong.push(format!(
+                "{}: `{module}` has no place in LAYERS",
+                file.display()
+            ));
             continue;
         };
         for used in crate_paths(&code) {
             let known = allowed.contains_key(used.as_str());
             if known && used != module && !uses.contains(used.as_str()) {
-                wrong.push(format!("{}: `{module}` may not use `{used}`", file.display()));
+                wrong.push(format!(
+                    "{}: `{module}` may not use `{used}`",
+                    file.display()
+                ));
             }
         }
     }
@@ -253,10 +330,19 @@ fn modules_of_other_crates_are_named_by_their_paths_here() {
     ];
     let named: Vec<String> = product()
         .into_iter()
-        .filter(|(_, _, code)| lower.iter().chain(&["adjutant_stream::signal"]).any(|path| has_word(code, path)))
+        .filter(|(_, _, code)| {
+            lower
+                .iter()
+                .chain(&["adjutant_stream::signal"])
+                .any(|path| has_word(code, path))
+        })
         .map(|(_, file, _)| file.display().to_string())
         .collect();
-    assert!(named.is_empty(), "these name a crate; write crate::MODULE: {}", named.join(", "));
+    assert!(
+        named.is_empty(),
+        "these name a crate; write crate::MODULE: {}",
+        named.join(", ")
+    );
 }
 
 #[test]
@@ -265,7 +351,9 @@ fn fixtures_of_other_crates_are_only_for_tests() {
     let mut users = Vec::new();
     for (name, dir) in crates() {
         let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest");
-        let (product, tests) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
+        let (product, tests) = manifest
+            .split_once("[dev-dependencies]")
+            .unwrap_or((&manifest, ""));
         assert!(!product.contains(FIXTURES), "{name} would contain fixtures");
         users.extend(tests.contains(FIXTURES).then_some(name));
     }
@@ -277,7 +365,10 @@ fn layers_name_only_earlier_rows() {
     let mut seen = BTreeSet::new();
     for (module, uses) in LAYERS {
         for used in *uses {
-            assert!(seen.contains(used), "`{module}` names `{used}`, which comes later: a cycle");
+            assert!(
+                seen.contains(used),
+                "`{module}` names `{used}`, which comes later: a cycle"
+            );
         }
         assert!(seen.insert(*module), "`{module}` is listed twice");
     }
@@ -286,11 +377,22 @@ fn layers_name_only_earlier_rows() {
 #[test]
 fn module_with_children_is_a_mod_rs() {
     let mut wrong = Vec::new();
-    let tests = [crate_dir().join("tests/it"), crate_dir().join("../../xtask/src")];
-    for root in crates().into_iter().map(|(_, dir)| dir.join("src")).chain(tests) {
+    let tests = [
+        crate_dir().join("tests/it"),
+        crate_dir().join("../../xtask/src"),
+    ];
+    for root in crates()
+        .into_iter()
+        .map(|(_, dir)| dir.join("src"))
+        .chain(tests)
+    {
         for (_, file, _) in sources(&root) {
             if root.join(&file).with_extension("").is_dir() {
-                wrong.push(format!("{}: move it to {}/mod.rs", file.display(), file.with_extension("").display()));
+                wrong.push(format!(
+                    "{}: move it to {}/mod.rs",
+                    file.display(),
+                    file.with_extension("").display()
+                ));
             }
         }
     }
@@ -302,9 +404,14 @@ fn restricted_words_stay_in_their_modules() {
     let mut wrong = Vec::new();
     for (module, file, code) in product() {
         for (word, entitled) in ONLY {
-            let is_entitled = entitled.iter().any(|place| *place == module || file.starts_with(place));
+            let is_entitled = entitled
+                .iter()
+                .any(|place| *place == module || file.starts_with(place));
             if !is_entitled && has_word(&code, word) {
-                wrong.push(format!("{}: `{word}` belongs to {entitled:?}", file.display()));
+                wrong.push(format!(
+                    "{}: `{word}` belongs to {entitled:?}",
+                    file.display()
+                ));
             }
         }
     }
@@ -317,14 +424,21 @@ fn interfaces_show_requests_only_through_present() {
     let mut wrong = Vec::new();
     for (module, file, code) in product() {
         // A worker sees its own questions; the trial decides about a known command.
-        let is_shown =
-            module == "cli" && !file.starts_with("cli/commands/agents/trial") || file.starts_with("mcp/show") || file.starts_with("mcp/tools/parent");
-        let mut fields = code.match_indices("request.question").map(|(at, field)| &code[at + field.len()..]);
+        let is_shown = module == "cli" && !file.starts_with("cli/commands/agents/trial")
+            || file.starts_with("mcp/show")
+            || file.starts_with("mcp/tools/parent");
+        let mut fields = code
+            .match_indices("request.question")
+            .map(|(at, field)| &code[at + field.len()..]);
         if is_shown && fields.any(|rest| !rest.starts_with('_')) {
             wrong.push(file.display().to_string());
         }
     }
-    assert!(wrong.is_empty(), "these show a request's text without what it allows: {}", wrong.join(", "));
+    assert!(
+        wrong.is_empty(),
+        "these show a request's text without what it allows: {}",
+        wrong.join(", ")
+    );
 }
 
 #[test]
@@ -349,10 +463,20 @@ fn crate_dir() -> PathBuf {
 
 /// Returns each crate below `crates` with its directory.
 pub fn crates() -> Vec<(String, PathBuf)> {
-    let entries = fs::read_dir(crate_dir().join("..")).expect("the crates").map(|entry| entry.expect("an entry").path());
+    let entries = fs::read_dir(crate_dir().join(".."))
+        .expect("the crates")
+        .map(|entry| entry.expect("an entry").path());
     let mut found: Vec<(String, PathBuf)> = entries
         .filter(|dir| dir.join("Cargo.toml").is_file())
-        .map(|dir| (dir.file_name().unwrap_or_default().to_string_lossy().into_owned(), dir))
+        .map(|dir| {
+            (
+                dir.file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                dir,
+            )
+        })
         .collect();
     found.sort();
     assert!(found.len() > PURE.len(), "{found:?}");
@@ -362,7 +486,11 @@ pub fn crates() -> Vec<(String, PathBuf)> {
 /// Returns the source files of every crate that is not pure.
 fn product() -> Vec<(String, PathBuf, String)> {
     let is_pure = |name: &str| PURE.iter().any(|(pure, _)| *pure == name);
-    crates().into_iter().filter(|(name, _)| !is_pure(name)).flat_map(|(_, dir)| sources(&dir.join("src"))).collect()
+    crates()
+        .into_iter()
+        .filter(|(name, _)| !is_pure(name))
+        .flat_map(|(_, dir)| sources(&dir.join("src")))
+        .collect()
 }
 
 /// Returns every source file below `root` with its module, without comments, literals and unit tests. `lib.rs` and
@@ -377,10 +505,22 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
                 todo.push(path);
                 continue;
             }
-            let relative = path.strip_prefix(root).expect("below the root").to_path_buf();
-            let first = relative.components().next().expect("a file has a name").as_os_str().to_string_lossy().to_string();
+            let relative = path
+                .strip_prefix(root)
+                .expect("below the root")
+                .to_path_buf();
+            let first = relative
+                .components()
+                .next()
+                .expect("a file has a name")
+                .as_os_str()
+                .to_string_lossy()
+                .to_string();
             let module = first.trim_end_matches(".rs").to_string();
-            if !first.is_empty() && path.extension().is_some_and(|e| e == "rs") && !["lib", "main"].contains(&module.as_str()) && !is_test(&relative)
+            if !first.is_empty()
+                && path.extension().is_some_and(|e| e == "rs")
+                && !["lib", "main"].contains(&module.as_str())
+                && !is_test(&relative)
             {
                 let text = fs::read_to_string(&path).expect("a source file is text");
                 found.push((module, relative, without_noise(&text)));
@@ -392,7 +532,10 @@ fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
 
 /// Returns whether a file is compiled for tests only.
 fn is_test(relative: &Path) -> bool {
-    relative.with_extension("").components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
+    relative
+        .with_extension("")
+        .components()
+        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
 }
 
 /// Removes comments, string contents, and everything from the unit tests on.
@@ -400,7 +543,9 @@ fn without_noise(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        let tests_follow = lines.peek().is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+        let tests_follow = lines
+            .peek()
+            .is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
         if line == "#[cfg(test)]" && tests_follow {
             break;
         }
@@ -437,7 +582,9 @@ fn crate_paths(code: &str) -> BTreeSet<String> {
                     '}' if depth == 0 => break,
                     '}' => depth -= 1,
                     ',' if depth == 0 => name_next = true,
-                    c if depth == 0 && name_next && (c.is_alphanumeric() || c == '_') => name.push(c),
+                    c if depth == 0 && name_next && (c.is_alphanumeric() || c == '_') => {
+                        name.push(c)
+                    }
                     c if c.is_whitespace() && name.is_empty() => {}
                     _ if name_next => {
                         name_next = false;
@@ -451,7 +598,11 @@ fn crate_paths(code: &str) -> BTreeSet<String> {
             }
             found.insert(name);
         } else {
-            found.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            found.insert(
+                rest.chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect(),
+            );
         }
     }
     found.remove("");
@@ -459,12 +610,16 @@ fn crate_paths(code: &str) -> BTreeSet<String> {
 }
 
 fn has_word(code: &str, word: &str) -> bool {
-    code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 #[test]
 fn paths_are_found_in_both_forms() {
     let code = "use crate::{config, store::{Row, run}, view::ErrorView};\nlet x = crate::link::headers::KEY;";
-    let expected: BTreeSet<String> = ["config", "store", "view", "link"].iter().map(|s| (*s).to_string()).collect();
+    let expected: BTreeSet<String> = ["config", "store", "view", "link"]
+        .iter()
+        .map(|s| (*s).to_string())
+        .collect();
     assert_eq!(crate_paths(code), expected);
 }

@@ -12,10 +12,17 @@ const HELPERS: [&str; 2] = ["support", "processes"];
 
 #[test]
 fn tests_that_ask_who_runs_them_run_as_both_users() {
-    let config = fs::read_to_string(crate_dir().join("../../.config/nextest.toml")).expect("the settings of nextest");
-    let both = config.split("[profile.both]").nth(1).expect("the profile of both users");
+    let config = fs::read_to_string(crate_dir().join("../../.config/nextest.toml"))
+        .expect("the settings of nextest");
+    let both = config
+        .split("[profile.both]")
+        .nth(1)
+        .expect("the profile of both users");
     let pattern = Regex::new(r"binary\(it\) & test\(/(.+?)/\)").expect("a pattern");
-    let modules: Vec<Regex> = pattern.captures_iter(both).map(|found| Regex::new(&found[1]).expect("a pattern of tests")).collect();
+    let modules: Vec<Regex> = pattern
+        .captures_iter(both)
+        .map(|found| Regex::new(&found[1]).expect("a pattern of tests"))
+        .collect();
     assert!(modules.len() > 1, "{both}");
     let root = crate_dir().join("tests/it");
     let mut asking = Vec::new();
@@ -26,11 +33,25 @@ fn tests_that_ask_who_runs_them_run_as_both_users() {
         }
     }
     assert!(asking.len() > 5, "{asking:?}");
-    let once: Vec<&String> = asking.iter().filter(|module| !modules.iter().any(|both| both.is_match(&format!("{module}::")))).collect();
-    assert!(once.is_empty(), "these ask who runs them, and run only as an ordinary user (.config/nextest.toml, profile both): {once:?}");
+    let once: Vec<&String> = asking
+        .iter()
+        .filter(|module| {
+            !modules
+                .iter()
+                .any(|both| both.is_match(&format!("{module}::")))
+        })
+        .collect();
+    assert!(
+        once.is_empty(),
+        "these ask who runs them, and run only as an ordinary user (.config/nextest.toml, profile both): {once:?}"
+    );
 }
 
 fn module_of(file: &Path) -> String {
-    let parts: Vec<String> = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let parts: Vec<String> = file
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
     parts.join("::").trim_end_matches("::mod").to_owned()
 }

@@ -17,5 +17,10 @@ pub use session::{PATIENCE, Session, run_of, text};
 use serde_json::Value;
 
 fn names(list: &Value) -> Vec<&str> {
-    list["result"]["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect()
+    list["result"]["tools"]
+        .as_array()
+        .expect("tools")
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect()
 }

@@ -19,10 +19,16 @@ fn official_sdk_drives_the_main_job() {
     // The SDK starts `adj` with an environment of its own, and so the hub.
     let home = TestHome::with_config("[pressure]\nmemory = 0\npause = 0\n");
     let mut job = Command::new(python);
-    job.arg(SCRIPT).arg(env!("CARGO_BIN_EXE_adj")).arg(&home.home.dir).arg(home.work());
+    job.arg(SCRIPT)
+        .arg(env!("CARGO_BIN_EXE_adj"))
+        .arg(&home.home.dir)
+        .arg(home.work());
     Mark::of(&home.home.dir).put_on(&mut job);
     let ended = job.output().expect("the Python of ADJ_SDK_PYTHON starts");
-    let (told, failed) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    let (told, failed) = (
+        String::from_utf8_lossy(&ended.stdout),
+        String::from_utf8_lossy(&ended.stderr),
+    );
     println!("{told}");
     assert!(ended.status.success(), "{told}\n{failed}");
 }

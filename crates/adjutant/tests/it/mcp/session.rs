@@ -46,14 +46,24 @@ impl Session {
 
     pub fn start(home: &Path, directory: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adj"));
-        command.arg("mcp").args(args).env("ADJ_HOME", home).env_remove("ADJ_RUN").env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1).current_dir(directory);
+        command
+            .arg("mcp")
+            .args(args)
+            .env("ADJ_HOME", home)
+            .env_remove("ADJ_RUN")
+            .env(UNKNOWN_LOAD.0, UNKNOWN_LOAD.1)
+            .current_dir(directory);
         Mark::of(home).put_on(&mut command);
         Self::of(command)
     }
 
     /// Starts a prepared `adj mcp`.
     pub fn of(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("adj starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("adj starts");
         let output = child.stdout.take().expect("a pipe");
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -64,7 +74,15 @@ impl Session {
             }
         });
         let input = child.stdin.take();
-        Self { child, input, lines, aside: Vec::new(), next_id: 1, modern: false, capabilities: json!({}) }
+        Self {
+            child,
+            input,
+            lines,
+            aside: Vec::new(),
+            next_id: 1,
+            modern: false,
+            capabilities: json!({}),
+        }
     }
 
     /// Declares the Tasks extension from here on.
@@ -90,7 +108,10 @@ impl Session {
 
     pub fn write_raw(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("the input is open");
-        input.write_all(bytes).and_then(|()| input.flush()).expect("the server reads");
+        input
+            .write_all(bytes)
+            .and_then(|()| input.flush())
+            .expect("the server reads");
     }
 
     /// Sends a request and returns its id.
@@ -114,14 +135,21 @@ impl Session {
             if let Some(at) = self.aside.iter().position(|message| message["id"] == id) {
                 return self.aside.remove(at);
             }
-            let message = self.read_until(deadline).unwrap_or_else(|| panic!("no reply to {id}; so far: {:?}", self.aside));
+            let message = self
+                .read_until(deadline)
+                .unwrap_or_else(|| panic!("no reply to {id}; so far: {:?}", self.aside));
             self.aside.push(message);
         }
     }
 
     fn read_until(&mut self, deadline: Instant) -> Option<Value> {
-        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))),
+        match self
+            .lines
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            Ok(line) => {
+                Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }
@@ -130,10 +158,16 @@ impl Session {
     pub fn notification(&mut self, method: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
+            if let Some(at) = self
+                .aside
+                .iter()
+                .position(|message| message["method"] == method)
+            {
                 return self.aside.remove(at);
             }
-            let message = self.read_until(deadline).unwrap_or_else(|| panic!("no {method}; so far: {:?}", self.aside));
+            let message = self
+                .read_until(deadline)
+                .unwrap_or_else(|| panic!("no {method}; so far: {:?}", self.aside));
             self.aside.push(message);
         }
     }
@@ -175,7 +209,10 @@ impl Drop for Session {
     fn drop(&mut self) {
         drop(self.input.take());
         let ended = self.child.kill().and_then(|()| self.child.wait());
-        assert!(ended.is_ok() || std::thread::panicking(), "adj mcp: {ended:?}");
+        assert!(
+            ended.is_ok() || std::thread::panicking(),
+            "adj mcp: {ended:?}"
+        );
     }
 }
 

@@ -17,9 +17,17 @@ use std::path::Path;
 use std::process::Command;
 
 fn git_output(dir: &Path, args: &[&str]) -> String {
-    let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
+    let done = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env("HOME", dir)
+        .output()
+        .expect("git is installed");
     assert!(done.status.success(), "git {args:?}: {done:?}");
-    String::from_utf8(done.stdout).expect("UTF-8").trim_end().to_owned()
+    String::from_utf8(done.stdout)
+        .expect("UTF-8")
+        .trim_end()
+        .to_owned()
 }
 
 /// A repository whose user has a name. `lines.txt` has ten lines.
@@ -52,12 +60,30 @@ fn run(home: &TestHome, runs: &[(&str, &str)]) {
 fn user_state(work: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut state = BTreeMap::new();
     collect(work, work, &mut state);
-    state.insert("refs".to_owned(), git_output(work, &["for-each-ref", "refs/heads", "refs/tags", "refs/stash"]).into_bytes());
+    state.insert(
+        "refs".to_owned(),
+        git_output(
+            work,
+            &["for-each-ref", "refs/heads", "refs/tags", "refs/stash"],
+        )
+        .into_bytes(),
+    );
     for file in [".git/index", ".git/HEAD", ".git/logs/HEAD", ".git/config"] {
-        state.insert(file.to_owned(), fs::read(work.join(file)).unwrap_or_default());
+        state.insert(
+            file.to_owned(),
+            fs::read(work.join(file)).unwrap_or_default(),
+        );
     }
-    for entry in fs::read_dir(work.join(".git")).expect("a git directory").flatten() {
-        state.insert(format!(".git/{}", entry.file_name().to_string_lossy()), Vec::new()).unwrap_or_default();
+    for entry in fs::read_dir(work.join(".git"))
+        .expect("a git directory")
+        .flatten()
+    {
+        state
+            .insert(
+                format!(".git/{}", entry.file_name().to_string_lossy()),
+                Vec::new(),
+            )
+            .unwrap_or_default();
     }
     state
 }
@@ -65,14 +91,24 @@ fn user_state(work: &Path) -> BTreeMap<String, Vec<u8>> {
 fn collect(top: &Path, dir: &Path, state: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(dir).expect("a directory").flatten() {
         let path = entry.path();
-        let name = path.strip_prefix(top).expect("below").to_string_lossy().into_owned();
+        let name = path
+            .strip_prefix(top)
+            .expect("below")
+            .to_string_lossy()
+            .into_owned();
         let meta = path.symlink_metadata().expect("an entry");
         if name == ".git" {
         } else if meta.is_dir() {
             state.insert(name, b"directory".to_vec());
             collect(top, &path, state);
         } else if meta.is_symlink() {
-            state.insert(name, fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes());
+            state.insert(
+                name,
+                fs::read_link(&path)
+                    .expect("a link")
+                    .into_os_string()
+                    .into_encoded_bytes(),
+            );
         } else {
             use std::os::unix::fs::PermissionsExt as _;
             let mut content = format!("{:o} ", meta.permissions().mode()).into_bytes();
@@ -83,5 +119,8 @@ fn collect(top: &Path, dir: &Path, state: &mut BTreeMap<String, Vec<u8>>) {
 }
 
 fn refused(ran: &Ran, code: i32, expected: &[&str]) {
-    assert!(ran.code == code && expected.iter().all(|text| ran.err.contains(text)), "expected {expected:?}: {ran:?}");
+    assert!(
+        ran.code == code && expected.iter().all(|text| ran.err.contains(text)),
+        "expected {expected:?}: {ran:?}"
+    );
 }

@@ -6,17 +6,41 @@ use super::{Dialect, Offered};
 use serde_json::{Value, json};
 
 pub fn offered(body: &Value) -> Vec<Offered> {
-    let groups = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let tools = groups.iter().filter_map(|group| group["functionDeclarations"].as_array()).flatten();
+    let groups = body["tools"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let tools = groups
+        .iter()
+        .filter_map(|group| group["functionDeclarations"].as_array())
+        .flatten();
     tools
-        .filter_map(|tool| Offered::function(tool, if tool["parametersJsonSchema"].is_object() { "parametersJsonSchema" } else { "parameters" }))
+        .filter_map(|tool| {
+            Offered::function(
+                tool,
+                if tool["parametersJsonSchema"].is_object() {
+                    "parametersJsonSchema"
+                } else {
+                    "parameters"
+                },
+            )
+        })
         .collect()
 }
 
 pub fn results(body: &Value) -> Vec<String> {
-    let contents = body["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let parts = contents.iter().filter_map(|content| content["parts"].as_array()).flatten();
-    parts.filter_map(|part| part.get("functionResponse")).map(|part| part["response"].to_string()).collect()
+    let contents = body["contents"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let parts = contents
+        .iter()
+        .filter_map(|content| content["parts"].as_array())
+        .flatten();
+    parts
+        .filter_map(|part| part.get("functionResponse"))
+        .map(|part| part["response"].to_string())
+        .collect()
 }
 
 /// Returns one chunk, which is also the form of a whole answer.
@@ -35,15 +59,22 @@ pub fn chunk(say: &Say, ends: bool) -> Value {
     if ends {
         candidate["finishReason"] = json!("STOP");
     }
-    let usage = json!({ "promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110 });
+    let usage =
+        json!({ "promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110 });
     json!({ "candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-test" })
 }
 
 pub fn stream(say: &Say, ends: bool) -> Vec<String> {
-    let Say::Text(text) = say else { return vec![event(None, &chunk(say, ends))] };
+    let Say::Text(text) = say else {
+        return vec![event(None, &chunk(say, ends))];
+    };
     let pieces = pieces(text);
     let last = pieces.len().saturating_sub(1);
-    pieces.into_iter().enumerate().map(|(number, piece)| event(None, &chunk(&Say::Text(piece), ends && number == last))).collect()
+    pieces
+        .into_iter()
+        .enumerate()
+        .map(|(number, piece)| event(None, &chunk(&Say::Text(piece), ends && number == last)))
+        .collect()
 }
 
 pub fn refusal(refusal: Refusal) -> Value {

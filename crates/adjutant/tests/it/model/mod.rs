@@ -79,7 +79,9 @@ struct Stage {
 
 impl Stage {
     fn story(&self) -> MutexGuard<'_, Story> {
-        self.story.lock().expect("no test panics while it holds this")
+        self.story
+            .lock()
+            .expect("no test panics while it holds this")
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Story) -> T) -> T {
@@ -104,12 +106,19 @@ impl Model {
         let stage = Arc::new(Stage::default());
         stage.change(|story| story.turns = turns.into());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
-        listener.set_nonblocking(true).expect("a socket that does not block");
+        listener
+            .set_nonblocking(true)
+            .expect("a socket that does not block");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let served = stage.clone();
         let thread = std::thread::spawn(move || serve::until(listener, served, stopped));
-        Self { stage, address, stop: Some(stop), thread: Some(thread) }
+        Self {
+            stage,
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
     }
 
     /// Returns the base URL, without a trailing slash.
@@ -145,7 +154,9 @@ impl Model {
 
     /// Waits until the conversation has this many requests, and returns the last of them.
     pub fn until_asked(&self, times: usize) -> Seen {
-        self.until(&format!("asked {times} times"), |story| story.seen.get(times.checked_sub(1)?).cloned())
+        self.until(&format!("asked {times} times"), |story| {
+            story.seen.get(times.checked_sub(1)?).cloned()
+        })
     }
 
     /// Waits until the CLI has left the streams of this many hanging answers.
@@ -165,14 +176,26 @@ impl Model {
                 drop(story);
                 panic!("the model was not {what} within {PATIENCE:?}");
             }
-            story = self.stage.changed.wait_timeout(story, rest).expect("no test panics while it holds this").0;
+            story = self
+                .stage
+                .changed
+                .wait_timeout(story, rest)
+                .expect("no test panics while it holds this")
+                .0;
         }
     }
 }
 
 fn summary(story: &Story) -> String {
-    let seen: Vec<_> = story.seen.iter().map(|seen| (seen.dialect, seen.last_result())).collect();
-    format!("the conversation: {seen:?}, aside: {:?}, streams left: {}", story.aside, story.left)
+    let seen: Vec<_> = story
+        .seen
+        .iter()
+        .map(|seen| (seen.dialect, seen.last_result()))
+        .collect();
+    format!(
+        "the conversation: {seen:?}, aside: {:?}, streams left: {}",
+        story.aside, story.left
+    )
 }
 
 impl Drop for Model {

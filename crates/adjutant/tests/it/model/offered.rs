@@ -17,12 +17,23 @@ pub struct Offered {
 impl Offered {
     /// Parses a function's description. `schema` is the field of its arguments in the dialect.
     pub fn function(tool: &Value, schema: &str) -> Option<Self> {
-        let arguments = tool[schema]["properties"].as_object().map(|all| all.keys().cloned().collect()).unwrap_or_default();
-        Some(Self { name: tool["name"].as_str()?.to_owned(), namespace: None, freeform: false, arguments })
+        let arguments = tool[schema]["properties"]
+            .as_object()
+            .map(|all| all.keys().cloned().collect())
+            .unwrap_or_default();
+        Some(Self {
+            name: tool["name"].as_str()?.to_owned(),
+            namespace: None,
+            freeform: false,
+            arguments,
+        })
     }
 
     pub fn full_name(&self) -> String {
-        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+        self.namespace.as_ref().map_or_else(
+            || self.name.clone(),
+            |namespace| format!("{namespace}/{}", self.name),
+        )
     }
 
     fn is(&self, wanted: &str) -> bool {
@@ -31,7 +42,11 @@ impl Offered {
     }
 
     fn call(&self, input: Input) -> Say {
-        Say::Call(ToolCall { name: self.name.clone(), namespace: self.namespace.clone(), input })
+        Say::Call(ToolCall {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            input,
+        })
     }
 }
 
@@ -69,23 +84,36 @@ pub fn kept_back<'turn>(turn: &'turn Turn, offered: &[Offered]) -> Option<&'turn
 /// Returns the call that searches for a tool, for a CLI that defers its own.
 pub fn tool_search(tool: &str, offered: &[Offered]) -> Option<Say> {
     let is_here = offered.iter().any(|offer| offer.name == tool);
-    let search = offered.iter().find(|offer| offer.name == "ToolSearch").filter(|_| !is_here)?;
-    Some(search.call(Input::Json(json!({ "query": format!("select:{tool}"), "max_results": 1 }))))
+    let search = offered
+        .iter()
+        .find(|offer| offer.name == "ToolSearch")
+        .filter(|_| !is_here)?;
+    Some(search.call(Input::Json(
+        json!({ "query": format!("select:{tool}"), "max_results": 1 }),
+    )))
 }
 
 fn find<'all>(tool: &str, offered: &'all [Offered]) -> Option<&'all Offered> {
     // Some CLIs have their own tool with the name of one of Adjutant's.
     let is_ours = |offer: &&Offered| offer.is(tool) && offer.full_name().contains("adj");
     let ours = offered.iter().find(is_ours);
-    ours.or_else(|| offered.iter().find(|offer| offer.name == tool)).or_else(|| offered.iter().find(|offer| offer.is(tool)))
+    ours.or_else(|| offered.iter().find(|offer| offer.name == tool))
+        .or_else(|| offered.iter().find(|offer| offer.is(tool)))
 }
 
 fn call(tool: &str, arguments: &Value, offered: &[Offered]) -> Say {
     match find(tool, offered) {
         Some(offer) => offer.call(Input::Json(arguments.clone())),
         // Droid lists deferred tools only by name, and still runs them.
-        None if ["Execute", "ToolSearch"].iter().all(|name| offered.iter().any(|offer| offer.name == *name)) => {
-            Say::Call(ToolCall { name: format!("adj___{tool}"), namespace: None, input: Input::Json(arguments.clone()) })
+        None if ["Execute", "ToolSearch"]
+            .iter()
+            .all(|name| offered.iter().any(|offer| offer.name == *name)) =>
+        {
+            Say::Call(ToolCall {
+                name: format!("adj___{tool}"),
+                namespace: None,
+                input: Input::Json(arguments.clone()),
+            })
         }
         None => missing(tool, offered),
     }
@@ -110,16 +138,28 @@ fn write(path: &str, content: &str, offered: &[Offered]) -> Say {
     }
     for offer in offered {
         let input = match offer.name.as_str() {
-            "Write" if offer.arguments.iter().any(|name| name == "path") => json!({ "path": path, "content": content }),
+            "Write" if offer.arguments.iter().any(|name| name == "path") => {
+                json!({ "path": path, "content": content })
+            }
             "Create" => json!({ "file_path": path, "content": content }),
             "Write" | "write_file" => json!({ "file_path": path, "content": content }),
-            "write" | "developer__write" if offer.arguments.iter().any(|name| name == "filePath") => json!({ "filePath": path, "content": content }),
+            "write" | "developer__write"
+                if offer.arguments.iter().any(|name| name == "filePath") =>
+            {
+                json!({ "filePath": path, "content": content })
+            }
             "write" | "developer__write" => json!({ "path": path, "content": content }),
             "create" => json!({ "path": path, "file_text": content }),
-            "developer__text_editor" | "text_editor" => json!({ "command": "write", "path": path, "file_text": content }),
+            "developer__text_editor" | "text_editor" => {
+                json!({ "command": "write", "path": path, "file_text": content })
+            }
             "apply_patch" => {
                 let patch = patch(path, content);
-                return offer.call(if offer.freeform { Input::Text(patch) } else { Input::Json(json!({ "input": patch })) });
+                return offer.call(if offer.freeform {
+                    Input::Text(patch)
+                } else {
+                    Input::Json(json!({ "input": patch }))
+                });
             }
             _ => continue,
         };
@@ -133,9 +173,13 @@ fn fetch(url: &str, offered: &[Offered]) -> Say {
         let has = |name: &str| offer.arguments.iter().any(|argument| argument == name);
         let input = match offer.name.as_str() {
             "webfetch" => json!({ "url": url, "format": "text" }),
-            "WebFetch" | "web_fetch" if has("url") && has("prompt") => json!({ "url": url, "prompt": "What does it say?" }),
+            "WebFetch" | "web_fetch" if has("url") && has("prompt") => {
+                json!({ "url": url, "prompt": "What does it say?" })
+            }
             "FetchURL" | "web_fetch" if has("url") => json!({ "url": url }),
-            "fetch_web_content" => json!({ "requests": [{ "url": url, "prompt": "What does it say?" }] }),
+            "fetch_web_content" => {
+                json!({ "requests": [{ "url": url, "prompt": "What does it say?" }] })
+            }
             "web_fetch" => json!({ "prompt": format!("What does {url} say?") }),
             _ => continue,
         };
@@ -145,7 +189,12 @@ fn fetch(url: &str, offered: &[Offered]) -> Say {
 }
 
 fn web_search(query: &str, offered: &[Offered]) -> Say {
-    let is_search = |offer: &&Offered| matches!(offer.name.as_str(), "google_web_search" | "WebSearch" | "web_search" | "websearch");
+    let is_search = |offer: &&Offered| {
+        matches!(
+            offer.name.as_str(),
+            "google_web_search" | "WebSearch" | "web_search" | "websearch"
+        )
+    };
     match offered.iter().find(is_search) {
         Some(offer) => offer.call(Input::Json(json!({ "query": query }))),
         None => missing("searching", offered),
@@ -163,13 +212,21 @@ fn shell(command: &str, asks: bool, offered: &[Offered]) -> Say {
     }
     for offer in offered {
         let input = match offer.name.as_str() {
-            "Bash" | "run_shell_command" | "bash" => json!({ "command": command, "description": "what the test wants" }),
-            "Execute" => json!({ "command": command, "summary": "Do what the test wants", "riskLevel": "high", "riskLevelReason": "a test" }),
+            "Bash" | "run_shell_command" | "bash" => {
+                json!({ "command": command, "description": "what the test wants" })
+            }
+            "Execute" => {
+                json!({ "command": command, "summary": "Do what the test wants", "riskLevel": "high", "riskLevelReason": "a test" })
+            }
             "developer__shell" => json!({ "command": command }),
-            "exec_command" if asks => json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "the test wants it" }),
+            "exec_command" if asks => {
+                json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "the test wants it" })
+            }
             "exec_command" => json!({ "cmd": command }),
             "shell_command" => json!({ "command": command }),
-            "shell" if offer.arguments.iter().any(|name| name == "workdir") => json!({ "command": ["bash", "-c", command] }),
+            "shell" if offer.arguments.iter().any(|name| name == "workdir") => {
+                json!({ "command": ["bash", "-c", command] })
+            }
             "shell" => json!({ "command": command }),
             "run_commands" => json!({ "commands": [command] }),
             _ => continue,

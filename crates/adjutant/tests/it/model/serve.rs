@@ -23,10 +23,16 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// Serves until `stopped` is signalled.
 pub fn until(listener: std::net::TcpListener, stage: Arc<Stage>, stopped: oneshot::Receiver<()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-        let app = Router::new().fallback(answer).layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(stage);
+        let app = Router::new()
+            .fallback(answer)
+            .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(stage);
         // A graceful shutdown would wait forever for a hanging stream.
         tokio::select! {
             ended = axum::serve(listener, app) => ended.expect("the model serves"),
@@ -45,33 +51,79 @@ enum Asked {
 fn asked(method: &Method, path: &str, body: &Value) -> Asked {
     let streaming = body["stream"] == true;
     match path {
-        _ if path.ends_with("/messages/count_tokens") => Asked::Aside(serde_json::json!({ "input_tokens": 10 })),
-        _ if path.ends_with(":countTokens") => Asked::Aside(serde_json::json!({ "totalTokens": 10 })),
-        _ if path.ends_with("/messages") => Asked::Turn { dialect: Dialect::Messages, streaming },
-        _ if path.ends_with("/responses") => Asked::Turn { dialect: Dialect::Responses, streaming },
-        _ if path.ends_with("/chat/completions") => Asked::Turn { dialect: Dialect::Chat, streaming },
-        _ if path.ends_with(":streamGenerateContent") => Asked::Turn { dialect: Dialect::Gemini, streaming: true },
-        _ if path.ends_with(":generateContent") => Asked::Turn { dialect: Dialect::Gemini, streaming: false },
-        _ if path.ends_with("/models") && method == Method::GET => Asked::Aside(serde_json::json!({ "object": "list", "data": [], "models": [] })),
+        _ if path.ends_with("/messages/count_tokens") => {
+            Asked::Aside(serde_json::json!({ "input_tokens": 10 }))
+        }
+        _ if path.ends_with(":countTokens") => {
+            Asked::Aside(serde_json::json!({ "totalTokens": 10 }))
+        }
+        _ if path.ends_with("/messages") => Asked::Turn {
+            dialect: Dialect::Messages,
+            streaming,
+        },
+        _ if path.ends_with("/responses") => Asked::Turn {
+            dialect: Dialect::Responses,
+            streaming,
+        },
+        _ if path.ends_with("/chat/completions") => Asked::Turn {
+            dialect: Dialect::Chat,
+            streaming,
+        },
+        _ if path.ends_with(":streamGenerateContent") => Asked::Turn {
+            dialect: Dialect::Gemini,
+            streaming: true,
+        },
+        _ if path.ends_with(":generateContent") => Asked::Turn {
+            dialect: Dialect::Gemini,
+            streaming: false,
+        },
+        _ if path.ends_with("/models") && method == Method::GET => {
+            Asked::Aside(serde_json::json!({ "object": "list", "data": [], "models": [] }))
+        }
         "/" | "/api/hello" => Asked::Aside(serde_json::json!({})),
         _ => Asked::Unknown,
     }
 }
 
-async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(
+    State(stage): State<Arc<Stage>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let about = format!("{method} {}", uri.path());
-    let presented = ["x-api-key", "x-goog-api-key", "authorization"].iter().find_map(|name| headers.get(*name)?.to_str().ok());
-    let key = presented.unwrap_or_default().trim_start_matches("Bearer ").to_owned();
+    let presented = ["x-api-key", "x-goog-api-key", "authorization"]
+        .iter()
+        .find_map(|name| headers.get(*name)?.to_str().ok());
+    let key = presented
+        .unwrap_or_default()
+        .trim_start_matches("Bearer ")
+        .to_owned();
     // Gemini names it in the path.
-    let in_path = uri.path().rsplit_once("/models/").and_then(|(_, rest)| rest.split_once(':')).map(|(name, _)| name);
-    let model = body["model"].as_str().or(in_path).unwrap_or_default().to_owned();
+    let in_path = uri
+        .path()
+        .rsplit_once("/models/")
+        .and_then(|(_, rest)| rest.split_once(':'))
+        .map(|(name, _)| name);
+    let model = body["model"]
+        .as_str()
+        .or(in_path)
+        .unwrap_or_default()
+        .to_owned();
     match asked(&method, uri.path(), &body) {
         Asked::Turn { dialect, streaming } => {
             let offered = tools(dialect, &body);
             if is_only_a_search(dialect, &body) {
                 stage.change(|story| story.aside.push(SEARCHED.to_owned()));
-                return stream_or_whole(&stage, dialect, &Say::Text("nothing was found".to_owned()), End::Whole, streaming);
+                return stream_or_whole(
+                    &stage,
+                    dialect,
+                    &Say::Text("nothing was found".to_owned()),
+                    End::Whole,
+                    streaming,
+                );
             }
             if offered.is_empty() && body["model"] != WORDS_ONLY {
                 let side = side(&body);
@@ -131,7 +183,9 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, heade
             });
             let turn = match turn {
                 Ok(turn) => turn,
-                Err(search) => return stream_or_whole(&stage, dialect, &search, End::Whole, streaming),
+                Err(search) => {
+                    return stream_or_whole(&stage, dialect, &search, End::Whole, streaming);
+                }
             };
             match play(&turn, &offered) {
                 Ok((say, end)) => stream_or_whole(&stage, dialect, &say, end, streaming),
@@ -152,9 +206,14 @@ async fn answer(State(stage): State<Arc<Stage>>, method: Method, uri: Uri, heade
 
 /// Returns whether a CLI lets the model's service search the web, which is not a turn of the conversation.
 fn is_only_a_search(dialect: Dialect, body: &Value) -> bool {
-    let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let tools = body["tools"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let is_search = |tool: &Value| match dialect {
-        Dialect::Messages => tool["type"].as_str().is_some_and(|kind| kind.starts_with("web_search")),
+        Dialect::Messages => tool["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("web_search")),
         Dialect::Gemini => tool.get("googleSearch").is_some(),
         Dialect::Responses | Dialect::Chat => false,
     };
@@ -164,19 +223,34 @@ fn is_only_a_search(dialect: Dialect, body: &Value) -> bool {
 /// Returns the answer to a request outside of the conversation: text, or JSON for the requested schema.
 fn side(body: &Value) -> String {
     let config = &body["generationConfig"];
-    let schema = [&config["responseJsonSchema"], &config["responseSchema"]].into_iter().find(|schema| schema.is_object());
+    let schema = [&config["responseJsonSchema"], &config["responseSchema"]]
+        .into_iter()
+        .find(|schema| schema.is_object());
     schema.map_or_else(|| "A test".to_owned(), |schema| filled(schema).to_string())
 }
 
 fn filled(schema: &Value) -> Value {
-    match schema["type"].as_str().unwrap_or_default().to_ascii_lowercase().as_str() {
-        "object" => {
-            schema["properties"].as_object().map(|all| all.iter().map(|(name, each)| (name.clone(), filled(each))).collect()).unwrap_or_default()
-        }
+    match schema["type"]
+        .as_str()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "object" => schema["properties"]
+            .as_object()
+            .map(|all| {
+                all.iter()
+                    .map(|(name, each)| (name.clone(), filled(each)))
+                    .collect()
+            })
+            .unwrap_or_default(),
         "number" | "integer" => 1.into(),
         "boolean" => false.into(),
         "array" => Value::Array(Vec::new()),
-        _ => schema["enum"].get(0).cloned().unwrap_or_else(|| "a test".into()),
+        _ => schema["enum"]
+            .get(0)
+            .cloned()
+            .unwrap_or_else(|| "a test".into()),
     }
 }
 
@@ -207,7 +281,9 @@ fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
     };
     let mut response = (status, axum::Json(body)).into_response();
     if let Refusal::RateLimited { after_s } = refusal {
-        response.headers_mut().insert(header::RETRY_AFTER, after_s.into());
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, after_s.into());
     }
     if let Refusal::UsedUp { for_s } = refusal {
         let until = turn::epoch_s(for_s).to_string();
@@ -215,27 +291,45 @@ fn refuse(dialect: Dialect, refusal: Refusal) -> Response {
             Dialect::Messages => &[
                 ("anthropic-ratelimit-unified-status", "rejected"),
                 ("anthropic-ratelimit-unified-reset", &until),
-                ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+                (
+                    "anthropic-ratelimit-unified-representative-claim",
+                    "five_hour",
+                ),
             ],
-            Dialect::Responses => {
-                &[("x-codex-primary-used-percent", "100"), ("x-codex-primary-window-minutes", "300"), ("x-codex-primary-reset-at", &until)]
-            }
+            Dialect::Responses => &[
+                ("x-codex-primary-used-percent", "100"),
+                ("x-codex-primary-window-minutes", "300"),
+                ("x-codex-primary-reset-at", &until),
+            ],
             Dialect::Chat | Dialect::Gemini => &[],
         };
         response
             .headers_mut()
-            .extend(told.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).expect("digits or words"))));
+            .extend(told.iter().map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(value).expect("digits or words"),
+                )
+            }));
     }
     response
 }
 
-fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, streaming: bool) -> Response {
+fn stream_or_whole(
+    stage: &Arc<Stage>,
+    dialect: Dialect,
+    say: &Say,
+    end: End,
+    streaming: bool,
+) -> Response {
     let turn = stage.change(|story| {
         story.answers += 1;
         story.answers
     });
     if end == End::Reset {
-        return Response::new(Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other("reset"))])));
+        return Response::new(Body::from_stream(stream::iter([Err::<Bytes, _>(
+            io::Error::other("reset"),
+        )])));
     }
     if !streaming && end == End::Whole {
         return axum::Json(match dialect {
@@ -254,7 +348,11 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
         Dialect::Chat => openai::chat::stream(say, turn, end == End::Whole),
         Dialect::Gemini => gemini::stream(say, end == End::Whole),
     };
-    let said = stream::iter(chunks.into_iter().map(|chunk| Ok::<_, io::Error>(Bytes::from(chunk))));
+    let said = stream::iter(
+        chunks
+            .into_iter()
+            .map(|chunk| Ok::<_, io::Error>(Bytes::from(chunk))),
+    );
     let body = match end {
         End::Whole | End::Reset => Body::from_stream(said),
         End::Hang => {
@@ -265,7 +363,14 @@ fn stream_or_whole(stage: &Arc<Stage>, dialect: Dialect, say: &Say, end: End, st
             })))
         }
     };
-    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
+    (
+        [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-cache"),
+        ],
+        body,
+    )
+        .into_response()
 }
 
 /// Records, when the stream is dropped, that the CLI has closed it.
@@ -279,11 +384,17 @@ impl Drop for Left {
 
 /// Formats a server-sent event.
 pub fn event(name: Option<&str>, data: &Value) -> String {
-    name.map_or_else(|| format!("data: {data}\n\n"), |name| format!("event: {name}\ndata: {data}\n\n"))
+    name.map_or_else(
+        || format!("data: {data}\n\n"),
+        |name| format!("event: {name}\ndata: {data}\n\n"),
+    )
 }
 
 /// Splits a text into the pieces of a stream.
 pub fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
-    characters.chunks(characters.len().div_ceil(3).max(1)).map(|piece| piece.iter().collect()).collect()
+    characters
+        .chunks(characters.len().div_ceil(3).max(1))
+        .map(|piece| piece.iter().collect())
+        .collect()
 }

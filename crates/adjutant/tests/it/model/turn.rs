@@ -11,7 +11,10 @@ pub enum Turn {
     /// Calls a tool, found by the end of its name, since CLIs add a prefix.
     Call { tool: String, arguments: Value },
     /// Calls a tool with arguments computed from the request.
-    CallWith { tool: &'static str, arguments: fn(&Seen) -> Value },
+    CallWith {
+        tool: &'static str,
+        arguments: fn(&Seen) -> Value,
+    },
     /// Writes a file with the CLI's own tool.
     Write { path: String, content: String },
     /// Runs a command with the CLI's own shell. `asks`: outside of its sandbox, if the model has to request that.
@@ -46,23 +49,37 @@ impl Turn {
     }
 
     pub fn call(tool: &str, arguments: Value) -> Self {
-        Self::Call { tool: tool.to_owned(), arguments }
+        Self::Call {
+            tool: tool.to_owned(),
+            arguments,
+        }
     }
 
     pub fn write(path: &str, content: &str) -> Self {
-        Self::Write { path: path.to_owned(), content: content.to_owned() }
+        Self::Write {
+            path: path.to_owned(),
+            content: content.to_owned(),
+        }
     }
 
     pub fn shell(command: &str) -> Self {
-        Self::Shell { command: command.to_owned(), asks: false }
+        Self::Shell {
+            command: command.to_owned(),
+            asks: false,
+        }
     }
 
     pub fn asking_shell(command: &str) -> Self {
-        Self::Shell { command: command.to_owned(), asks: true }
+        Self::Shell {
+            command: command.to_owned(),
+            asks: true,
+        }
     }
 
     pub fn fetch(url: &str) -> Self {
-        Self::Fetch { url: url.to_owned() }
+        Self::Fetch {
+            url: url.to_owned(),
+        }
     }
 
     /// Returns the names of a deferred tool for this turn, and whether the turn is left out if there is none.
@@ -139,9 +156,15 @@ impl Refusal {
     /// Returns the message of that vendor's service.
     pub fn message(self, dialect: Dialect) -> &'static str {
         match (self, dialect) {
-            (Self::TooLong, Dialect::Messages) => "prompt is too long: 250000 tokens > 200000 maximum",
-            (Self::TooLong, Dialect::Gemini) => "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            (Self::NoCredit, Dialect::Messages) => "Your credit balance is too low to access the Anthropic API.",
+            (Self::TooLong, Dialect::Messages) => {
+                "prompt is too long: 250000 tokens > 200000 maximum"
+            }
+            (Self::TooLong, Dialect::Gemini) => {
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+            }
+            (Self::NoCredit, Dialect::Messages) => {
+                "Your credit balance is too low to access the Anthropic API."
+            }
             (refusal, _) => refusal.usual_message(),
         }
     }
@@ -151,8 +174,12 @@ impl Refusal {
             Self::RateLimited { .. } => "too many requests: come again later",
             Self::UsedUp { .. } => "the usage limit has been reached",
             Self::Unauthorized => "invalid api key",
-            Self::TooLong => "Your input exceeds the context window of this model. Please adjust your input and try again.",
-            Self::NoCredit => "You exceeded your current quota, please check your plan and billing details.",
+            Self::TooLong => {
+                "Your input exceeds the context window of this model. Please adjust your input and try again."
+            }
+            Self::NoCredit => {
+                "You exceeded your current quota, please check your plan and billing details."
+            }
             Self::Overloaded => "Overloaded",
         }
     }
@@ -160,6 +187,8 @@ impl Refusal {
 
 /// Returns a time in the future, in seconds since the epoch.
 pub fn epoch_s(after_s: u32) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a clock");
     now.as_secs() + u64::from(after_s)
 }

@@ -16,15 +16,25 @@ fn open(port: u16, token: &str, path: &str, body: &str) -> TcpStream {
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .expect("sent");
     stream
 }
 
 fn read(mut stream: TcpStream) -> (u16, Value) {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("a reply");
-    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-    (status, serde_json::from_str(text.split_once("\r\n\r\n").map_or("", |(_, body)| body)).unwrap_or_default())
+    let status = text
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_default();
+    (
+        status,
+        serde_json::from_str(text.split_once("\r\n\r\n").map_or("", |(_, body)| body))
+            .unwrap_or_default(),
+    )
 }
 
 fn send(port: u16, token: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -41,9 +51,23 @@ fn peer_sees_only_what_is_shared_with_it() {
     pair.office.ok(&["chat", "post", "2", "a secret"]);
     pair.office.ok(&["chat", "share", "1", "lab"]);
     let (status, list) = send(pair.port, &token, "/peer/v1/chats", &json!({}));
-    assert_eq!((status, list["chats"].as_array().map(Vec::len), &list["chats"][0]["chat"]), (200, Some(1), &json!(1)), "{list}");
+    assert_eq!(
+        (
+            status,
+            list["chats"].as_array().map(Vec::len),
+            &list["chats"][0]["chat"]
+        ),
+        (200, Some(1), &json!(1)),
+        "{list}"
+    );
     // A chat that is not shared and one that does not exist are the same.
-    for (path, more) in [("/peer/v1/entries", json!({"after": 0})), ("/peer/v1/post", json!({"key": "k", "participant": "a", "text": "x"}))] {
+    for (path, more) in [
+        ("/peer/v1/entries", json!({"after": 0})),
+        (
+            "/peer/v1/post",
+            json!({"key": "k", "participant": "a", "text": "x"}),
+        ),
+    ] {
         let mut seen = Vec::new();
         for chat in [2, 99] {
             let mut body = more.clone();
@@ -67,9 +91,20 @@ fn peer_sees_only_what_is_shared_with_it() {
     ] {
         assert_eq!(send(pair.port, &token, path, &json!({})).0, 404, "{path}");
     }
-    let person = pair.office.json(&["token", "new", "all", "--role", "person"])["token"].as_str().expect("a token").to_owned();
-    assert_eq!(send(pair.port, &person, "/peer/v1/chats", &json!({})).0, 404);
-    assert_eq!(send(pair.port, "adj_wrong", "/peer/v1/chats", &json!({})).0, 401);
+    let person = pair
+        .office
+        .json(&["token", "new", "all", "--role", "person"])["token"]
+        .as_str()
+        .expect("a token")
+        .to_owned();
+    assert_eq!(
+        send(pair.port, &person, "/peer/v1/chats", &json!({})).0,
+        404
+    );
+    assert_eq!(
+        send(pair.port, "adj_wrong", "/peer/v1/chats", &json!({})).0,
+        401
+    );
 }
 
 #[test]
@@ -77,16 +112,44 @@ fn peer_cannot_speak_for_others() {
     let pair = Pair::new();
     let token = pair.invite();
     let post = |participant: &str, key: &str| {
-        send(pair.port, &token, "/peer/v1/post", &json!({"chat": 1, "key": key, "participant": participant, "text": "it was them"})).1
+        send(
+            pair.port,
+            &token,
+            "/peer/v1/post",
+            &json!({"chat": 1, "key": key, "participant": participant, "text": "it was them"}),
+        )
+        .1
     };
-    for (forged, key) in ["other/person", "a\nb", "person\u{202e}", "peer:x/y", "", "a b", "../x", &"a".repeat(51)].iter().zip('a'..) {
+    for (forged, key) in [
+        "other/person",
+        "a\nb",
+        "person\u{202e}",
+        "peer:x/y",
+        "",
+        "a b",
+        "../x",
+        &"a".repeat(51),
+    ]
+    .iter()
+    .zip('a'..)
+    {
         let outcome = post(forged, &key.to_string());
-        assert!(outcome["refused"].is_string() && outcome["seq"].is_null(), "{forged:?}: {outcome}");
+        assert!(
+            outcome["refused"].is_string() && outcome["seq"].is_null(),
+            "{forged:?}: {outcome}"
+        );
     }
     assert!(Pair::said(&pair.office, "1").is_empty());
     let first = post("person", "key");
-    assert_eq!((&first, &post("person", "key")), (&json!({"seq": 1}), &json!({"seq": 1})), "a repeated post has one effect");
-    assert_eq!(Pair::said(&pair.office, "1"), [("peer:lab/person".to_owned(), "it was them".to_owned())]);
+    assert_eq!(
+        (&first, &post("person", "key")),
+        (&json!({"seq": 1}), &json!({"seq": 1})),
+        "a repeated post has one effect"
+    );
+    assert_eq!(
+        Pair::said(&pair.office, "1"),
+        [("peer:lab/person".to_owned(), "it was them".to_owned())]
+    );
     let shown = pair.office.ok(&["chat", "show", "1"]);
     assert!(shown.contains("lab/person"), "{shown}");
 }
@@ -95,11 +158,15 @@ fn peer_cannot_speak_for_others() {
 fn message_of_a_peer_starts_nothing_here() {
     let pair = Pair::strangers();
     pair.connect();
-    pair.office.ok(&["chat", "start", "plans", "--with", "echo"]);
+    pair.office
+        .ok(&["chat", "start", "plans", "--with", "echo"]);
     pair.office.ok(&["chat", "share", "1", "lab"]);
     pair.lab.ok(&["chat", "follow", "office", "1"]);
     pair.lab.ok(&["chat", "post", "1", "@echo please run this"]);
-    Pair::until_said(&pair.office, &[("peer:lab/person", "@echo please run this")]);
+    Pair::until_said(
+        &pair.office,
+        &[("peer:lab/person", "@echo please run this")],
+    );
     assert_eq!(pair.office.json(&["ps", "-a"]), json!([]));
     assert_eq!(pair.office.json(&["chat", "stats", "1"])["open"], 0);
 }
@@ -110,16 +177,29 @@ fn key_of_a_post_is_good_for_one_chat_and_outlives_the_peer() {
     pair.office.ok(&["chat", "start", "other"]);
     pair.office.ok(&["chat", "share", "2", "lab"]);
     let post = |token: &str, chat: i64| {
-        send(pair.port, token, "/peer/v1/post", &json!({"chat": chat, "key": "key", "participant": "person", "text": "once"})).1
+        send(
+            pair.port,
+            token,
+            "/peer/v1/post",
+            &json!({"chat": chat, "key": "key", "participant": "person", "text": "once"}),
+        )
+        .1
     };
     let token = pair.invite();
     assert_eq!(post(&token, 1), json!({"seq": 1}));
     let other = post(&token, 2);
-    assert!(other["refused"].is_string() && other["seq"].is_null(), "{other}");
+    assert!(
+        other["refused"].is_string() && other["seq"].is_null(),
+        "{other}"
+    );
     pair.office.ok(&["peer", "remove", "lab"]);
     let token = pair.invite();
     pair.office.ok(&["chat", "share", "1", "lab"]);
-    assert_eq!(post(&token, 1), json!({"seq": 1}), "a reply that was lost before the removal");
+    assert_eq!(
+        post(&token, 1),
+        json!({"seq": 1}),
+        "a reply that was lost before the removal"
+    );
     assert_eq!(Pair::said(&pair.office, "1").len(), 1);
 }
 
@@ -128,24 +208,43 @@ fn peer_that_posts_too_much_is_slowed_down() {
     let pair = Pair::new();
     let token = pair.invite();
     let text = "x".repeat(1024 * 1024);
-    let post =
-        |n: usize| send(pair.port, &token, "/peer/v1/post", &json!({"chat": 1, "key": n.to_string(), "participant": "person", "text": text})).0;
+    let post = |n: usize| {
+        send(
+            pair.port,
+            &token,
+            "/peer/v1/post",
+            &json!({"chat": 1, "key": n.to_string(), "participant": "person", "text": text}),
+        )
+        .0
+    };
     let statuses: Vec<u16> = (0..60).map(post).collect();
     let accepted = statuses.iter().filter(|status| **status == 200).count();
-    assert!((20..60).contains(&accepted) && statuses.contains(&429), "{statuses:?}");
+    assert!(
+        (20..60).contains(&accepted) && statuses.contains(&429),
+        "{statuses:?}"
+    );
     assert_eq!(Pair::said(&pair.office, "1").len(), accepted);
 }
 
 #[test]
 fn revoked_token_of_a_peer_is_shown_and_replaced() {
     let pair = Pair::new();
-    assert_eq!(pair.office.json(&["peer", "show", "lab"])["peer"]["may_connect"], true);
+    assert_eq!(
+        pair.office.json(&["peer", "show", "lab"])["peer"]["may_connect"],
+        true
+    );
     pair.office.ok(&["token", "revoke", "peer-lab"]);
-    assert_eq!(pair.office.json(&["peer", "show", "lab"])["peer"]["may_connect"], false);
+    assert_eq!(
+        pair.office.json(&["peer", "show", "lab"])["peer"]["may_connect"],
+        false
+    );
     pair.office.ok(&["chat", "post", "1", "unheard"]);
     pair.lab.until("the refusal is shown", || {
         let page = pair.lab.json(&["chat", "show", "1"]);
-        page["chat"]["followed"]["problem"].as_str().filter(|problem| problem.contains("token")).map(|_| ())
+        page["chat"]["followed"]["problem"]
+            .as_str()
+            .filter(|problem| problem.contains("token"))
+            .map(|_| ())
     });
     pair.connect();
     Pair::until_said(&pair.lab, &[("peer:office/person", "unheard")]);
@@ -158,30 +257,56 @@ fn branch_of_a_shared_chat_stays_unknown_to_peers() {
     pair.office.ok(&["chat", "branch", "1", "a secret title"]);
     pair.office.ok(&["chat", "post", "2", "in the branch"]);
     pair.office.ok(&["chat", "post", "1", "one"]);
-    pair.lab.until("the chat arrives", || (Pair::said(&pair.lab, "1").last().is_some_and(|(_, text)| text == "one")).then_some(()));
+    pair.lab.until("the chat arrives", || {
+        (Pair::said(&pair.lab, "1")
+            .last()
+            .is_some_and(|(_, text)| text == "one"))
+        .then_some(())
+    });
     let all = format!("{:?}", Pair::said(&pair.lab, "1"));
-    assert!(!all.contains("secret") && !all.contains("in the branch"), "{all}");
+    assert!(
+        !all.contains("secret") && !all.contains("in the branch"),
+        "{all}"
+    );
     // A branch that is shared itself is followed from its own first entry.
     pair.office.ok(&["chat", "share", "2", "lab"]);
     pair.lab.ok(&["chat", "follow", "office", "2"]);
-    pair.lab.until("the branch arrives", || (Pair::said(&pair.lab, "2").last().is_some_and(|(_, text)| text == "in the branch")).then_some(()));
+    pair.lab.until("the branch arrives", || {
+        (Pair::said(&pair.lab, "2")
+            .last()
+            .is_some_and(|(_, text)| text == "in the branch"))
+        .then_some(())
+    });
 }
 
 #[test]
 fn reader_does_not_post() {
     let pair = Pair::new();
-    pair.office.ok(&["chat", "share", "1", "lab", "--read-only"]);
+    pair.office
+        .ok(&["chat", "share", "1", "lab", "--read-only"]);
     pair.lab.ok(&["chat", "post", "1", "may I?"]);
-    pair.lab.until("the post is refused", || (pair.outgoing() == [("may I?".to_owned(), "refused".to_owned())]).then_some(()));
+    pair.lab.until("the post is refused", || {
+        (pair.outgoing() == [("may I?".to_owned(), "refused".to_owned())]).then_some(())
+    });
     let shown = pair.lab.ok(&["chat", "show", "1"]);
-    assert!(shown.contains("refused: office: ") && shown.contains("for reading only") && shown.contains("may I?"), "{shown}");
+    assert!(
+        shown.contains("refused: office: ")
+            && shown.contains("for reading only")
+            && shown.contains("may I?"),
+        "{shown}"
+    );
     pair.office.ok(&["chat", "post", "1", "no"]);
     Pair::until_said(&pair.lab, &[("peer:office/person", "no")]);
 }
 
 /// Opens a wait for entries, and returns how long it lasts after `ended`.
 fn wait_ended_by(pair: &Pair, token: &str, ended: impl FnOnce()) -> (u16, Duration) {
-    let stream = open(pair.port, token, "/peer/v1/entries", &json!({"chat": 1, "after": 0, "wait_ms": 50_000}).to_string());
+    let stream = open(
+        pair.port,
+        token,
+        "/peer/v1/entries",
+        &json!({"chat": 1, "after": 0, "wait_ms": 50_000}).to_string(),
+    );
     // The next reply is complete after the hub has received the wait.
     assert_eq!(send(pair.port, token, "/peer/v1/chats", &json!({})).0, 200);
     let before = Instant::now();
@@ -196,14 +321,29 @@ fn end_of_access_ends_open_waits() {
     pair.office.ok(&["chat", "start", "plans"]);
     let share = || drop(pair.office.ok(&["chat", "share", "1", "lab"]));
     share();
-    let (status, time) = wait_ended_by(&pair, &token, || drop(pair.office.ok(&["chat", "unshare", "1", "lab"])));
-    assert!(status == 404 && time < Duration::from_secs(10), "{status} {time:?}");
+    let (status, time) = wait_ended_by(&pair, &token, || {
+        drop(pair.office.ok(&["chat", "unshare", "1", "lab"]))
+    });
+    assert!(
+        status == 404 && time < Duration::from_secs(10),
+        "{status} {time:?}"
+    );
     share();
-    let (status, time) = wait_ended_by(&pair, &token, || drop(pair.office.ok(&["peer", "block", "lab"])));
-    assert!(status == 404 && time < Duration::from_secs(10), "{status} {time:?}");
-    assert_eq!(send(pair.port, &token, "/peer/v1/chats", &json!({})).1, json!({"chats": []}));
+    let (status, time) = wait_ended_by(&pair, &token, || {
+        drop(pair.office.ok(&["peer", "block", "lab"]))
+    });
+    assert!(
+        status == 404 && time < Duration::from_secs(10),
+        "{status} {time:?}"
+    );
+    assert_eq!(
+        send(pair.port, &token, "/peer/v1/chats", &json!({})).1,
+        json!({"chats": []})
+    );
     pair.office.ok(&["peer", "unblock", "lab"]);
-    let (_, time) = wait_ended_by(&pair, &token, || drop(pair.office.ok(&["peer", "remove", "lab"])));
+    let (_, time) = wait_ended_by(&pair, &token, || {
+        drop(pair.office.ok(&["peer", "remove", "lab"]))
+    });
     assert!(time < Duration::from_secs(10), "{time:?}");
     assert_eq!(send(pair.port, &token, "/peer/v1/chats", &json!({})).0, 401);
 }
@@ -216,11 +356,28 @@ fn blocked_peer_exchanges_nothing_until_unblocked() {
     pair.lab.ok(&["peer", "block", "office"]);
     pair.office.ok(&["chat", "post", "1", "unheard"]);
     pair.lab.ok(&["chat", "post", "1", "waiting"]);
-    assert_eq!(pair.outgoing(), [("waiting".to_owned(), "waiting".to_owned())]);
+    assert_eq!(
+        pair.outgoing(),
+        [("waiting".to_owned(), "waiting".to_owned())]
+    );
     assert_eq!(Pair::said(&pair.lab, "1").len(), 1);
     pair.lab.ok(&["peer", "unblock", "office"]);
-    Pair::until_said(&pair.office, &[("person", "zero"), ("person", "unheard"), ("peer:lab/person", "waiting")]);
-    Pair::until_said(&pair.lab, &[("peer:office/person", "zero"), ("peer:office/person", "unheard"), ("person", "waiting")]);
+    Pair::until_said(
+        &pair.office,
+        &[
+            ("person", "zero"),
+            ("person", "unheard"),
+            ("peer:lab/person", "waiting"),
+        ],
+    );
+    Pair::until_said(
+        &pair.lab,
+        &[
+            ("peer:office/person", "zero"),
+            ("peer:office/person", "unheard"),
+            ("person", "waiting"),
+        ],
+    );
 }
 
 #[test]
@@ -237,8 +394,16 @@ fn removed_peer_leaves_a_copy() {
     let page = pair.lab.json(&["chat", "show", "1"]);
     assert_eq!(page["chat"]["followed"]["ended"], true, "{page}");
     assert_eq!(page["messages"][0]["text"], "zero", "{page}");
-    assert_eq!(page["chat"]["outgoing"][0]["problem"], "the peer office was removed", "{page}");
-    assert!(pair.lab.adj(&["chat", "post", "1", "more"]).err.contains("is no longer updated"));
+    assert_eq!(
+        page["chat"]["outgoing"][0]["problem"], "the peer office was removed",
+        "{page}"
+    );
+    assert!(
+        pair.lab
+            .adj(&["chat", "post", "1", "more"])
+            .err
+            .contains("is no longer updated")
+    );
 }
 
 #[test]
@@ -251,17 +416,43 @@ fn copy_cannot_be_shared_and_secrets_are_not_shown() {
     pair.lab.ok(&["chat", "follow", "office", "1"]);
     pair.lab.ok(&["peer", "invite", "third"]);
     let refused = pair.lab.adj(&["chat", "share", "1", "third"]);
-    assert!(refused.code != 0 && refused.err.contains("only that hub can share it"), "{refused:?}");
+    assert!(
+        refused.code != 0 && refused.err.contains("only that hub can share it"),
+        "{refused:?}"
+    );
     for home in [&pair.office, &pair.lab] {
-        for args in [&["peer", "list", "--json"][..], &["token", "list", "--json"]] {
+        for args in [
+            &["peer", "list", "--json"][..],
+            &["token", "list", "--json"],
+        ] {
             assert!(!home.ok(args).contains(&token));
         }
     }
-    assert_eq!(files_with(&pair.office, &token), 0, "the issuer has only the hash");
-    assert_eq!(files_with(&pair.lab, &token), 1, "only the private file has the token");
-    let secret = std::fs::read_dir(pair.lab.home.peers_dir()).expect("a directory").next().expect("a file").expect("an entry").path();
+    assert_eq!(
+        files_with(&pair.office, &token),
+        0,
+        "the issuer has only the hash"
+    );
+    assert_eq!(
+        files_with(&pair.lab, &token),
+        1,
+        "only the private file has the token"
+    );
+    let secret = std::fs::read_dir(pair.lab.home.peers_dir())
+        .expect("a directory")
+        .next()
+        .expect("a file")
+        .expect("an entry")
+        .path();
     assert_eq!(std::fs::read(&secret).expect("read"), token.as_bytes());
-    assert_eq!(std::fs::metadata(&secret).expect("a file").permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&secret)
+            .expect("a file")
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
     let refused = add(&pair.lab, "office", "http://192.0.2.1:7317", &token).expect_err("refused");
     assert!(refused.message.contains("plain text"), "{refused:?}");
 }
@@ -271,10 +462,17 @@ fn files_with(home: &TestHome, text: &str) -> usize {
     let mut found = 0;
     let mut dirs = vec![home.home.dir.clone()];
     while let Some(dir) = dirs.pop() {
-        for path in std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+        for path in std::fs::read_dir(dir)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").path())
+        {
             if path.is_dir() {
                 dirs.push(path);
-            } else if std::fs::read(&path).is_ok_and(|bytes| bytes.windows(text.len()).any(|part| part == text.as_bytes())) {
+            } else if std::fs::read(&path).is_ok_and(|bytes| {
+                bytes
+                    .windows(text.len())
+                    .any(|part| part == text.as_bytes())
+            }) {
                 found += 1;
             }
         }

@@ -3,7 +3,10 @@
 use super::{Pair, add, kill_hub};
 use crate::serve::hub_with;
 use crate::support::TestHome;
-use adjutant::view::{AddPeer, BlockPeer, Call, ErrorView, FollowChat, InvitePeer, RemovePeer, ShareChat, UnfollowChat};
+use adjutant::view::{
+    AddPeer, BlockPeer, Call, ErrorView, FollowChat, InvitePeer, RemovePeer, ShareChat,
+    UnfollowChat,
+};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Child;
@@ -26,27 +29,44 @@ impl<'a> Dying<'a> {
         let fired = home.work().join("fired");
         std::fs::write(&fired, "").expect("a file");
         let hub = hub_with(home, &format!("{failpoint}={}", fired.display()));
-        Self { home, hub, failpoint, fired, calls: 0 }
+        Self {
+            home,
+            hub,
+            failpoint,
+            fired,
+            calls: 0,
+        }
     }
 
     /// Makes a call during which the hub dies, twice more with the next hub, and again after `undo` has reverted it.
     fn make_once<C: Call>(&mut self, call: &C, is_made: impl Fn() -> bool, undo: impl FnOnce()) {
         self.calls += 1;
         let name = format!("{}-{}-{}", self.failpoint, C::NAME, self.calls);
-        let make = || self.home.call(call, &name).map(|reply| serde_json::to_value(reply).expect("JSON"));
+        let make = || {
+            self.home
+                .call(call, &name)
+                .map(|reply| serde_json::to_value(reply).expect("JSON"))
+        };
         assert!(!is_made(), "{name}: before the call");
         std::fs::remove_file(&self.fired).expect("it is there");
         let lost: Result<Value, ErrorView> = make();
         assert!(lost.is_err(), "{name}: {lost:?}");
         assert!(!self.hub.wait().expect("it dies").success(), "{name}");
         std::fs::write(&self.fired, "").expect("a file");
-        self.hub = hub_with(self.home, &format!("{}={}", self.failpoint, self.fired.display()));
+        self.hub = hub_with(
+            self.home,
+            &format!("{}={}", self.failpoint, self.fired.display()),
+        );
         let replies = [0, 1].map(|_| make().unwrap_or_else(|error| panic!("{name}: {error:?}")));
         assert_eq!(replies[0], replies[1], "{name}");
         assert!(is_made(), "{name}: after the call");
         undo();
         assert!(!is_made(), "{name}: after it was reverted");
-        assert_eq!(make().unwrap_or_else(|error| panic!("{name}: {error:?}")), replies[0], "{name}");
+        assert_eq!(
+            make().unwrap_or_else(|error| panic!("{name}: {error:?}")),
+            replies[0],
+            "{name}"
+        );
         assert!(!is_made(), "{name}: a repeated call has a second effect");
     }
 }
@@ -65,11 +85,19 @@ fn of_peer(home: &TestHome, field: &str) -> Value {
 }
 
 fn share(shared: bool) -> ShareChat {
-    ShareChat { chat_id: 1, peer: "lab".to_owned(), read_only: false, shared }
+    ShareChat {
+        chat_id: 1,
+        peer: "lab".to_owned(),
+        read_only: false,
+        shared,
+    }
 }
 
 fn block(blocked: bool) -> BlockPeer {
-    BlockPeer { name: "lab".to_owned(), blocked }
+    BlockPeer {
+        name: "lab".to_owned(),
+        blocked,
+    }
 }
 
 #[test]
@@ -80,18 +108,35 @@ fn call_about_access_during_which_the_hub_dies_is_made_once() {
         let mut dying = Dying::new(&home, failpoint);
         let run = |args: &'static [&'static str]| drop(home.ok(args));
         let is_known = || of_peer(&home, "name") == "lab";
-        let invite = InvitePeer { name: "lab".to_owned(), sha256: "ab".repeat(32) };
+        let invite = InvitePeer {
+            name: "lab".to_owned(),
+            sha256: "ab".repeat(32),
+        };
         dying.make_once(&invite, is_known, || run(&["peer", "remove", "lab"]));
         run(&["peer", "invite", "lab"]);
         let is_shared = || of_peer(&home, "shared") == 1;
-        dying.make_once(&share(true), is_shared, || run(&["chat", "unshare", "1", "lab"]));
+        dying.make_once(&share(true), is_shared, || {
+            run(&["chat", "unshare", "1", "lab"])
+        });
         run(&["chat", "share", "1", "lab"]);
-        dying.make_once(&share(false), || !is_shared(), || run(&["chat", "share", "1", "lab"]));
+        dying.make_once(
+            &share(false),
+            || !is_shared(),
+            || run(&["chat", "share", "1", "lab"]),
+        );
         let is_blocked = || of_peer(&home, "blocked") == true;
-        dying.make_once(&block(true), is_blocked, || run(&["peer", "unblock", "lab"]));
+        dying.make_once(&block(true), is_blocked, || {
+            run(&["peer", "unblock", "lab"])
+        });
         run(&["peer", "block", "lab"]);
-        dying.make_once(&block(false), || !is_blocked(), || run(&["peer", "block", "lab"]));
-        let removal = RemovePeer { name: "lab".to_owned() };
+        dying.make_once(
+            &block(false),
+            || !is_blocked(),
+            || run(&["peer", "block", "lab"]),
+        );
+        let removal = RemovePeer {
+            name: "lab".to_owned(),
+        };
         dying.make_once(&removal, || !is_known(), || run(&["peer", "invite", "lab"]));
     }
 }
@@ -106,7 +151,13 @@ fn call_about_following_during_which_the_hub_dies_is_made_once() {
         pair.lab.ok(&["ps"]);
         let mut dying = Dying::new(&pair.lab, failpoint);
         let secrets = || std::fs::read_dir(pair.lab.home.peers_dir()).map_or(0, Iterator::count);
-        let office = AddPeer { name: "office".to_owned(), url: pair.url(), token: token.clone(), fingerprint: None, plain: false };
+        let office = AddPeer {
+            name: "office".to_owned(),
+            url: pair.url(),
+            token: token.clone(),
+            fingerprint: None,
+            plain: false,
+        };
         let is_added = || {
             let is_known = of_peer(&pair.lab, "name") == "office";
             // One private file for the peer, whatever calls were lost.
@@ -123,19 +174,32 @@ fn call_about_following_during_which_the_hub_dies_is_made_once() {
             // A repeated call does not need the other hub.
             kill_hub(&pair.office);
         };
-        let call = FollowChat { peer: "office".to_owned(), chat: 1, client: None };
+        let call = FollowChat {
+            peer: "office".to_owned(),
+            chat: 1,
+            client: None,
+        };
         dying.make_once(&call, is_followed, || unfollow("1"));
         pair.office.ok(&["ps"]);
         follow();
         // The tasks of the copy commit nothing while the other hub is unreachable.
         kill_hub(&pair.office);
-        let has_problem = || pair.lab.json(&["chat", "show", "2"])["chat"]["followed"]["problem"].is_string();
-        pair.lab.until("the copy has a problem", || has_problem().then_some(()));
+        let has_problem =
+            || pair.lab.json(&["chat", "show", "2"])["chat"]["followed"]["problem"].is_string();
+        pair.lab
+            .until("the copy has a problem", || has_problem().then_some(()));
         let refollow = || {
             pair.office.ok(&["ps"]);
             follow();
         };
         dying.make_once(&UnfollowChat { chat_id: 2 }, || !is_followed(), refollow);
-        assert_eq!(pair.lab.json(&["chat", "ls", "--all"]).as_array().map(Vec::len), Some(3), "one copy for each of three calls");
+        assert_eq!(
+            pair.lab
+                .json(&["chat", "ls", "--all"])
+                .as_array()
+                .map(Vec::len),
+            Some(3),
+            "one copy for each of three calls"
+        );
     }
 }

@@ -37,10 +37,17 @@ impl Pair {
 
     /// Starts two hubs that do not know each other.
     fn strangers() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .expect("a free port")
+            .port();
         let office = TestHome::with_config(&format!("listen = \"127.0.0.1:{port}\"\n"));
         office.ok(&["ps"]);
-        Self { office, lab: TestHome::new(), port }
+        Self {
+            office,
+            lab: TestHome::new(),
+            port,
+        }
     }
 
     fn url(&self) -> String {
@@ -49,7 +56,10 @@ impl Pair {
 
     /// Invites the lab, and returns its token.
     fn invite(&self) -> String {
-        self.office.json(&["peer", "invite", "lab"])["token"].as_str().expect("a token").to_owned()
+        self.office.json(&["peer", "invite", "lab"])["token"]
+            .as_str()
+            .expect("a token")
+            .to_owned()
     }
 
     fn connect(&self) {
@@ -61,34 +71,66 @@ impl Pair {
     fn said(home: &TestHome, chat: &str) -> Vec<(String, String)> {
         let page = home.json(&["chat", "show", chat, "--after", "0"]);
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        page["messages"].as_array().expect("messages").iter().map(|entry| (text(&entry["from"]), text(&entry["text"]))).collect()
+        page["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .map(|entry| (text(&entry["from"]), text(&entry["text"])))
+            .collect()
     }
 
     fn until_said(home: &TestHome, expected: &[(&str, &str)]) {
-        let expected: Vec<(String, String)> = expected.iter().map(|(from, text)| ((*from).to_owned(), (*text).to_owned())).collect();
-        home.until(&format!("{expected:?} are in the chat"), || (Self::said(home, "1") == expected).then_some(()));
+        let expected: Vec<(String, String)> = expected
+            .iter()
+            .map(|(from, text)| ((*from).to_owned(), (*text).to_owned()))
+            .collect();
+        home.until(&format!("{expected:?} are in the chat"), || {
+            (Self::said(home, "1") == expected).then_some(())
+        });
     }
 
     /// Returns the posts of the lab that are not entries, with their states.
     fn outgoing(&self) -> Vec<(String, String)> {
         let page = self.lab.json(&["chat", "show", "1"]);
-        let posts = page["chat"]["outgoing"].as_array().cloned().unwrap_or_default();
+        let posts = page["chat"]["outgoing"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        posts.iter().map(|post| (text(&post["text"]), text(&post["state"]))).collect()
+        posts
+            .iter()
+            .map(|post| (text(&post["text"]), text(&post["state"])))
+            .collect()
     }
 }
 
-fn add(home: &TestHome, name: &str, url: &str, token: &str) -> Result<<AddPeer as Call>::Reply, ErrorView> {
+fn add(
+    home: &TestHome,
+    name: &str,
+    url: &str,
+    token: &str,
+) -> Result<<AddPeer as Call>::Reply, ErrorView> {
     home.ok(&["ps"]);
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    let call = AddPeer { name: name.to_owned(), url: url.to_owned(), token: token.to_owned(), fingerprint: None, plain: false };
-    home.call(&call, &format!("add-{}", CALLS.fetch_add(1, Ordering::Relaxed)))
+    let call = AddPeer {
+        name: name.to_owned(),
+        url: url.to_owned(),
+        token: token.to_owned(),
+        fingerprint: None,
+        plain: false,
+    };
+    home.call(
+        &call,
+        &format!("add-{}", CALLS.fetch_add(1, Ordering::Relaxed)),
+    )
 }
 
 fn kill_hub(home: &TestHome) {
     let pid = home.hub_pid();
     crate::support::kill(pid);
-    home.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+    home.until("the hub is dead", || {
+        (!TestHome::is_alive(pid)).then_some(())
+    });
 }
 
 /// Replaces the hub of a home by one that dies at a failpoint.
@@ -96,9 +138,15 @@ fn arm(home: &TestHome, failpoint: &str) -> Child {
     home.ok(&["stop"]);
     let file = home.work().join(failpoint);
     let mut hub = home.command(&["__hub"]);
-    hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", file.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", file.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let hub = hub.spawn().expect("a hub");
-    home.until("the hub takes calls", || home.call(&GetHub {}, "").ok().filter(|found| found.pid == hub.id()));
+    home.until("the hub takes calls", || {
+        home.call(&GetHub {}, "")
+            .ok()
+            .filter(|found| found.pid == hub.id())
+    });
     hub
 }
 
@@ -107,15 +155,36 @@ fn messages_travel_in_both_directions() {
     let pair = Pair::new();
     pair.office.ok(&["chat", "post", "1", "shall we start?"]);
     Pair::until_said(&pair.lab, &[("peer:office/person", "shall we start?")]);
-    pair.lab.ok(&["chat", "post", "1", "yes", "--reply-to", "1"]);
-    Pair::until_said(&pair.office, &[("person", "shall we start?"), ("peer:lab/person", "yes")]);
-    Pair::until_said(&pair.lab, &[("peer:office/person", "shall we start?"), ("person", "yes")]);
-    assert!(pair.outgoing().is_empty(), "a post that has arrived is an entry");
+    pair.lab
+        .ok(&["chat", "post", "1", "yes", "--reply-to", "1"]);
+    Pair::until_said(
+        &pair.office,
+        &[("person", "shall we start?"), ("peer:lab/person", "yes")],
+    );
+    Pair::until_said(
+        &pair.lab,
+        &[("peer:office/person", "shall we start?"), ("person", "yes")],
+    );
+    assert!(
+        pair.outgoing().is_empty(),
+        "a post that has arrived is an entry"
+    );
     let page = pair.office.json(&["chat", "show", "1"]);
-    assert_eq!((&page["messages"][1]["name"], &page["messages"][1]["reply_to"]), (&"lab/person".into(), &1.into()), "{page}");
+    assert_eq!(
+        (
+            &page["messages"][1]["name"],
+            &page["messages"][1]["reply_to"]
+        ),
+        (&"lab/person".into(), &1.into()),
+        "{page}"
+    );
     assert_eq!(page["chat"]["shared_with"][0]["peer"], "lab", "{page}");
     let page = pair.lab.json(&["chat", "show", "1"]);
-    assert_eq!((&page["chat"]["title"], &page["messages"][0]["name"]), (&"plans".into(), &"office/person".into()), "{page}");
+    assert_eq!(
+        (&page["chat"]["title"], &page["messages"][0]["name"]),
+        (&"plans".into(), &"office/person".into()),
+        "{page}"
+    );
 }
 
 #[test]
@@ -123,7 +192,9 @@ fn only_messages_of_others_are_unread() {
     let pair = Pair::new();
     let unread = |home: &TestHome| home.json(&["chat", "ls"])[0]["unread"].clone();
     let messages = |home: &TestHome, count: i64| {
-        home.until("the message arrives", || (home.json(&["chat", "ls"])[0]["last_seq"] == count).then_some(()));
+        home.until("the message arrives", || {
+            (home.json(&["chat", "ls"])[0]["last_seq"] == count).then_some(())
+        });
         unread(home)
     };
     pair.office.ok(&["chat", "post", "1", "shall we start?"]);
@@ -132,7 +203,11 @@ fn only_messages_of_others_are_unread() {
     assert_eq!(unread(&pair.lab), 0);
     pair.lab.ok(&["chat", "post", "1", "yes"]);
     assert_eq!(messages(&pair.office, 2), 1);
-    assert_eq!(messages(&pair.lab, 2), 0, "a post is not unread for its own hub");
+    assert_eq!(
+        messages(&pair.lab, 2),
+        0,
+        "a post is not unread for its own hub"
+    );
 }
 
 #[test]
@@ -143,9 +218,14 @@ fn edits_and_pins_arrive() {
     pair.office.ok(&["chat", "edit", "1.1", "before"]);
     pair.office.ok(&["chat", "pin", "1.1"]);
     Pair::until_said(&pair.lab, &[("peer:office/person", "before")]);
-    pair.lab.until("the pin arrives", || (pair.lab.json(&["chat", "show", "1"])["messages"][0]["pinned"] == true).then_some(()));
+    pair.lab.until("the pin arrives", || {
+        (pair.lab.json(&["chat", "show", "1"])["messages"][0]["pinned"] == true).then_some(())
+    });
     let refused = pair.lab.adj(&["chat", "edit", "1.1", "mine"]);
-    assert!(refused.code != 0 && refused.err.contains("only on its hub, office"), "{refused:?}");
+    assert!(
+        refused.code != 0 && refused.err.contains("only on its hub, office"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -153,17 +233,34 @@ fn history_arrives_from_the_beginning() {
     let pair = Pair::strangers();
     pair.connect();
     pair.office.ok(&["chat", "start", "plans"]);
-    let texts: Vec<String> = (0..12).map(|n| format!("{n} {}", "x".repeat(100_000))).collect();
+    let texts: Vec<String> = (0..12)
+        .map(|n| format!("{n} {}", "x".repeat(100_000)))
+        .collect();
     for (n, text) in texts.iter().enumerate() {
-        let say = adjutant::view::Say { chat_id: Some(1), message: Some(text.clone()), ..adjutant::view::Say::default() };
+        let say = adjutant::view::Say {
+            chat_id: Some(1),
+            message: Some(text.clone()),
+            ..adjutant::view::Say::default()
+        };
         pair.office.call(&say, &format!("say-{n}")).expect("said");
     }
     pair.office.ok(&["chat", "share", "1", "lab"]);
     let shown = pair.lab.json(&["peer", "show", "office"]);
-    assert_eq!((&shown["chats"][0]["title"], &shown["chats"][0]["messages"]), (&"plans".into(), &12.into()), "{shown}");
+    assert_eq!(
+        (&shown["chats"][0]["title"], &shown["chats"][0]["messages"]),
+        (&"plans".into(), &12.into()),
+        "{shown}"
+    );
     assert_eq!(pair.lab.ok(&["chat", "follow", "office", "1"]).trim(), "1");
-    assert_eq!(pair.lab.ok(&["chat", "follow", "office", "1"]).trim(), "1", "a second call finds the copy");
-    let expected: Vec<(&str, &str)> = texts.iter().map(|text| ("peer:office/person", text.as_str())).collect();
+    assert_eq!(
+        pair.lab.ok(&["chat", "follow", "office", "1"]).trim(),
+        "1",
+        "a second call finds the copy"
+    );
+    let expected: Vec<(&str, &str)> = texts
+        .iter()
+        .map(|text| ("peer:office/person", text.as_str()))
+        .collect();
     Pair::until_said(&pair.lab, &expected);
 }
 
@@ -180,12 +277,23 @@ fn token_is_typed_at_a_terminal_without_an_echo() {
     terminal.shows("cancelled");
     assert!(terminal.has_echo(), "the terminal is as before");
     assert_ne!(terminal.ends(), Some(0));
-    assert_eq!(pair.lab.json(&["peer", "list"])["peers"].as_array().map(Vec::len), Some(0));
+    assert_eq!(
+        pair.lab.json(&["peer", "list"])["peers"]
+            .as_array()
+            .map(Vec::len),
+        Some(0)
+    );
     let mut terminal = Terminal::sized(&pair.lab, &add, 24, 80);
     terminal.shows("adj peer invite on office");
     terminal.types(&format!("{token}\n"));
     let rest = terminal.rest();
-    assert!(!rest.contains(&token) && rest.contains(&url) && !rest.contains("cannot"), "{rest}");
+    assert!(
+        !rest.contains(&token) && rest.contains(&url) && !rest.contains("cannot"),
+        "{rest}"
+    );
     let missing = pair.lab.adj(&add);
-    assert!(missing.code != 0 && missing.err.contains("--token-file"), "{missing:?}");
+    assert!(
+        missing.code != 0 && missing.err.contains("--token-file"),
+        "{missing:?}"
+    );
 }

@@ -15,7 +15,11 @@ fn secure(office: &TestHome) {
     }
     let path = office.home.dir.join("config.toml");
     let config = std::fs::read_to_string(&path).expect("a configuration");
-    std::fs::write(path, format!("{config}[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n")).expect("written");
+    std::fs::write(
+        path,
+        format!("{config}[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n"),
+    )
+    .expect("written");
     office.ok(&["ps"]);
 }
 
@@ -34,28 +38,63 @@ fn certificate_is_verified_by_authority_and_name_or_by_fingerprint() {
     let pair = Pair::strangers();
     secure(&pair.office);
     let invited = pair.office.json(&["peer", "invite", "lab"]);
-    let (token, right) = (invited["token"].as_str().expect("a token"), invited["own_fingerprint"].as_str().expect("a fingerprint"));
+    let (token, right) = (
+        invited["token"].as_str().expect("a token"),
+        invited["own_fingerprint"].as_str().expect("a fingerprint"),
+    );
     let wrong = "ab".repeat(32);
-    let colons = format!("SHA256:{}", right.to_uppercase().as_bytes().chunks(2).map(String::from_utf8_lossy).collect::<Vec<_>>().join(":"));
+    let colons = format!(
+        "SHA256:{}",
+        right
+            .to_uppercase()
+            .as_bytes()
+            .chunks(2)
+            .map(String::from_utf8_lossy)
+            .collect::<Vec<_>>()
+            .join(":")
+    );
     let rows = [
         (false, "localhost", None, "UnknownIssuer"),
-        (false, "localhost", Some(wrong.as_str()), "the certificate is another one"),
+        (
+            false,
+            "localhost",
+            Some(wrong.as_str()),
+            "the certificate is another one",
+        ),
         // With its fingerprint, neither authority nor name count.
         (false, "127.0.0.1", Some(right), ""),
         (false, "127.0.0.1", Some(&colons), ""),
         (true, "127.0.0.1", None, "not valid for name"),
-        (true, "localhost", Some(&wrong), "the certificate is another one"),
+        (
+            true,
+            "localhost",
+            Some(&wrong),
+            "the certificate is another one",
+        ),
         (true, "localhost", None, ""),
     ];
     for (n, (is_installed, host, fingerprint, expected)) in rows.into_iter().enumerate() {
         start_hub(&pair.lab, is_installed);
         let url = format!("https://{host}:{}", pair.port);
         let fingerprint = fingerprint.map(str::to_owned);
-        let call = AddPeer { name: "office".to_owned(), url, token: token.to_owned(), fingerprint: fingerprint.clone(), plain: false };
+        let call = AddPeer {
+            name: "office".to_owned(),
+            url,
+            token: token.to_owned(),
+            fingerprint: fingerprint.clone(),
+            plain: false,
+        };
         pair.lab.call(&call, &n.to_string()).expect("added");
         let shown = pair.lab.json(&["peer", "show", "office"]);
         let problem = shown["problem"].as_str().unwrap_or_default();
-        let is_as_expected = if expected.is_empty() { problem.is_empty() } else { problem.contains(expected) };
-        assert!(is_as_expected, "{is_installed} {host} {fingerprint:?}: {problem:?}, expected {expected:?}");
+        let is_as_expected = if expected.is_empty() {
+            problem.is_empty()
+        } else {
+            problem.contains(expected)
+        };
+        assert!(
+            is_as_expected,
+            "{is_installed} {host} {fingerprint:?}: {problem:?}, expected {expected:?}"
+        );
     }
 }

@@ -35,45 +35,80 @@ fn remove(filler: &Path) {
 
 #[test]
 fn runner_with_a_full_disk_takes_nothing_until_there_is_room() {
-    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else { return };
+    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else {
+        return;
+    };
     let filler = disk.path().join("filler");
     fill(&filler);
     pair.start("one", "say hello\ndone yes");
     let view = until_held(&pair, "one");
     let why = view["queue"]["why"].as_str().unwrap_or_default();
-    assert!(why.starts_with("no runner of pool gpu can write to its home; gpu1: ") && why.contains("No space left"), "{why}");
+    assert!(
+        why.starts_with("no runner of pool gpu can write to its home; gpu1: ")
+            && why.contains("No space left"),
+        "{why}"
+    );
     // Further runs are not tried.
     pair.start("two", "done yes");
     assert_eq!(until_held(&pair, "two")["attempt"], 0);
     let pools = pair.hub.json(&["pools"]);
-    assert_eq!(pools["pools"][1]["waiting"], json!([{"for": "runner_storage", "runs": 2}]), "{pools}");
-    assert!(pair.hub.ok(&["pools"]).contains("for disk space of a runner"));
+    assert_eq!(
+        pools["pools"][1]["waiting"],
+        json!([{"for": "runner_storage", "runs": 2}]),
+        "{pools}"
+    );
+    assert!(
+        pair.hub
+            .ok(&["pools"])
+            .contains("for disk space of a runner")
+    );
     remove(&filler);
     for (run, attempts) in [("one", 2), ("two", 1)] {
         let view = pair.hub.finished(run);
-        assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(attempts)), "{view}");
+        assert_eq!(
+            (&view["outcome"], &view["attempt"]),
+            (&json!("succeeded"), &json!(attempts)),
+            "{view}"
+        );
     }
-    assert_eq!(pair.runner_log().matches(HELD).count(), 1, "{}", pair.runner_log());
+    assert_eq!(
+        pair.runner_log().matches(HELD).count(),
+        1,
+        "{}",
+        pair.runner_log()
+    );
     let hub_log = std::fs::read_to_string(pair.hub.home.hub_log()).expect("a log");
-    assert_eq!(hub_log.matches("a runner takes no attempts").count(), 1, "{hub_log}");
+    assert_eq!(
+        hub_log.matches("a runner takes no attempts").count(),
+        1,
+        "{hub_log}"
+    );
 }
 
 #[test]
 fn run_goes_to_a_runner_with_room() {
-    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else { return };
+    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else {
+        return;
+    };
     fill(&disk.path().join("filler"));
     pair.start("one", "done yes");
     until_held(&pair, "one");
     let (_there, second) = second_runner(&pair);
     let view = pair.hub.finished("one");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&json!("succeeded"), &json!(2)), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&json!("succeeded"), &json!(2)),
+        "{view}"
+    );
     end(second);
 }
 
 /// Wherever the room ends: in the runner, the guard or the supervisor.
 #[test]
 fn start_with_little_room_never_fails_the_run() {
-    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else { return };
+    let Some((pair, disk)) = with_small_disk("24m", |pair| pair) else {
+        return;
+    };
     let (filler, room) = (disk.path().join("filler"), disk.path().join("room"));
     for pages in [1, 2, 3, 4, 6, 8, 12, 16, 24] {
         std::fs::write(&room, vec![0; pages * 4096]).expect("written");
@@ -83,11 +118,17 @@ fn start_with_little_room_never_fails_the_run() {
         pair.start(&name, "done yes");
         let view = pair.until("it waits or has ended", || {
             let view = pair.hub.show(&name);
-            (view["queue"]["waiting_for"] == "runner_storage" || view["state"] == "finished").then_some(view)
+            (view["queue"]["waiting_for"] == "runner_storage" || view["state"] == "finished")
+                .then_some(view)
         });
         remove(&filler);
         let ended = pair.hub.finished(&name);
-        assert_eq!(ended["outcome"], "succeeded", "{pages} pages: {view}\n{ended}\n{}", pair.runner_log());
+        assert_eq!(
+            ended["outcome"],
+            "succeeded",
+            "{pages} pages: {view}\n{ended}\n{}",
+            pair.runner_log()
+        );
     }
 }
 
@@ -95,23 +136,43 @@ fn start_with_little_room_never_fails_the_run() {
 fn repository_that_does_not_fit_holds_its_runner() {
     let with_large_file = |pair: Pair| {
         let pair = with_repository(pair);
-        let random: Vec<u8> = std::iter::successors(Some(1_u64), |state| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)))
-            .map(|state| state.to_be_bytes()[0])
-            .take(8 * 1024 * 1024)
-            .collect();
+        let random: Vec<u8> = std::iter::successors(Some(1_u64), |state| {
+            Some(
+                state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            )
+        })
+        .map(|state| state.to_be_bytes()[0])
+        .take(8 * 1024 * 1024)
+        .collect();
         std::fs::write(pair.hub.work().join("large"), random).expect("written");
         git(&pair.hub.work(), &["add", "."]);
         git(&pair.hub.work(), &["commit", "-qm", "large"]);
         pair
     };
-    let Some((pair, disk)) = with_small_disk("64m", with_large_file) else { return };
+    let Some((pair, disk)) = with_small_disk("64m", with_large_file) else {
+        return;
+    };
     let (filler, room) = (disk.path().join("filler"), disk.path().join("room"));
     // A check succeeds, and the repository does not fit.
     std::fs::write(&room, vec![0; 4 * 1024 * 1024]).expect("written");
     fill(&filler);
     remove(&room);
-    pair.hub.ok(&["run", "-d", "-a", "sh", "--pool", "gpu", "-n", "far", "do cat one.txt"]);
-    pair.until("it is held again", || (pair.runner_log().matches(HELD).count() > 1).then_some(()));
+    pair.hub.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "sh",
+        "--pool",
+        "gpu",
+        "-n",
+        "far",
+        "do cat one.txt",
+    ]);
+    pair.until("it is held again", || {
+        (pair.runner_log().matches(HELD).count() > 1).then_some(())
+    });
     remove(&filler);
     let view = pair.hub.finished("far");
     assert_eq!(view["outcome"], "succeeded", "{view}");
@@ -125,12 +186,20 @@ fn home_without_permission_to_write_holds_its_runner() {
     }
     let pair = Pair::new("60s");
     let runs = pair.there.home.dir.join("runs");
-    let set_mode = |mode| std::fs::set_permissions(&runs, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("changed");
+    let set_mode = |mode| {
+        std::fs::set_permissions(&runs, std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .expect("changed")
+    };
     std::fs::create_dir_all(&runs).expect("a directory");
     set_mode(0o500);
     pair.start("one", "done yes");
     let view = until_held(&pair, "one");
-    assert!(view["queue"]["why"].as_str().is_some_and(|why| why.contains("permission denied")), "{view}");
+    assert!(
+        view["queue"]["why"]
+            .as_str()
+            .is_some_and(|why| why.contains("permission denied")),
+        "{view}"
+    );
     set_mode(0o700);
     assert_eq!(pair.hub.finished("one")["outcome"], "succeeded");
 }

@@ -60,9 +60,17 @@ impl Pair {
 
     /// `program`: the binary of the hub, if it is another one.
     fn of_hub(lease: &str, settings: &str, program: Option<PathBuf>, has_tls: bool) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let config = format!("{settings}listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n");
-        let files = format!("[tls]\ncert = {:?}\nkey = \"server.key\"\n", tls_fixture("server.pem"));
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a free port")
+            .port();
+        let config = format!(
+            "{settings}listen = \"127.0.0.1:{port}\"\nrunner_lease = \"{lease}\"\n[pools.gpu]\nslots = 4\nrunners = true\n"
+        );
+        let files = format!(
+            "[tls]\ncert = {:?}\nkey = \"server.key\"\n",
+            tls_fixture("server.pem")
+        );
         let mut hub = TestHome::with_config(&if has_tls { config + &files } else { config });
         let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         if has_tls {
@@ -73,8 +81,17 @@ impl Pair {
         if let Some(program) = program {
             hub.program = program;
         }
-        let url = if has_tls { format!("https://localhost:{port}") } else { format!("http://127.0.0.1:{port}") };
-        let pair = Self { hub, there: TestHome::new(), url, runner: None };
+        let url = if has_tls {
+            format!("https://localhost:{port}")
+        } else {
+            format!("http://127.0.0.1:{port}")
+        };
+        let pair = Self {
+            hub,
+            there: TestHome::new(),
+            url,
+            runner: None,
+        };
         let token = pair.hub.json(&["token", "new", "gpu1", "--role", "runner"]);
         let token = token["token"].as_str().expect("a token").to_owned();
         std::fs::write(pair.token_file(), token).expect("a token file");
@@ -93,12 +110,26 @@ impl Pair {
     /// Returns the options of a runner with which it trusts the hub.
     fn trust(&self) -> Vec<String> {
         let authority = tls_fixture("authority.pem").display().to_string();
-        if self.url.starts_with("https") { vec!["--ca".to_owned(), authority] } else { Vec::new() }
+        if self.url.starts_with("https") {
+            vec!["--ca".to_owned(), authority]
+        } else {
+            Vec::new()
+        }
     }
 
     fn runner_command(&self) -> std::process::Command {
         let token = self.token_file().display().to_string();
-        let mut command = self.there.command(&["runner", "--join", &self.url, "--token-file", &token, "--pool", "gpu", "--slots", "2"]);
+        let mut command = self.there.command(&[
+            "runner",
+            "--join",
+            &self.url,
+            "--token-file",
+            &token,
+            "--pool",
+            "gpu",
+            "--slots",
+            "2",
+        ]);
         command.args(self.trust());
         command
     }
@@ -110,12 +141,24 @@ impl Pair {
 
     /// As [`Self::start_runner`], with a changed command.
     fn start_runner_with(&mut self, change: impl FnOnce(&mut std::process::Command)) {
-        let log = File::options().create(true).append(true).open(self.log_file()).expect("a log");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .expect("a log");
         let joined = self.runner_log().matches("for pool gpu").count();
         let mut command = self.runner_command();
         change(&mut command);
-        self.runner = Some(command.stdout(Stdio::null()).stderr(log).spawn().expect("a runner"));
-        self.until("the runner has joined", || (self.runner_log().matches("for pool gpu").count() > joined).then_some(()));
+        self.runner = Some(
+            command
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("a runner"),
+        );
+        self.until("the runner has joined", || {
+            (self.runner_log().matches("for pool gpu").count() > joined).then_some(())
+        });
     }
 
     fn runner_log(&self) -> String {
@@ -124,7 +167,9 @@ impl Pair {
 
     /// Waits until a condition holds. A failure prints the runner's log, too.
     fn until<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> T {
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.hub.until(what, condition)));
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.hub.until(what, condition)
+        }));
         found.unwrap_or_else(|failed| {
             eprintln!("runner.log: {}", self.runner_log());
             std::panic::resume_unwind(failed)
@@ -143,19 +188,28 @@ impl Pair {
     }
 
     fn signal_runner(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.runner_pid()).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+        let pid = i32::try_from(self.runner_pid())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+            .expect("a pid");
         rustix::process::kill_process(pid, signal).expect("the runner lives");
     }
 
     fn kill_runner(&mut self) {
         kill(self.runner_pid());
-        self.runner.take().expect("a runner").wait().expect("it ends");
+        self.runner
+            .take()
+            .expect("a runner")
+            .wait()
+            .expect("it ends");
     }
 
     fn kill_hub(&self) {
         let pid = self.hub.hub_pid();
         kill(pid);
-        self.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+        self.until("the hub is dead", || {
+            (!TestHome::is_alive(pid)).then_some(())
+        });
     }
 
     fn revive_hub(&self) {
@@ -164,7 +218,17 @@ impl Pair {
     }
 
     fn start(&self, name: &str, script: &str) {
-        self.hub.ok(&["run", "--detach", "--agent", "echo", "--pool", "gpu", "--name", name, &format!("{script}\n")]);
+        self.hub.ok(&[
+            "run",
+            "--detach",
+            "--agent",
+            "echo",
+            "--pool",
+            "gpu",
+            "--name",
+            name,
+            &format!("{script}\n"),
+        ]);
     }
 
     /// Returns the directory of an attempt at the runner.
@@ -180,7 +244,10 @@ impl Pair {
 
     /// Returns how often an agent began, by the journal that its script writes first.
     fn begun(&self, journal: &str) -> usize {
-        std::fs::read_to_string(self.there.work().join(journal)).unwrap_or_default().lines().count()
+        std::fs::read_to_string(self.there.work().join(journal))
+            .unwrap_or_default()
+            .lines()
+            .count()
     }
 
     fn journal(&self, name: &str) -> String {

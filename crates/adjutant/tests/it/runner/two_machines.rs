@@ -38,14 +38,25 @@ fn add_program(home: &TestHome, name: &str, text: &str) {
 
 #[test]
 fn commands_of_the_readme_connect_two_machines() {
-    if !["/usr/sbin/ip", "/sbin/ip"].iter().any(|ip| std::path::Path::new(ip).exists()) {
+    if !["/usr/sbin/ip", "/sbin/ip"]
+        .iter()
+        .any(|ip| std::path::Path::new(ip).exists())
+    {
         return skip("ip (iproute2) is not installed");
     }
     let home = TestHome::with_config(block(SECTION, "toml"));
-    let [bring_up, work] = blocks(SECTION, "sh")[..] else { panic!("two blocks of commands") };
-    let [go, certify, permit, join] = bring_up.lines().collect::<Vec<_>>()[..] else { panic!("four lines: {bring_up}") };
+    let [bring_up, work] = blocks(SECTION, "sh")[..] else {
+        panic!("two blocks of commands")
+    };
+    let [go, certify, permit, join] = bring_up.lines().collect::<Vec<_>>()[..] else {
+        panic!("four lines: {bring_up}")
+    };
     // Lines of the README, except that the runner is a background process, and a run that waits for its person ends a wait with 3.
-    let work = work.replacen("adj wait far ", "code=0; adj wait far || code=$?; [ $code = 3 ] ", 1);
+    let work = work.replacen(
+        "adj wait far ",
+        "code=0; adj wait far || code=$?; [ $code = 3 ] ",
+        1,
+    );
     let at = home.work().with_file_name("gpu1");
     std::fs::create_dir(&at).expect("a directory");
     add_program(&home, "ssh", SSH);
@@ -84,14 +95,33 @@ adj stop
     );
     let file = home.work().with_file_name("two-machines");
     std::fs::write(&file, script).expect("written");
-    let ran: Ran = typed(&home, &format!("exec timeout 60 unshare --user --map-root-user --net --mount sh -eu {}", file.display()))
-        .output()
-        .expect("a shell")
-        .into();
+    let ran: Ran = typed(
+        &home,
+        &format!(
+            "exec timeout 60 unshare --user --map-root-user --net --mount sh -eu {}",
+            file.display()
+        ),
+    )
+    .output()
+    .expect("a shell")
+    .into();
     assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
-    assert_eq!(std::fs::read_to_string(home.work().join("notes.txt")).expect("merged work"), "Hello\n");
+    assert_eq!(
+        std::fs::read_to_string(home.work().join("notes.txt")).expect("merged work"),
+        "Hello\n"
+    );
     let far = home.show("far");
-    assert_eq!((far["outcome"].as_str(), far["pool"].as_str()), (Some("succeeded"), Some("gpu")), "{far}");
+    assert_eq!(
+        (far["outcome"].as_str(), far["pool"].as_str()),
+        (Some("succeeded"), Some("gpu")),
+        "{far}"
+    );
     let clone = at.join("home/workspaces");
-    assert!(std::fs::read_dir(&clone).expect("workspaces of the runner").count() > 0, "{ran:?}");
+    assert!(
+        std::fs::read_dir(&clone)
+            .expect("workspaces of the runner")
+            .count()
+            > 0,
+        "{ran:?}"
+    );
 }

@@ -16,25 +16,56 @@ fn before() -> Option<PathBuf> {
 
 /// Runs one agent that asks, and one that changes a file, on the runner.
 fn assert_works(pair: &Pair) {
-    pair.start("asks", "say the first line\nask \"Go on?\"\nsay the second line\ndone yes");
+    pair.start(
+        "asks",
+        "say the first line\nask \"Go on?\"\nsay the second line\ndone yes",
+    );
     pair.until_status("asks", "waiting_parent_reply");
     assert!(pair.hub.ok(&["logs", "asks"]).contains("the first line"));
     pair.hub.ok(&["reply", "asks", "yes"]);
     let view = pair.hub.finished("asks");
-    assert_eq!(view["outcome"], "succeeded", "{view}\n{}", pair.runner_log());
+    assert_eq!(
+        view["outcome"],
+        "succeeded",
+        "{view}\n{}",
+        pair.runner_log()
+    );
     assert!(pair.hub.ok(&["logs", "asks"]).contains("the second line"));
-    pair.hub.ok(&["run", "-d", "-a", "sh", "--pool", "gpu", "-n", "makes", "do echo 2 > one.txt"]);
+    pair.hub.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "sh",
+        "--pool",
+        "gpu",
+        "-n",
+        "makes",
+        "do echo 2 > one.txt",
+    ]);
     let view = pair.hub.finished("makes");
-    assert_eq!(view["outcome"], "succeeded", "{view}\n{}", pair.runner_log());
+    assert_eq!(
+        view["outcome"],
+        "succeeded",
+        "{view}\n{}",
+        pair.runner_log()
+    );
     pair.hub.ok(&["merge", "makes"]);
-    assert_eq!(std::fs::read_to_string(pair.hub.work().join("one.txt")).expect("a file"), "2\n");
+    assert_eq!(
+        std::fs::read_to_string(pair.hub.work().join("one.txt")).expect("a file"),
+        "2\n"
+    );
     pair.hub.ok(&["rm", "makes"]);
 }
 
 /// Ends the runner as a user does, and waits for it.
 fn drain(mut pair: Pair) {
     pair.signal_runner(rustix::process::Signal::TERM);
-    let status = pair.runner.take().expect("a runner").wait().expect("it ends");
+    let status = pair
+        .runner
+        .take()
+        .expect("a runner")
+        .wait()
+        .expect("it ends");
     assert!(status.success(), "{status}: {}", pair.runner_log());
 }
 
@@ -67,19 +98,32 @@ fn run_on_a_runner_continues_while_its_hub_is_updated_and_then_its_runner() {
     let mut pair = with_repository(Pair::with_tls("60s", Some(before.clone())));
     let now = std::mem::replace(&mut pair.there.program, before);
     pair.start_runner();
-    pair.start("long", "say begun\nask \"First?\"\nask \"Second?\"\nsay ended\ndone yes");
+    pair.start(
+        "long",
+        "say begun\nask \"First?\"\nask \"Second?\"\nsay ended\ndone yes",
+    );
     pair.until_status("long", "waiting_parent_reply");
     pair.kill_hub();
     pair.hub.program.clone_from(&now);
     pair.revive_hub();
     pair.hub.ok(&["reply", "long", "yes"]);
-    pair.until("it asks again", || pair.hub.inbox(&[])[0]["question"].as_str().filter(|question| *question == "Second?").map(drop));
+    pair.until("it asks again", || {
+        pair.hub.inbox(&[])[0]["question"]
+            .as_str()
+            .filter(|question| *question == "Second?")
+            .map(drop)
+    });
     pair.kill_runner();
     pair.there.program = now;
     pair.start_runner();
     pair.hub.ok(&["reply", "long", "yes"]);
     let view = pair.hub.finished("long");
-    assert_eq!((&view["outcome"], &view["attempt"]), (&"succeeded".into(), &1.into()), "{view}\n{}", pair.runner_log());
+    assert_eq!(
+        (&view["outcome"], &view["attempt"]),
+        (&"succeeded".into(), &1.into()),
+        "{view}\n{}",
+        pair.runner_log()
+    );
     assert!(pair.hub.ok(&["logs", "long"]).contains("ended"));
     assert_works(&pair);
     drain(pair);
@@ -96,7 +140,11 @@ fn install_claude(pair: &Pair, version: &str) -> std::path::PathBuf {
     );
     let program = bin.join("claude");
     std::fs::write(&program, script).expect("written");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("executable");
     bin
 }
 
@@ -104,23 +152,52 @@ fn install_claude(pair: &Pair, version: &str) -> std::path::PathBuf {
 fn outdated_program_on_a_runner_is_not_started() {
     let mut pair = Pair::without_runner("60s");
     let bin = install_claude(&pair, "2.1.298");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a PATH"));
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").expect("a PATH")
+    );
     pair.start_runner_with(|command| {
         command.env("PATH", path);
     });
     let run = |name: &str, agents: &str| {
         // The hub's machine has no such program.
-        pair.hub.ok(&["run", "-d", "-a", agents, "--pool", "gpu", "-n", name, "say hello"]);
+        pair.hub.ok(&[
+            "run",
+            "-d",
+            "-a",
+            agents,
+            "--pool",
+            "gpu",
+            "-n",
+            name,
+            "say hello",
+        ]);
         pair.hub.finished(name)
     };
     let view = run("old", "claude");
-    assert_eq!((&view["status"], &view["outcome"]), (&"error".into(), &"failed".into()), "{view}");
+    assert_eq!(
+        (&view["status"], &view["outcome"]),
+        (&"error".into(), &"failed".into()),
+        "{view}"
+    );
     let reason = view["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("too old") && reason.contains("2.1.298 is too old to be started, 2.1.299 is needed"), "{view}");
-    assert!(reason.contains("update it: claude update") && !bin.join("started").exists(), "{view}");
+    assert!(
+        reason.contains("too old")
+            && reason.contains("2.1.298 is too old to be started, 2.1.299 is needed"),
+        "{view}"
+    );
+    assert!(
+        reason.contains("update it: claude update") && !bin.join("started").exists(),
+        "{view}"
+    );
     // The next agent of the run takes over.
     let view = run("other", "claude,echo");
-    assert_eq!((&view["outcome"], &view["agent"]), (&"succeeded".into(), &"echo".into()), "{view}");
+    assert_eq!(
+        (&view["outcome"], &view["agent"]),
+        (&"succeeded".into(), &"echo".into()),
+        "{view}"
+    );
     install_claude(&pair, "2.1.299");
     let view = run("new", "claude");
     assert_eq!(view["outcome"], "succeeded", "{view}");

@@ -121,7 +121,16 @@ while True:
     threading.Thread(target=pipe, args=(near, far), daemon=True).start()
     threading.Thread(target=pipe, args=(far, near), daemon=True).start()
 "#;
-const WAYS: [&str; 8] = ["plain", "in_flight", "nested", "backlog", "not_dumpable", "blocked_thread", "own_table", "detached"];
+const WAYS: [&str; 8] = [
+    "plain",
+    "in_flight",
+    "nested",
+    "backlog",
+    "not_dumpable",
+    "blocked_thread",
+    "own_table",
+    "detached",
+];
 
 /// A hub of root or of an ordinary user, with a token that was found by its runs.
 struct Victim {
@@ -133,22 +142,42 @@ struct Victim {
 
 impl Victim {
     fn new(is_nobody: bool) -> Self {
-        let agent = |name: &str, command: &str| format!("[agents.{name}]\nharness = \"plain\"\nprompt = \"stdin\"\ncommand = {command}\n");
-        let config =
-            agent("caller", &format!("[\"{PYTHON}\", \"caller.py\"]")) + &agent("idle", "[\"/bin/sleep\", \"600\"]") + "[pools.default]\nslots = 4\n";
+        let agent = |name: &str, command: &str| {
+            format!(
+                "[agents.{name}]\nharness = \"plain\"\nprompt = \"stdin\"\ncommand = {command}\n"
+            )
+        };
+        let config = agent("caller", &format!("[\"{PYTHON}\", \"caller.py\"]"))
+            + &agent("idle", "[\"/bin/sleep\", \"600\"]")
+            + "[pools.default]\nslots = 4\n";
         let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{config}"));
         std::fs::write(home.work().join("caller.py"), CALLER).expect("written");
         if is_nobody {
             give_to_nobody(home.work().parent().expect("a directory"));
         }
-        let mut victim = Self { home, is_nobody, port: 0, token: String::new() };
-        let made: Value = serde_json::from_str(&victim.adj(&["token", "new", "t", "--role", "person", "--json"])).expect("JSON");
+        let mut victim = Self {
+            home,
+            is_nobody,
+            port: 0,
+            token: String::new(),
+        };
+        let made: Value =
+            serde_json::from_str(&victim.adj(&["token", "new", "t", "--role", "person", "--json"]))
+                .expect("JSON");
         victim.token = made["data"]["token"].as_str().expect("a token").to_owned();
         let doctor: Value = serde_json::from_str(&victim.adj(&["ui", "--json"])).expect("JSON");
         let page = doctor["data"]["page"].as_str().expect("a page");
         let authority = page.split('/').nth(2).expect("an authority");
-        victim.port = authority.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-        std::fs::write(victim.home.work().join("call"), format!("{} {}", victim.port, victim.token)).expect("written");
+        victim.port = authority
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse().ok())
+            .expect("a port");
+        std::fs::write(
+            victim.home.work().join("call"),
+            format!("{} {}", victim.port, victim.token),
+        )
+        .expect("written");
         victim
     }
 
@@ -174,24 +203,39 @@ impl Victim {
     /// Starts a tunnel as this user, outside of all runs.
     fn tunnel(&self, uid: u32) -> (Child, u16) {
         let mut command = Command::new(PYTHON);
-        command.args(["-c", TUNNEL, &self.port.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).env_clear().current_dir("/");
+        command
+            .args(["-c", TUNNEL, &self.port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .env_clear()
+            .current_dir("/");
         if rustix::process::geteuid().is_root() {
             std::os::unix::process::CommandExt::uid(&mut command, uid);
         }
         let mut child = command.spawn().expect("python starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a port");
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("a port");
         let port = line.trim().parse().expect("a port");
         (child, port)
     }
 
     fn own_uid(&self) -> u32 {
-        if self.is_nobody { 65_534 } else { rustix::process::geteuid().as_raw() }
+        if self.is_nobody {
+            65_534
+        } else {
+            rustix::process::geteuid().as_raw()
+        }
     }
 }
 
 fn users() -> Vec<bool> {
-    if rustix::process::geteuid().is_root() { vec![false, true] } else { vec![false] }
+    if rustix::process::geteuid().is_root() {
+        vec![false, true]
+    } else {
+        vec![false]
+    }
 }
 
 fn is_installed() -> bool {
@@ -217,9 +261,22 @@ fn run_that_hides_its_connection_is_refused_beside_a_tunnel() {
         for fence in ["none", "workspace", "best-effort"] {
             for way in WAYS {
                 let name = format!("{way}-{fence}").replace('_', "-");
-                victim.adj(&["run", "-w", "-a", "caller", "-n", &name, "--fence", fence, &format!("WAY={way}")]);
+                victim.adj(&[
+                    "run",
+                    "-w",
+                    "-a",
+                    "caller",
+                    "-n",
+                    &name,
+                    "--fence",
+                    fence,
+                    &format!("WAY={way}"),
+                ]);
                 let log = victim.adj(&["logs", &name]);
-                assert!(log.contains(&format!("{way} HTTP/1.1 403 Forbidden")), "nobody: {is_nobody}, fence {fence}, {way}: {log}");
+                assert!(
+                    log.contains(&format!("{way} HTTP/1.1 403 Forbidden")),
+                    "nobody: {is_nobody}, fence {fence}, {way}: {log}"
+                );
             }
         }
         let reply = victim.call(port);
@@ -245,7 +302,10 @@ fn proxy_of_another_user_is_admitted() {
         for uid in [0, 33, 65_534] {
             let (mut tunnel, port) = victim.tunnel(uid);
             let reply = victim.call(port);
-            assert!(reply.starts_with("HTTP/1.1 200 "), "nobody: {is_nobody}, proxy of {uid}: {reply}");
+            assert!(
+                reply.starts_with("HTTP/1.1 200 "),
+                "nobody: {is_nobody}, proxy of {uid}: {reply}"
+            );
             kill(tunnel.id());
             tunnel.wait().expect("it ends");
         }

@@ -38,14 +38,38 @@ struct Row {
     count: fn(&Caller, &World, Option<&Value>) -> usize,
 }
 
-const fn row(name: &'static str, group: Group, by: By, body: fn(&World) -> Value, count: fn(&Caller, &World, Option<&Value>) -> usize) -> Row {
-    Row { name, group, by, body, count }
+const fn row(
+    name: &'static str,
+    group: Group,
+    by: By,
+    body: fn(&World) -> Value,
+    count: fn(&Caller, &World, Option<&Value>) -> usize,
+) -> Row {
+    Row {
+        name,
+        group,
+        by,
+        body,
+        count,
+    }
 }
 
 /// The calls in the order in which they are made.
 const ROWS: &[Row] = &[
-    row("dispatch", Group::Runs, By::Client, |world| dispatch(world, "new", "say hi"), |caller, _, _| events(caller, "run.queued")),
-    row("retry", Group::Runs, By::Client, |_| json!({"run": "ended"}), |caller, _, _| events(caller, "run.queued")),
+    row(
+        "dispatch",
+        Group::Runs,
+        By::Client,
+        |world| dispatch(world, "new", "say hi"),
+        |caller, _, _| events(caller, "run.queued"),
+    ),
+    row(
+        "retry",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "ended"}),
+        |caller, _, _| events(caller, "run.queued"),
+    ),
     row(
         "answer",
         Group::Runs,
@@ -53,19 +77,63 @@ const ROWS: &[Row] = &[
         |_| json!({"answers": [{"message_id": "Q1", "answer": "yes"}]}),
         |caller, _, _| events(caller, "request.answered"),
     ),
-    row("send", Group::Runs, By::Client, |_| json!({"run": "live", "text": "hello"}), |caller, _, _| events(caller, "message.sent")),
-    row("status", Group::Runs, By::Client, |_| json!({"run": "live", "status": "running"}), |caller, _, _| events(caller, "run.annotated")),
-    row("budget", Group::Runs, By::Client, |_| json!({"run": "live", "add": "time=1h"}), |caller, _, _| events(caller, "budget.changed")),
-    row("pause", Group::Runs, By::Client, |_| json!({"run": "live"}), |caller, _, _| events(caller, "run.stopping")),
-    row("resume", Group::Runs, By::Client, |_| json!({"run": "paused"}), |caller, _, _| events(caller, "run.queued")),
-    row("cancel", Group::Runs, By::Client, |_| json!({"run": "queued"}), |caller, _, _| events(caller, "run.finished")),
-    row("follow-up", Group::Runs, By::Client, |_| json!({"run": "continued", "prompt": "say hi"}), |caller, _, _| events(caller, "run.queued")),
+    row(
+        "send",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "live", "text": "hello"}),
+        |caller, _, _| events(caller, "message.sent"),
+    ),
+    row(
+        "status",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "live", "status": "running"}),
+        |caller, _, _| events(caller, "run.annotated"),
+    ),
+    row(
+        "budget",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "live", "add": "time=1h"}),
+        |caller, _, _| events(caller, "budget.changed"),
+    ),
+    row(
+        "pause",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "live"}),
+        |caller, _, _| events(caller, "run.stopping"),
+    ),
+    row(
+        "resume",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "paused"}),
+        |caller, _, _| events(caller, "run.queued"),
+    ),
+    row(
+        "cancel",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "queued"}),
+        |caller, _, _| events(caller, "run.finished"),
+    ),
+    row(
+        "follow-up",
+        Group::Runs,
+        By::Client,
+        |_| json!({"run": "continued", "prompt": "say hi"}),
+        |caller, _, _| events(caller, "run.queued"),
+    ),
     row(
         "adopt",
         Group::Runs,
         By::Person,
         |_| json!({"runs": ["moved"], "client": "two"}),
-        |caller, _, _| usize::from(caller.call("run", &json!({"run": "moved"}))["owner"] == "client:two"),
+        |caller, _, _| {
+            usize::from(caller.call("run", &json!({"run": "moved"}))["owner"] == "client:two")
+        },
     ),
     row(
         "notified",
@@ -83,7 +151,12 @@ const ROWS: &[Row] = &[
         By::Client,
         |_| json!({"wait": {"runs": ["asking"]}, "ttl_ms": 600_000}),
         |caller, _, reply| {
-            reply.map_or(0, |reply| usize::from(caller.call("task", &json!({"task_id": reply["task_id"]}))["task_id"] == reply["task_id"]))
+            reply.map_or(0, |reply| {
+                usize::from(
+                    caller.call("task", &json!({"task_id": reply["task_id"]}))["task_id"]
+                        == reply["task_id"],
+                )
+            })
         },
     ),
     row(
@@ -101,7 +174,12 @@ const ROWS: &[Row] = &[
         Group::Runs,
         By::Client,
         |world| json!({"task_id": world.ids["task"]}),
-        |caller, world, _| usize::from(caller.call("task", &json!({"task_id": world.ids["task"]}))["status"] == "cancelled"),
+        |caller, world, _| {
+            usize::from(
+                caller.call("task", &json!({"task_id": world.ids["task"]}))["status"]
+                    == "cancelled",
+            )
+        },
     ),
     row(
         "pool-change",
@@ -110,13 +188,42 @@ const ROWS: &[Row] = &[
         |_| json!({"pool": "default", "slots": 3}),
         |caller, _, _| {
             let pools = caller.call("pools", &json!({}))["pools"].clone();
-            pools.as_array().expect("pools").iter().filter(|pool| pool["name"] == "default" && pool["slots"] == 3).count()
+            pools
+                .as_array()
+                .expect("pools")
+                .iter()
+                .filter(|pool| pool["name"] == "default" && pool["slots"] == 3)
+                .count()
         },
     ),
-    row("undo", Group::Files, By::Person, |_| json!({"run": "undone"}), |_, world, _| usize::from(!world.home.work().join("undone.txt").exists())),
-    row("comment", Group::Files, By::Client, comment, |caller, _, _| runs(caller)),
-    row("merge", Group::Files, By::Client, |_| json!({"run": "merged"}), |caller, _, _| events(caller, "run.merged")),
-    row("discard", Group::Files, By::Client, |_| json!({"run": "discarded"}), |caller, _, _| events(caller, "run.discarded")),
+    row(
+        "undo",
+        Group::Files,
+        By::Person,
+        |_| json!({"run": "undone"}),
+        |_, world, _| usize::from(!world.home.work().join("undone.txt").exists()),
+    ),
+    row(
+        "comment",
+        Group::Files,
+        By::Client,
+        comment,
+        |caller, _, _| runs(caller),
+    ),
+    row(
+        "merge",
+        Group::Files,
+        By::Client,
+        |_| json!({"run": "merged"}),
+        |caller, _, _| events(caller, "run.merged"),
+    ),
+    row(
+        "discard",
+        Group::Files,
+        By::Client,
+        |_| json!({"run": "discarded"}),
+        |caller, _, _| events(caller, "run.discarded"),
+    ),
     row(
         "clean",
         Group::Files,
@@ -124,13 +231,25 @@ const ROWS: &[Row] = &[
         |_| json!({"runs": ["ended"]}),
         |caller, _, _| usize::from(caller.post("run", &json!({"run": "ended"})).status == 404),
     ),
-    row("chat-start", Group::Chats, By::Client, |_| json!({"title": "New"}), |caller, _, _| chats(caller)),
+    row(
+        "chat-start",
+        Group::Chats,
+        By::Client,
+        |_| json!({"title": "New"}),
+        |caller, _, _| chats(caller),
+    ),
     row(
         "say",
         Group::Chats,
         By::Client,
         |_| json!({"chat_id": 1, "message": "hello"}),
-        |caller, _, _| caller.call("chat", &json!({"chat_id": 1, "after": 0, "peek": true})).to_string().matches("\"hello\"").count(),
+        |caller, _, _| {
+            caller
+                .call("chat", &json!({"chat_id": 1, "after": 0, "peek": true}))
+                .to_string()
+                .matches("\"hello\"")
+                .count()
+        },
     ),
     row(
         "answers-cancel",
@@ -147,21 +266,53 @@ const ROWS: &[Row] = &[
         Group::Chats,
         By::Client,
         |world| json!({"chat_id": 1, "agent": "echo", "cwd": world.home.work()}),
-        |_, world, _| world.home.json(&["ps", "-a"]).as_array().map(Vec::len).expect("runs"),
+        |_, world, _| {
+            world
+                .home
+                .json(&["ps", "-a"])
+                .as_array()
+                .map(Vec::len)
+                .expect("runs")
+        },
     ),
     row(
         "chat-archive",
         Group::Chats,
         By::Client,
         |world| json!({"chat_id": 1, "archived": true, "cwd": world.home.work()}),
-        |caller, _, _| usize::from(!caller.call("chats", &json!({})).to_string().contains("\"Kept\"")),
+        |caller, _, _| {
+            usize::from(
+                !caller
+                    .call("chats", &json!({}))
+                    .to_string()
+                    .contains("\"Kept\""),
+            )
+        },
     ),
-    row("chat-import", Group::Chats, By::Person, |world| world.ids["export"].clone(), |caller, _, _| chats(caller)),
-    row("grant-revoke", Group::Rules, By::Person, |_| json!({"grant": "G1"}), |caller, _, _| events(caller, "grant.revoked")),
-    row("policies-trust", Group::Rules, By::Person, trust, |caller, world, _| {
-        let listed = caller.call("policies", &json!({"directory": trust(world)["directory"]}));
-        usize::from(listed["repository"]["state"] == "in_effect")
-    }),
+    row(
+        "chat-import",
+        Group::Chats,
+        By::Person,
+        |world| world.ids["export"].clone(),
+        |caller, _, _| chats(caller),
+    ),
+    row(
+        "grant-revoke",
+        Group::Rules,
+        By::Person,
+        |_| json!({"grant": "G1"}),
+        |caller, _, _| events(caller, "grant.revoked"),
+    ),
+    row(
+        "policies-trust",
+        Group::Rules,
+        By::Person,
+        trust,
+        |caller, world, _| {
+            let listed = caller.call("policies", &json!({"directory": trust(world)["directory"]}));
+            usize::from(listed["repository"]["state"] == "in_effect")
+        },
+    ),
     row(
         "policies-trust-change",
         Group::Rules,
@@ -198,15 +349,26 @@ const POLICIES: &str = "[[policies]]\nname = \"make\"\ndecision = \"allow\"\ntoo
 
 fn events(caller: &Caller, kind: &str) -> usize {
     let events = caller.call("events", &json!({"limit": 5000}))["events"].clone();
-    events.as_array().expect("events").iter().filter(|event| event["kind"] == kind).count()
+    events
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|event| event["kind"] == kind)
+        .count()
 }
 
 fn runs(caller: &Caller) -> usize {
-    caller.call("runs", &json!({"all": true}))["runs"].as_array().map(Vec::len).expect("runs")
+    caller.call("runs", &json!({"all": true}))["runs"]
+        .as_array()
+        .map(Vec::len)
+        .expect("runs")
 }
 
 fn chats(caller: &Caller) -> usize {
-    caller.call("chats", &json!({}))["chats"].as_array().map(Vec::len).expect("chats")
+    caller.call("chats", &json!({}))["chats"]
+        .as_array()
+        .map(Vec::len)
+        .expect("chats")
 }
 
 /// A home with what the calls of a group change.
@@ -230,19 +392,42 @@ impl World {
             "[[webhooks]]\nurl = \"http://127.0.0.1:{}/\"\nsecret_file = \"hook.secret\"\nallow_private = true\nevents = [\"run.finished\"]\n",
             receiver.port
         );
-        let home = TestHome::with_config(&format!("listen = \"127.0.0.1:0\"\n{}", if group == Group::Rules { &hook } else { "" }));
+        let home = TestHome::with_config(&format!(
+            "listen = \"127.0.0.1:0\"\n{}",
+            if group == Group::Rules { &hook } else { "" }
+        ));
         let secret = home.home.dir.join("hook.secret");
         std::fs::write(&secret, "0123456789abcdef0123456789abcdef\n").expect("a secret");
         // Nothing is delivered while others can read it.
-        let protect = |mode| std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).expect("a secret");
+        let protect = |mode| {
+            std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode))
+                .expect("a secret")
+        };
         protect(0o644);
-        let token = |args: &[&str]| home.json(args)["token"].as_str().expect("a token").to_owned();
-        let (client, person) = (token(&["token", "new", "one"]), token(&["token", "new", "two", "--role", "person"]));
+        let token = |args: &[&str]| {
+            home.json(args)["token"]
+                .as_str()
+                .expect("a token")
+                .to_owned()
+        };
+        let (client, person) = (
+            token(&["token", "new", "one"]),
+            token(&["token", "new", "two", "--role", "person"]),
+        );
         let fired = home.home.dir.join("fired");
         std::fs::write(&fired, "").expect("a file");
         home.ok(&["stop"]);
         let hub = hub_with(&home, &format!("{failpoint}={}", fired.display()));
-        let mut world = Self { home, hub, failpoint, fired, client, person, ids: json!({}), receiver };
+        let mut world = Self {
+            home,
+            hub,
+            failpoint,
+            fired,
+            client,
+            person,
+            ids: json!({}),
+            receiver,
+        };
         match group {
             Group::Runs => world.add_runs(),
             Group::Files => world.add_files(),
@@ -256,18 +441,29 @@ impl World {
     }
 
     fn caller(&self, by: By) -> Caller {
-        let token = if by == By::Client { &self.client } else { &self.person };
-        Caller { port: port_of(&self.home), token: token.clone() }
+        let token = if by == By::Client {
+            &self.client
+        } else {
+            &self.person
+        };
+        Caller {
+            port: port_of(&self.home),
+            token: token.clone(),
+        }
     }
 
     /// Starts the next hub after the death of one.
     fn revive(&mut self) {
         std::fs::write(&self.fired, "").expect("a file");
-        self.hub = hub_with(&self.home, &format!("{}={}", self.failpoint, self.fired.display()));
+        self.hub = hub_with(
+            &self.home,
+            &format!("{}={}", self.failpoint, self.fired.display()),
+        );
     }
 
     fn dispatch(&self, name: &str, script: &str) {
-        self.caller(By::Client).call("dispatch", &dispatch(self, name, script));
+        self.caller(By::Client)
+            .call("dispatch", &dispatch(self, name, script));
     }
 
     fn add_runs(&mut self) {
@@ -286,13 +482,19 @@ impl World {
         }
         client.call("pause", &json!({"run": "paused"}));
         self.home.until_status("paused", "stopped");
-        self.home.until("it asks", || (self.home.show("asking")["pending_total"] == 1).then_some(()));
+        self.home.until("it asks", || {
+            (self.home.show("asking")["pending_total"] == 1).then_some(())
+        });
         // From here on, no run is started.
         self.home.ok(&["pools", "pause", "default"]);
         for name in ["queued", "moved"] {
             self.dispatch(name, "say hi");
         }
-        let task = client.call("task-start", &json!({"wait": {"runs": ["asking"]}, "ttl_ms": 600_000}))["task_id"].clone();
+        let task = client.call(
+            "task-start",
+            &json!({"wait": {"runs": ["asking"]}, "ttl_ms": 600_000}),
+        )["task_id"]
+            .clone();
         let cursor = client.call("wait", &json!({"wait_ms": 0}))["cursor"].clone();
         let request = client.call("requests", &json!({}))["requests"][0]["message_id"].clone();
         assert!(request.is_string(), "an open request");
@@ -302,7 +504,12 @@ impl World {
     fn add_files(&mut self) {
         let work = self.home.work();
         std::fs::write(work.join("one.txt"), "1\n").expect("a file");
-        for args in [&["init", "-q"][..], &["config", "user.name", "User"], &["config", "user.email", "user@example.org"], &["add", "."]] {
+        for args in [
+            &["init", "-q"][..],
+            &["config", "user.name", "User"],
+            &["config", "user.email", "user@example.org"],
+            &["add", "."],
+        ] {
             git(&work, args);
         }
         git(&work, &["commit", "-qm", "x"]);
@@ -322,10 +529,16 @@ impl World {
     fn add_chats(&mut self) {
         let client = self.caller(By::Client);
         client.call("chat-start", &json!({"title": "Kept"}));
-        client.call("chat-start", &json!({"title": "Asked", "participants": ["echo"]}));
+        client.call(
+            "chat-start",
+            &json!({"title": "Asked", "participants": ["echo"]}),
+        );
         self.home.ok(&["pools", "pause", "default"]);
         let cwd = self.home.work();
-        let said = client.call("say", &json!({"chat_id": 2, "message": "who?", "to": ["echo"], "cwd": cwd}));
+        let said = client.call(
+            "say",
+            &json!({"chat_id": 2, "message": "who?", "to": ["echo"], "cwd": cwd}),
+        );
         let mut export = client.call("chat-export", &json!({"chat_id": 1}));
         export.as_object_mut().expect("an object").remove("next");
         self.ids = json!({"asked": said["message"]["seq"], "export": export});
@@ -335,15 +548,25 @@ impl World {
         std::fs::write(self.home.work().join(".adjutant.toml"), POLICIES).expect("a file");
         let ask = json!({"action": "run make", "command": "make"});
         self.dispatch("asking", &format!("tool request_approval {ask}"));
-        self.home.until("it asks", || (self.home.show("asking")["pending_total"] == 1).then_some(()));
+        self.home.until("it asks", || {
+            (self.home.show("asking")["pending_total"] == 1).then_some(())
+        });
         self.home.ok(&["approve", "Q1", "--uses", "5"]);
         self.home.finished("asking");
         self.change_policies_beside_a_run();
-        self.home.until("the delivery has failed", || self.home.json(&["webhooks"])["webhooks"][0]["problem"].is_string().then_some(()));
+        self.home.until("the delivery has failed", || {
+            self.home.json(&["webhooks"])["webhooks"][0]["problem"]
+                .is_string()
+                .then_some(())
+        });
         // The next try is an hour or more away.
         self.home.ok(&["stop"]);
         self.hub.wait().expect("it ends");
-        note_failures(&self.home, &format!("http://127.0.0.1:{}/", self.receiver.port), 5);
+        note_failures(
+            &self.home,
+            &format!("http://127.0.0.1:{}/", self.receiver.port),
+            5,
+        );
         self.revive();
     }
 
@@ -353,8 +576,13 @@ impl World {
         self.home.until_status("live", "running");
         let file = self.home.home.dir.join("config.toml");
         let config = std::fs::read_to_string(&file).expect("the configuration");
-        std::fs::write(&file, config + &POLICIES.replace("make", "build")).expect("the configuration is writable");
-        let change = || self.caller(By::Person).call("policies", &json!({}))["change"]["change"].as_str().map(str::to_owned);
+        std::fs::write(&file, config + &POLICIES.replace("make", "build"))
+            .expect("the configuration is writable");
+        let change = || {
+            self.caller(By::Person).call("policies", &json!({}))["change"]["change"]
+                .as_str()
+                .map(str::to_owned)
+        };
         self.ids = json!({"change": self.home.until("a change waits", change)});
     }
 }
@@ -363,8 +591,11 @@ impl World {
 fn without_measures(reply: &Value) -> Value {
     match reply {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(name, _)| !["active_ms", "resources"].contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), without_measures(value))).collect()
+            let kept = fields
+                .iter()
+                .filter(|(name, _)| !["active_ms", "resources"].contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), without_measures(value)))
+                .collect()
         }
         Value::Array(values) => values.iter().map(without_measures).collect(),
         other => other.clone(),
@@ -375,30 +606,69 @@ fn without_measures(reply: &Value) -> Value {
 fn make_once(group: Group) {
     for failpoint in ["store.before_commit", "store.after_commit"] {
         let mut world = World::new(group, failpoint);
-        for Row { name, by, body, count, .. } in ROWS.iter().filter(|row| row.group == group) {
+        for Row {
+            name,
+            by,
+            body,
+            count,
+            ..
+        } in ROWS.iter().filter(|row| row.group == group)
+        {
             let here = world.caller(*by);
             let body = body(&world).to_string();
             let before = count(&here, &world, None);
             let key = format!("once-{name}");
-            let send = |caller: &Caller| caller.open("POST", &format!("/api/v1/{name}"), &[("idempotency-key", &key)], &body);
+            let send = |caller: &Caller| {
+                caller.open(
+                    "POST",
+                    &format!("/api/v1/{name}"),
+                    &[("idempotency-key", &key)],
+                    &body,
+                )
+            };
             std::fs::remove_file(&world.fired).expect("it is there");
             let mut broken = send(&here);
             let mut rest = Vec::new();
             // Closed or reset, and never a reply.
             let _end = broken.read_to_end(&mut rest);
-            assert!(rest.is_empty(), "{failpoint} {name}: {}", String::from_utf8_lossy(&rest));
+            assert!(
+                rest.is_empty(),
+                "{failpoint} {name}: {}",
+                String::from_utf8_lossy(&rest)
+            );
             assert!(!world.hub.wait().expect("it dies").success());
             world.revive();
             let next = world.caller(*by);
             let replies: [Reply; 2] = [0, 1].map(|_| super::reply(&mut send(&next)));
-            assert!(replies.iter().all(|reply| reply.status == 200), "{failpoint} {name}: {replies:?}");
+            assert!(
+                replies.iter().all(|reply| reply.status == 200),
+                "{failpoint} {name}: {replies:?}"
+            );
             let [first, second] = replies.map(|reply| reply.json());
-            assert_eq!(without_measures(&first), without_measures(&second), "{failpoint} {name}");
-            let after = world.home.until(&format!("{name} has its effect"), || Some(count(&next, &world, Some(&first))).filter(|now| *now > before));
+            assert_eq!(
+                without_measures(&first),
+                without_measures(&second),
+                "{failpoint} {name}"
+            );
+            let after = world.home.until(&format!("{name} has its effect"), || {
+                Some(count(&next, &world, Some(&first))).filter(|now| *now > before)
+            });
             assert_eq!(after, before + 1, "{failpoint} {name}");
-            let reused = next.send("POST", &format!("/api/v1/{name}"), &[("idempotency-key", &key)], &format!(" {body}"));
-            assert!(reused.status == 409 && reused.json()["code"] == "key_reused", "{failpoint} {name}: {reused:?}");
-            assert_eq!(count(&next, &world, Some(&first)), after, "{failpoint} {name}");
+            let reused = next.send(
+                "POST",
+                &format!("/api/v1/{name}"),
+                &[("idempotency-key", &key)],
+                &format!(" {body}"),
+            );
+            assert!(
+                reused.status == 409 && reused.json()["code"] == "key_reused",
+                "{failpoint} {name}: {reused:?}"
+            );
+            assert_eq!(
+                count(&next, &world, Some(&first)),
+                after,
+                "{failpoint} {name}"
+            );
         }
         world.home.ok(&["stop"]);
         world.hub.wait().expect("it ends");
@@ -427,7 +697,10 @@ fn call_about_rules_during_which_the_hub_dies_is_made_once() {
 
 #[test]
 fn every_call_that_changes_something_is_killed() {
-    let changing = CALLS.iter().filter(|(_, effect)| *effect == CallEffect::Changes).map(|(name, _)| *name);
+    let changing = CALLS
+        .iter()
+        .filter(|(_, effect)| *effect == CallEffect::Changes)
+        .map(|(name, _)| *name);
     let mut rows: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
     rows.sort_unstable();
     assert!(changing.eq(rows.iter().copied()), "{rows:?}");

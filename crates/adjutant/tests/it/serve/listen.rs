@@ -18,11 +18,26 @@ fn without_configuration_the_hub_does_not_listen() {
         read => read.expect("the hub lives"),
     };
     let sockets: Vec<String> = descriptors
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.to_str()?.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned))
+        .filter_map(|entry| {
+            std::fs::read_link(entry.ok()?.path())
+                .ok()?
+                .to_str()?
+                .strip_prefix("socket:[")?
+                .strip_suffix(']')
+                .map(str::to_owned)
+        })
         .collect();
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).expect("the table");
-    let inode = |line: &str| line.split_whitespace().nth(9).unwrap_or_default().to_owned();
-    assert!(table.lines().all(|line| !sockets.contains(&inode(line))), "{table}");
+    let inode = |line: &str| {
+        line.split_whitespace()
+            .nth(9)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(
+        table.lines().all(|line| !sockets.contains(&inode(line))),
+        "{table}"
+    );
 }
 
 #[test]
@@ -33,11 +48,21 @@ fn port_in_use_ends_serve_and_not_a_hub_that_a_command_started() {
     let refused = home.adj(&["serve"]);
     assert!(refused.code != 0, "{refused:?}");
     let log = std::fs::read_to_string(home.home.hub_log()).unwrap_or_default();
-    assert!(refused.err.contains(&address) || log.contains(&address), "{refused:?} {log}");
+    assert!(
+        refused.err.contains(&address) || log.contains(&address),
+        "{refused:?} {log}"
+    );
 
     home.ok(&["ps"]);
     let hub = home.call(&GetHub {}, "").expect("a hub");
-    assert!(hub.url.is_none() && hub.problems.iter().any(|problem| problem.contains(&address)), "{hub:?}");
+    assert!(
+        hub.url.is_none()
+            && hub
+                .problems
+                .iter()
+                .any(|problem| problem.contains(&address)),
+        "{hub:?}"
+    );
     let doctor = home.adj(&["doctor"]);
     assert!(doctor.out.contains(&address), "{doctor:?}");
     home.ok(&["stop"]);
@@ -51,20 +76,35 @@ fn address_of_serve_is_kept_until_the_hub_is_stopped() {
     let url = |home: &TestHome| home.call(&GetHub {}, "").ok().and_then(|hub| hub.url);
     let start = |args: &[&str]| {
         let mut command = home.command(args);
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("started")
+        command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("started")
     };
-    let mut old = start(&["__hub", "--foreground", "--as-version", "0.0.1", "--listen", "127.0.0.1:0"]);
+    let mut old = start(&[
+        "__hub",
+        "--foreground",
+        "--as-version",
+        "0.0.1",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
     let address = home.until("the older hub listens", || url(&home));
     // The first command of a newer version starts the next hub.
     home.until("the newer hub has taken over", || {
         home.ok(&["ps"]);
-        home.call(&GetHub {}, "").ok().filter(|hub| hub.version != "0.0.1")
+        home.call(&GetHub {}, "")
+            .ok()
+            .filter(|hub| hub.version != "0.0.1")
     });
     assert!(old.wait().expect("it ends").success());
     assert_eq!(url(&home).as_ref(), Some(&address));
     let pid = home.hub_pid();
     crate::support::kill(pid);
-    home.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+    home.until("the hub is dead", || {
+        (!TestHome::is_alive(pid)).then_some(())
+    });
     home.ok(&["ps"]);
     assert_eq!(url(&home), Some(address));
     home.ok(&["stop"]);
@@ -74,7 +114,8 @@ fn address_of_serve_is_kept_until_the_hub_is_stopped() {
     home.ok(&["stop"]);
     let mut serve = start(&["serve", "--listen", "127.0.0.1:0"]);
     home.until("it listens", || url(&home));
-    let pid = rustix::process::Pid::from_raw(i32::try_from(serve.id()).expect("a pid")).expect("a pid");
+    let pid =
+        rustix::process::Pid::from_raw(i32::try_from(serve.id()).expect("a pid")).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
     serve.wait().expect("it ends");
     home.ok(&["ps"]);
@@ -84,7 +125,10 @@ fn address_of_serve_is_kept_until_the_hub_is_stopped() {
 #[test]
 fn hub_that_listens_does_not_end_when_idle() {
     let home = TestHome::with_config("listen = \"127.0.0.1:0\"\nidle_exit = \"1ms\"\n");
-    let site = Site { port: port_of(&home), home };
+    let site = Site {
+        port: port_of(&home),
+        home,
+    };
     let caller = site.caller(&site.token("one", &["--role", "person"]));
     let pid = site.home.hub_pid();
     for _ in 0..50 {
@@ -100,16 +144,36 @@ fn token_is_printed_once_and_stored_as_a_hash() {
     let caller = site.caller(&token);
     caller.call("runs", &serde_json::json!({}));
     let list = site.home.json(&["token", "list"]);
-    assert_eq!((&list["tokens"][0]["name"], &list["tokens"][0]["client"]), (&"ci".into(), &"/work/app".into()));
-    assert!(list["tokens"][0]["used_at"].is_string() && !list.to_string().contains(&token[4..]), "{list}");
+    assert_eq!(
+        (&list["tokens"][0]["name"], &list["tokens"][0]["client"]),
+        (&"ci".into(), &"/work/app".into())
+    );
+    assert!(
+        list["tokens"][0]["used_at"].is_string() && !list.to_string().contains(&token[4..]),
+        "{list}"
+    );
     let again = site.home.adj(&["token", "new", "ci"]);
     assert!(again.code != 0 && again.err.contains("ci"), "{again:?}");
     let shown = site.home.ok(&["token", "new", "parent"]);
-    assert_eq!(shown.lines().count(), 1, "only the token is on standard output: {shown}");
+    assert_eq!(
+        shown.lines().count(),
+        1,
+        "only the token is on standard output: {shown}"
+    );
     site.home.ok(&["stop"]);
-    for entry in std::fs::read_dir(&site.home.home.dir).expect("the home").map_while(Result::ok).filter(|entry| entry.path().is_file()) {
+    for entry in std::fs::read_dir(&site.home.home.dir)
+        .expect("the home")
+        .map_while(Result::ok)
+        .filter(|entry| entry.path().is_file())
+    {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
-        assert!(!bytes.windows(30).any(|part| part == &token.as_bytes()[4..34]), "{}", entry.path().display());
+        assert!(
+            !bytes
+                .windows(30)
+                .any(|part| part == &token.as_bytes()[4..34]),
+            "{}",
+            entry.path().display()
+        );
     }
     // Only the person on the socket manages tokens.
     let refused = site.home.json(&["token", "list", "--all"]);
@@ -122,24 +186,53 @@ fn invalid_configuration_at_the_start_is_reported() {
     home.ok(&["ps"]);
     let hub = home.call(&GetHub {}, "").expect("a hub");
     let said = "the configuration was invalid when this hub started, so it does not listen";
-    assert!(hub.url.is_none() && hub.problems.iter().any(|problem| problem.contains(said)), "{hub:?}");
-    assert!(std::fs::read_to_string(home.home.hub_log()).expect("a log").contains(said));
+    assert!(
+        hub.url.is_none() && hub.problems.iter().any(|problem| problem.contains(said)),
+        "{hub:?}"
+    );
+    assert!(
+        std::fs::read_to_string(home.home.hub_log())
+            .expect("a log")
+            .contains(said)
+    );
     assert!(home.adj(&["doctor"]).out.contains(said));
     // A configuration that is corrected without HTTP has no such problem.
     std::fs::write(home.home.dir.join("config.toml"), "").expect("written");
-    home.until("the problem is gone", || home.call(&GetHub {}, "").expect("a hub").problems.is_empty().then_some(()));
+    home.until("the problem is gone", || {
+        home.call(&GetHub {}, "")
+            .expect("a hub")
+            .problems
+            .is_empty()
+            .then_some(())
+    });
 }
 
 #[test]
 fn proxy_is_called_by_its_public_name() {
-    let home = TestHome::with_config("listen = \"127.0.0.1:0\"\npublic_url = \"https://adj.example.org\"\n");
-    let site = Site { port: port_of(&home), home };
+    let home = TestHome::with_config(
+        "listen = \"127.0.0.1:0\"\npublic_url = \"https://adj.example.org\"\n",
+    );
+    let site = Site {
+        port: port_of(&home),
+        home,
+    };
     let caller = site.caller(&site.token("one", &[]));
-    let status = |headers: &[(&str, &str)]| caller.send("POST", "/api/v1/runs", headers, "{}").status;
+    let status =
+        |headers: &[(&str, &str)]| caller.send("POST", "/api/v1/runs", headers, "{}").status;
     for host in ["adj.example.org", "adj.example.org:443"] {
-        assert_eq!(status(&[("host", host), ("origin", "https://adj.example.org")]), 200, "{host}");
+        assert_eq!(
+            status(&[("host", host), ("origin", "https://adj.example.org")]),
+            200,
+            "{host}"
+        );
     }
-    assert_eq!(status(&[("host", "adj.example.org"), ("origin", "http://adj.example.org")]), 403);
+    assert_eq!(
+        status(&[
+            ("host", "adj.example.org"),
+            ("origin", "http://adj.example.org")
+        ]),
+        403
+    );
     assert_eq!(status(&[("host", "adj.example.org:8443")]), 403);
     assert_eq!(status(&[]), 200, "its own address stays");
 }
@@ -147,21 +240,51 @@ fn proxy_is_called_by_its_public_name() {
 #[test]
 fn name_of_another_program_is_refused() {
     // Without IPv6, localhost has one address.
-    let Ok(first) = TcpListener::bind("[::1]:0") else { return };
+    let Ok(first) = TcpListener::bind("[::1]:0") else {
+        return;
+    };
     // A port of another test at 127.0.0.1 is none for this hub.
-    let is_free = |listener: &TcpListener| TcpListener::bind(("127.0.0.1", listener.local_addr().expect("an address").port())).is_ok();
+    let is_free = |listener: &TcpListener| {
+        TcpListener::bind((
+            "127.0.0.1",
+            listener.local_addr().expect("an address").port(),
+        ))
+        .is_ok()
+    };
     let others = (0..8).map(|_| TcpListener::bind("[::1]:0").expect("a port"));
-    let other = std::iter::once(first).chain(others).find(is_free).expect("a port that is free at 127.0.0.1");
+    let other = std::iter::once(first)
+        .chain(others)
+        .find(is_free)
+        .expect("a port that is free at 127.0.0.1");
     let port = other.local_addr().expect("an address").port();
     let home = TestHome::with_config(&format!("listen = \"127.0.0.1:{port}\"\n"));
-    let site = Site { port: port_of(&home), home };
+    let site = Site {
+        port: port_of(&home),
+        home,
+    };
     let caller = site.caller(&site.token("one", &[]));
-    let status = |host: &str| caller.send("POST", "/api/v1/runs", &[("host", &format!("{host}:{port}"))], "{}").status;
-    assert_eq!(["127.0.0.1", "localhost", "[::1]"].map(status), [200, 403, 403]);
+    let status = |host: &str| {
+        caller
+            .send(
+                "POST",
+                "/api/v1/runs",
+                &[("host", &format!("{host}:{port}"))],
+                "{}",
+            )
+            .status
+    };
+    assert_eq!(
+        ["127.0.0.1", "localhost", "[::1]"].map(status),
+        [200, 403, 403]
+    );
     site.home.ok(&["stop"]);
     drop(other);
     port_of(&site.home);
-    assert_eq!(["127.0.0.1", "localhost", "[::1]"].map(status), [200, 200, 200], "the hub has both addresses");
+    assert_eq!(
+        ["127.0.0.1", "localhost", "[::1]"].map(status),
+        [200, 200, 200],
+        "the hub has both addresses"
+    );
 }
 
 #[test]
@@ -171,10 +294,18 @@ fn call_in_progress_is_answered_when_the_hub_ends() {
     let mut site = Site::new();
     let token = site.token("one", &[]);
     let is_answered = (0..ATTEMPTS_MAX).any(|_| {
-        let mut stream = site.caller(&token).open("POST", "/api/v1/runs", &[("content-length", "2")], "{");
-        let mut stop = site.home.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().expect("started");
+        let mut stream =
+            site.caller(&token)
+                .open("POST", "/api/v1/runs", &[("content-length", "2")], "{");
+        let mut stop = site
+            .home
+            .command(&["stop"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("started");
         let socket = site.home.home.socket();
-        site.home.until("the hub ends", || (!socket.exists()).then_some(()));
+        site.home
+            .until("the hub ends", || (!socket.exists()).then_some(()));
         // The connection may be closed by now.
         let _sent = stream.get_mut().write_all(b"}");
         let mut answer = String::new();

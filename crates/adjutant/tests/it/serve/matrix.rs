@@ -125,9 +125,23 @@ fn access(reply: &Reply) -> Access {
     let problem: Value = serde_json::from_str(&reply.body).unwrap_or_default();
     let detail = problem["detail"].as_str().unwrap_or_default();
     if reply.status >= 400 {
-        assert!(reply.head.contains("content-type: application/problem+json"), "{reply:?}");
-        assert_eq!((problem["status"].as_u64(), &problem["type"]), (Some(u64::from(reply.status)), &json!("about:blank")), "{reply:?}");
-        assert!(problem["title"].is_string() && problem["code"].is_string() && problem["detail"].is_string(), "{reply:?}");
+        assert!(
+            reply
+                .head
+                .contains("content-type: application/problem+json"),
+            "{reply:?}"
+        );
+        assert_eq!(
+            (problem["status"].as_u64(), &problem["type"]),
+            (Some(u64::from(reply.status)), &json!("about:blank")),
+            "{reply:?}"
+        );
+        assert!(
+            problem["title"].is_string()
+                && problem["code"].is_string()
+                && problem["detail"].is_string(),
+            "{reply:?}"
+        );
     }
     assert!(!reply.head.contains("access-control-"), "{reply:?}");
     match reply.status {
@@ -166,15 +180,28 @@ fn every_route_has_a_row_and_follows_it() {
         ("none", None),
         ("wrong", Some(format!("adj_{}", "x".repeat(43)))),
         ("revoked", Some(revoked)),
-        ("read-only", Some(site.token("reader", &["--role", "read-only"]))),
-        ("read-only of a client", Some(site.token("client-reader", &["--role", "read-only", "--client", "/work/a"]))),
+        (
+            "read-only",
+            Some(site.token("reader", &["--role", "read-only"])),
+        ),
+        (
+            "read-only of a client",
+            Some(site.token(
+                "client-reader",
+                &["--role", "read-only", "--client", "/work/a"],
+            )),
+        ),
         ("client", Some(site.token("client", &[]))),
         ("person", Some(site.token("person", &["--role", "person"]))),
     ];
     let evil = [("host", "evil.example"), ("origin", "https://evil.example")];
     for (token_name, token) in &tokens {
         let caller = site.caller(token.as_deref().unwrap_or_default());
-        let without: &[(&str, &str)] = if token.is_none() { &[("authorization", "")] } else { &[] };
+        let without: &[(&str, &str)] = if token.is_none() {
+            &[("authorization", "")]
+        } else {
+            &[]
+        };
         let send = |path: &str, headers: &[(&str, &str)], body: &str| {
             let reply = caller.send("POST", path, &[headers, without].concat(), body);
             access(&reply)
@@ -187,18 +214,42 @@ fn every_route_has_a_row_and_follows_it() {
                 ("read-only" | "read-only of a client", Changes) => Access::OnlyReads,
                 _ => Access::Made,
             };
-            assert_eq!(send(&path, &[], &body(name)), expected, "{name} with {token_name}");
-            assert_eq!(send(&path, &evil[..1], &body(name)), Access::OtherHost, "{name} with {token_name}");
-            assert_eq!(send(&path, &evil[1..], &body(name)), Access::OtherSite, "{name} with {token_name}");
-            assert_eq!(send(&path, &evil, &body(name)), Access::OtherHost, "{name} with {token_name}");
+            assert_eq!(
+                send(&path, &[], &body(name)),
+                expected,
+                "{name} with {token_name}"
+            );
+            assert_eq!(
+                send(&path, &evil[..1], &body(name)),
+                Access::OtherHost,
+                "{name} with {token_name}"
+            );
+            assert_eq!(
+                send(&path, &evil[1..], &body(name)),
+                Access::OtherSite,
+                "{name} with {token_name}"
+            );
+            assert_eq!(
+                send(&path, &evil, &body(name)),
+                Access::OtherHost,
+                "{name} with {token_name}"
+            );
         }
         for path in ABSENT {
-            let expected = if ["none", "wrong", "revoked"].contains(token_name) { Access::NoToken } else { Access::NoRoute };
+            let expected = if ["none", "wrong", "revoked"].contains(token_name) {
+                Access::NoToken
+            } else {
+                Access::NoRoute
+            };
             assert_eq!(send(path, &[], "{}"), expected, "{path} with {token_name}");
         }
     }
     let own = site.home.json(&["token", "list"]);
-    assert_eq!(own["tokens"].as_array().map(Vec::len), Some(4), "no call has changed the tokens");
+    assert_eq!(
+        own["tokens"].as_array().map(Vec::len),
+        Some(4),
+        "no call has changed the tokens"
+    );
 }
 
 #[test]
@@ -206,19 +257,47 @@ fn description_has_each_call_and_no_other() {
     let site = Site::new();
     let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
     let reply = reader.send("GET", "/api/v1/openapi.json", &[], "");
-    assert!(reply.status == 200 && reply.head.contains("content-type: application/json"), "{reply:?}");
+    assert!(
+        reply.status == 200 && reply.head.contains("content-type: application/json"),
+        "{reply:?}"
+    );
     let description = reply.json();
     assert_eq!(description["openapi"], "3.1.0");
     let described: BTreeMap<&str, &str> = description["paths"]
         .as_object()
         .expect("paths")
         .iter()
-        .filter_map(|(path, methods)| Some((path.strip_prefix("/api/v1/")?, methods["post"]["x-effect"].as_str()?)))
+        .filter_map(|(path, methods)| {
+            Some((
+                path.strip_prefix("/api/v1/")?,
+                methods["post"]["x-effect"].as_str()?,
+            ))
+        })
         .collect();
     let expected = CALLS.iter().filter(|(_, effect)| *effect != LocalOnly);
-    assert_eq!(described, expected.map(|(name, effect)| (*name, if *effect == Changes { "changes" } else { "reads" })).collect());
-    assert!(description["paths"]["/api/v1/events"]["get"].is_object() && description["paths"]["/api/v1/openapi.json"]["get"].is_object());
-    assert_eq!(reader.send("GET", "/api/v1/openapi.json", &[("authorization", "")], "").status, 401);
+    assert_eq!(
+        described,
+        expected
+            .map(|(name, effect)| (
+                *name,
+                if *effect == Changes {
+                    "changes"
+                } else {
+                    "reads"
+                }
+            ))
+            .collect()
+    );
+    assert!(
+        description["paths"]["/api/v1/events"]["get"].is_object()
+            && description["paths"]["/api/v1/openapi.json"]["get"].is_object()
+    );
+    assert_eq!(
+        reader
+            .send("GET", "/api/v1/openapi.json", &[("authorization", "")], "")
+            .status,
+        401
+    );
 }
 
 #[test]
@@ -227,43 +306,120 @@ fn methods_and_content_types_are_exact() {
     let caller = site.caller(&site.token("person", &["--role", "person"]));
     for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"] {
         let reply = caller.send(method, "/api/v1/runs", &[], "");
-        assert!(reply.status == 405 && reply.head.contains("allow: post"), "{method}: {reply:?}");
+        assert!(
+            reply.status == 405 && reply.head.contains("allow: post"),
+            "{method}: {reply:?}"
+        );
     }
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
-        assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", kind)], "{}").status, 415, "{kind}");
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+    ] {
+        assert_eq!(
+            caller
+                .send("POST", "/api/v1/runs", &[("content-type", kind)], "{}")
+                .status,
+            415,
+            "{kind}"
+        );
     }
-    assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", "application/json; charset=utf-8")], "{}").status, 200);
-    assert_eq!(caller.send("POST", "/api/v1/runs", &[("content-type", "")], "").status, 200, "no body");
+    assert_eq!(
+        caller
+            .send(
+                "POST",
+                "/api/v1/runs",
+                &[("content-type", "application/json; charset=utf-8")],
+                "{}"
+            )
+            .status,
+        200
+    );
+    assert_eq!(
+        caller
+            .send("POST", "/api/v1/runs", &[("content-type", "")], "")
+            .status,
+        200,
+        "no body"
+    );
     let reply = caller.send("POST", "/api/v1/runs", &[], "{\"alll\": true}");
-    assert!(reply.status == 422 && reply.json()["code"] == "invalid", "{reply:?}");
+    assert!(
+        reply.status == 422 && reply.json()["code"] == "invalid",
+        "{reply:?}"
+    );
     for body in ["[]", " [null, null]", "null", "\"x\"", "7", "{", "x"] {
         let reply = caller.send("POST", "/api/v1/runs", &[], body);
-        assert!(reply.status == 422 && reply.json()["code"] == "invalid", "{body}: {reply:?}");
+        assert!(
+            reply.status == 422 && reply.json()["code"] == "invalid",
+            "{body}: {reply:?}"
+        );
     }
     for authorization in ["Basic eDp5", "Bearer", "Bearer ", "bearer-x y"] {
-        assert_eq!(caller.send("POST", "/api/v1/runs", &[("authorization", authorization)], "{}").status, 401, "{authorization}");
+        assert_eq!(
+            caller
+                .send(
+                    "POST",
+                    "/api/v1/runs",
+                    &[("authorization", authorization)],
+                    "{}"
+                )
+                .status,
+            401,
+            "{authorization}"
+        );
     }
 }
 
 #[test]
 fn reader_leaves_read_positions_and_clients_see_only_their_own() {
     let site = Site::new();
-    let (one, other) = (site.caller(&site.token("one", &[])), site.caller(&site.token("other", &[])));
+    let (one, other) = (
+        site.caller(&site.token("one", &[])),
+        site.caller(&site.token("other", &[])),
+    );
     let reader = site.caller(&site.token("reader", &["--role", "read-only"]));
-    let run = one.dispatch(&site.home.work(), "mine", "say hi")["run_id"].as_str().expect("an id").to_owned();
+    let run = one.dispatch(&site.home.work(), "mine", "say hi")["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     site.home.finished("mine");
     let shown = reader.call("run", &json!({"run": run}));
-    assert_eq!((&shown["name"], &shown["outcome"]), (&json!("mine"), &json!("succeeded")));
+    assert_eq!(
+        (&shown["name"], &shown["outcome"]),
+        (&json!("mine"), &json!("succeeded"))
+    );
     let see = |caller: &Caller, run: &str| caller.post("run", &json!({"run": run}));
-    let (foreign, unknown) = (see(&other, &run), see(&other, "01999999-0000-7000-8000-000000000000"));
+    let (foreign, unknown) = (
+        see(&other, &run),
+        see(&other, "01999999-0000-7000-8000-000000000000"),
+    );
     assert_eq!((foreign.status, unknown.status), (404, 404));
-    assert_eq!(foreign.body.replace(&run, "X"), unknown.body.replace("01999999-0000-7000-8000-000000000000", "X"));
+    assert_eq!(
+        foreign.body.replace(&run, "X"),
+        unknown
+            .body
+            .replace("01999999-0000-7000-8000-000000000000", "X")
+    );
     assert_eq!(other.call("runs", &json!({"all": true}))["runs"], json!([]));
     let moving = reader.post("chat", &json!({"chat_id": 1}));
-    assert!(moving.status == 403 && moving.body.contains("peek"), "{moving:?}");
+    assert!(
+        moving.status == 403 && moving.body.contains("peek"),
+        "{moving:?}"
+    );
     // The hub would run programs that it finds there.
-    let searching = reader.post("agents", &json!({"versions": true, "env": {"PATH": "/tmp"}}));
-    assert!(searching.status == 403 && searching.body.contains("env"), "{searching:?}");
-    assert_eq!(reader.post("agents", &json!([{"PATH": "/tmp"}, true])).status, 403);
+    let searching = reader.post(
+        "agents",
+        &json!({"versions": true, "env": {"PATH": "/tmp"}}),
+    );
+    assert!(
+        searching.status == 403 && searching.body.contains("env"),
+        "{searching:?}"
+    );
+    assert_eq!(
+        reader
+            .post("agents", &json!([{"PATH": "/tmp"}, true]))
+            .status,
+        403
+    );
     reader.call("agents", &json!({"versions": true}));
 }

@@ -54,30 +54,52 @@ impl Site {
     }
 
     fn caller(&self, token: &str) -> Caller {
-        Caller { port: self.port, token: token.to_owned() }
+        Caller {
+            port: self.port,
+            token: token.to_owned(),
+        }
     }
 
     fn kill_hub(&self) {
         let pid = self.home.hub_pid();
         crate::support::kill(pid);
-        self.home.until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+        self.home.until("the hub is dead", || {
+            (!TestHome::is_alive(pid)).then_some(())
+        });
     }
 }
 
 /// Starts a hub with this failpoint.
 pub(crate) fn hub_with(home: &TestHome, failpoint: &str) -> Child {
     let mut hub = home.command(&["__hub"]);
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.home.hub_log()).expect("a log");
-    hub.env("ADJ_FAILPOINT", failpoint).stdout(Stdio::null()).stderr(log);
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(home.home.hub_log())
+        .expect("a log");
+    hub.env("ADJ_FAILPOINT", failpoint)
+        .stdout(Stdio::null())
+        .stderr(log);
     let hub = hub.spawn().expect("a hub");
-    home.until("the hub takes calls", || home.call(&GetHub {}, "").ok().filter(|found| found.pid == hub.id()));
+    home.until("the hub takes calls", || {
+        home.call(&GetHub {}, "")
+            .ok()
+            .filter(|found| found.pid == hub.id())
+    });
     hub
 }
 
 fn port_of(home: &TestHome) -> u16 {
     home.ok(&["ps"]);
-    let url = home.call(&GetHub {}, "").expect("a hub runs").url.expect("it listens");
-    url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
+    let url = home
+        .call(&GetHub {}, "")
+        .expect("a hub runs")
+        .url
+        .expect("it listens");
+    url.rsplit(':')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("a port")
 }
 
 /// A caller with a token.
@@ -103,11 +125,21 @@ impl Reply {
 
 impl Caller {
     /// Sends a request and returns its connection.
-    fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> BufReader<TcpStream> {
+    fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> BufReader<TcpStream> {
         let host = format!("127.0.0.1:{}", self.port);
         let bearer = format!("Bearer {}", self.token);
         let length = body.len().to_string();
-        let mut all = vec![("host", host.as_str()), ("authorization", bearer.as_str()), ("content-length", length.as_str())];
+        let mut all = vec![
+            ("host", host.as_str()),
+            ("authorization", bearer.as_str()),
+            ("content-length", length.as_str()),
+        ];
         if !body.is_empty() {
             all.push(("content-type", "application/json"));
         }
@@ -123,7 +155,9 @@ impl Caller {
         }
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the hub listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).expect("sent");
+        stream
+            .write_all(format!("{head}\r\n{body}").as_bytes())
+            .expect("sent");
         BufReader::new(stream)
     }
 
@@ -144,16 +178,26 @@ impl Caller {
 
     /// Dispatches a run of the echo agent.
     fn dispatch(&self, work: &Path, name: &str, script: &str) -> Value {
-        self.call("dispatch", &json!({"agent": "echo", "prompt": format!("{script}\n"), "cwd": work, "name": name}))
+        self.call(
+            "dispatch",
+            &json!({"agent": "echo", "prompt": format!("{script}\n"), "cwd": work, "name": name}),
+        )
     }
 }
 
 fn read_head<S: Read>(stream: &mut BufReader<S>) -> (u16, String) {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        assert!(stream.read_line(&mut head).expect("a head") > 0, "the connection was closed: {head:?}");
+        assert!(
+            stream.read_line(&mut head).expect("a head") > 0,
+            "the connection was closed: {head:?}"
+        );
     }
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{head:?}"));
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("{head:?}"));
     (status, head.to_ascii_lowercase())
 }
 
@@ -162,14 +206,23 @@ fn reply<S: Read>(stream: &mut BufReader<S>) -> Reply {
     let (status, head) = read_head(stream);
     let mut body = Vec::new();
     stream.read_to_end(&mut body).expect("a body");
-    let body = if head.contains("transfer-encoding: chunked") { dechunked(&body) } else { body };
-    Reply { status, head, body: String::from_utf8(body).expect("text") }
+    let body = if head.contains("transfer-encoding: chunked") {
+        dechunked(&body)
+    } else {
+        body
+    };
+    Reply {
+        status,
+        head,
+        body: String::from_utf8(body).expect("text"),
+    }
 }
 
 fn dechunked(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
-        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).expect("a size"), 16).expect("a size");
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).expect("a size"), 16)
+            .expect("a size");
         out.extend(&bytes[end + 2..end + 2 + size]);
         bytes = &bytes[end + 4 + size..];
     }

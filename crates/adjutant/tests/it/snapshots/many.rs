@@ -33,26 +33,72 @@ fn crowded_directory_is_left_out_and_named_at_once() {
     let ran = home.adj(&["run", "-w", "-a", "sh", "-n", "many", script]);
     let expected = "not all files are kept, so adj undo cannot restore them: \"web/nm/\" (20400 untracked files, too many for one snapshot";
     assert!(ran.code == 0 && ran.err.contains(expected), "{ran:?}");
-    assert!(started.elapsed() < Duration::from_secs(90), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(90),
+        "{:?}",
+        started.elapsed()
+    );
     let shown = home.ok(&["show", "many"]);
-    assert!(shown.contains("not kept") && shown.contains("\"web/nm/\" (20400 untracked files"), "{shown}");
+    assert!(
+        shown.contains("not kept") && shown.contains("\"web/nm/\" (20400 untracked files"),
+        "{shown}"
+    );
     let undone = home.json(&["undo", "many"]);
-    assert_eq!(undone["files"], json!(["one.txt", "web/mine.txt"]), "{}", undone["files"]);
-    assert_eq!(fs::read_to_string(work.join("web/mine.txt")).expect("a file"), "mine\n");
+    assert_eq!(
+        undone["files"],
+        json!(["one.txt", "web/mine.txt"]),
+        "{}",
+        undone["files"]
+    );
+    assert_eq!(
+        fs::read_to_string(work.join("web/mine.txt")).expect("a file"),
+        "mine\n"
+    );
     // Nothing that can have been there is removed, also where the run has changed it.
-    assert_eq!(fs::read_to_string(work.join("web/nm/d1/f1")).expect("a file"), "1\nrun\n");
+    assert_eq!(
+        fs::read_to_string(work.join("web/nm/d1/f1")).expect("a file"),
+        "1\nrun\n"
+    );
     assert!(work.join("web/nm/d3/f7").exists() && work.join("web/nm/d1/new").exists());
     git_output(&work, &["fsck", "--connectivity-only"]);
     // Refused at once, with what is in the way.
     fill(&work.join("web/nm"));
     git(&work, &["checkout", "-q", "."]);
     let started = Instant::now();
-    let refused = home.adj(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "do true"]);
-    assert!(refused.code != 0 && refused.err.contains("\"web/nm/\" cannot be carried into a workspace (20"), "{refused:?}");
-    assert!(!refused.err.contains("kill -9") && started.elapsed() < Duration::from_secs(60), "{refused:?}");
+    let refused = home.adj(&[
+        "run",
+        "-d",
+        "--clone",
+        "--with-changes",
+        "-a",
+        "sh",
+        "do true",
+    ]);
+    assert!(
+        refused.code != 0
+            && refused
+                .err
+                .contains("\"web/nm/\" cannot be carried into a workspace (20"),
+        "{refused:?}"
+    );
+    assert!(
+        !refused.err.contains("kill -9") && started.elapsed() < Duration::from_secs(60),
+        "{refused:?}"
+    );
     // Ignored files do not count.
     fs::write(work.join(".gitignore"), "nm/\n").expect("a file");
-    let ran = home.adj(&["run", "-w", "-a", "sh", "-n", "few", "do echo again > one.txt"]);
-    assert!(ran.code == 0 && !ran.err.contains("not all files are kept"), "{ran:?}");
+    let ran = home.adj(&[
+        "run",
+        "-w",
+        "-a",
+        "sh",
+        "-n",
+        "few",
+        "do echo again > one.txt",
+    ]);
+    assert!(
+        ran.code == 0 && !ran.err.contains("not all files are kept"),
+        "{ran:?}"
+    );
     assert_eq!(home.json(&["undo", "few"])["files"], json!(["one.txt"]));
 }

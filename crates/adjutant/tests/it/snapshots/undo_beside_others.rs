@@ -21,8 +21,16 @@ fn undo_stays_in_the_directory_of_its_run() {
     start(&home, "echo", "above", "say works\nhang", ".");
     home.until_log("above", "works");
     let refused = home.adj(&["undo", "first", "2"]);
-    assert!(refused.code != 0 && refused.err.contains("above works in or around") && refused.err.contains("--force"), "{refused:?}");
-    assert_eq!(home.json(&["undo", "first", "2", "--force"])["files"], json!(["a/mine.txt"]));
+    assert!(
+        refused.code != 0
+            && refused.err.contains("above works in or around")
+            && refused.err.contains("--force"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        home.json(&["undo", "first", "2", "--force"])["files"],
+        json!(["a/mine.txt"])
+    );
     home.ok(&["cancel", "above"]);
 }
 
@@ -41,8 +49,15 @@ fn run_that_only_waits_does_not_block_an_undo() {
     home.finished("again");
     home.ok(&["reply", "idle", "yes"]);
     home.finished("idle");
-    assert_eq!(home.json(&["undo", "again"])["files"], json!(["one.txt"]), "idle waited all the time");
-    assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "1\n");
+    assert_eq!(
+        home.json(&["undo", "again"])["files"],
+        json!(["one.txt"]),
+        "idle waited all the time"
+    );
+    assert_eq!(
+        fs::read_to_string(work.join("one.txt")).expect("a file"),
+        "1\n"
+    );
 }
 
 #[test]
@@ -50,7 +65,13 @@ fn undo_leaves_the_work_of_others() {
     let home = repository();
     let work = home.work();
     let read = |name: &str| fs::read_to_string(work.join(name)).expect("a file");
-    start(&home, "sh", "first", "do echo run > one.txt; echo new > new.txt", ".");
+    start(
+        &home,
+        "sh",
+        "first",
+        "do echo run > one.txt; echo new > new.txt",
+        ".",
+    );
     home.finished("first");
     // Another run, and a commit of the user's.
     start(&home, "sh", "second", "do echo second > two.txt", ".");
@@ -60,12 +81,32 @@ fn undo_leaves_the_work_of_others() {
     git(&work, &["commit", "-qm", "mine"]);
     fs::write(work.join("one.txt"), "run\nmine\n").expect("a file");
     let refused = home.adj(&["undo", "first"]);
-    assert!(refused.code == 7 && refused.err.contains("these files have changed since the run: one.txt"), "{refused:?}");
-    assert!(refused.err.contains("--force") && !refused.err.contains("new.txt"), "{refused:?}");
-    assert_eq!((read("one.txt").as_str(), read("new.txt").as_str()), ("run\nmine\n", "new\n"), "nothing was changed");
+    assert!(
+        refused.code == 7
+            && refused
+                .err
+                .contains("these files have changed since the run: one.txt"),
+        "{refused:?}"
+    );
+    assert!(
+        refused.err.contains("--force") && !refused.err.contains("new.txt"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (read("one.txt").as_str(), read("new.txt").as_str()),
+        ("run\nmine\n", "new\n"),
+        "nothing was changed"
+    );
     let undone = home.json(&["undo", "--force", "first"]);
     assert_eq!(undone["files"], json!(["new.txt", "one.txt"]), "{undone}");
-    assert_eq!((read("one.txt").as_str(), read("two.txt").as_str(), read("mine").as_str()), ("1\n", "second\n", "mine\n"));
+    assert_eq!(
+        (
+            read("one.txt").as_str(),
+            read("two.txt").as_str(),
+            read("mine").as_str()
+        ),
+        ("1\n", "second\n", "mine\n")
+    );
     // Only a snapshot contains the line that the user has added.
     let before = undone["before"]["n"].to_string();
     let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
@@ -89,8 +130,16 @@ fn undo_leaves_edits_between_attempts() {
     let work = home.work();
     let read = |name: &str| fs::read_to_string(work.join(name)).unwrap_or_default();
     let two_attempts = |name: &str, second: &str| {
-        start(&home, "echo", name, &format!("write {name}-1 x\nhang\nresume-here\n{second}"), ".");
-        home.until("the first file is there", || work.join(format!("{name}-1")).exists().then_some(()));
+        start(
+            &home,
+            "echo",
+            name,
+            &format!("write {name}-1 x\nhang\nresume-here\n{second}"),
+            ".",
+        );
+        home.until("the first file is there", || {
+            work.join(format!("{name}-1")).exists().then_some(())
+        });
         home.ok(&["pause", name]);
         home.until_status(name, "stopped");
         fs::write(work.join("one.txt"), format!("mine beside {name}\n")).expect("a file");
@@ -99,26 +148,53 @@ fn undo_leaves_edits_between_attempts() {
     };
     two_attempts("apart", "write apart-2 x");
     let shown = home.adj(&["diff", "apart"]);
-    assert!(shown.err.contains("includes edits that were made between its attempts"), "{shown:?}");
-    assert_eq!(home.json(&["undo", "apart"])["files"], json!(["apart-1", "apart-2"]));
+    assert!(
+        shown
+            .err
+            .contains("includes edits that were made between its attempts"),
+        "{shown:?}"
+    );
+    assert_eq!(
+        home.json(&["undo", "apart"])["files"],
+        json!(["apart-1", "apart-2"])
+    );
     assert_eq!(read("one.txt"), "mine beside apart\n");
     // The run changes the same file afterwards, so only the snapshot at an attempt's start contains the edit.
     two_attempts("same", "write one.txt run");
     let refused = home.adj(&["undo", "same"]);
-    assert!(refused.code == 7 && refused.err.contains("these files have changed since the run: one.txt"), "{refused:?}");
+    assert!(
+        refused.code == 7
+            && refused
+                .err
+                .contains("these files have changed since the run: one.txt"),
+        "{refused:?}"
+    );
     home.ok(&["undo", "same", "3"]);
-    assert_eq!(read("one.txt"), "mine beside same\n", "what the later attempt began with");
+    assert_eq!(
+        read("one.txt"),
+        "mine beside same\n",
+        "what the later attempt began with"
+    );
     home.ok(&["undo", "--force", "same"]);
     assert_eq!(read("one.txt"), "mine beside apart\n");
     let kept = home.adj(&["clean", "--yes", "--older-than", "0s"]);
-    assert!(kept.err.contains("kept same: ") && kept.err.contains("has the replaced one.txt"), "{kept:?}");
+    assert!(
+        kept.err.contains("kept same: ") && kept.err.contains("has the replaced one.txt"),
+        "{kept:?}"
+    );
 }
 
 #[test]
 fn undo_asks_before_it_reverts_the_work_of_a_concurrent_run() {
     let home = repository();
     let work = home.work();
-    start(&home, "echo", "first", "ask \"go on?\"\nwrite first.txt x", ".");
+    start(
+        &home,
+        "echo",
+        "first",
+        "ask \"go on?\"\nwrite first.txt x",
+        ".",
+    );
     home.until_status("first", "waiting_parent_reply");
     start(&home, "sh", "second", "do echo second > two.txt", ".");
     home.finished("second");
@@ -126,7 +202,16 @@ fn undo_asks_before_it_reverts_the_work_of_a_concurrent_run() {
     home.finished("first");
     let refused = home.adj(&["undo", "first"]);
     let expected = "it is not known who changed these files, because second worked in the directory at the same time: two.txt";
-    assert!(refused.code == 7 && refused.err.contains(expected) && refused.err.contains("--force"), "{refused:?}");
-    assert_eq!(fs::read_to_string(work.join("two.txt")).expect("a file"), "second\n");
-    assert_eq!(home.json(&["undo", "--force", "first"])["files"], json!(["first.txt", "two.txt"]));
+    assert!(
+        refused.code == 7 && refused.err.contains(expected) && refused.err.contains("--force"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(work.join("two.txt")).expect("a file"),
+        "second\n"
+    );
+    assert_eq!(
+        home.json(&["undo", "--force", "first"])["files"],
+        json!(["first.txt", "two.txt"])
+    );
 }

@@ -17,25 +17,73 @@ fn launch_under_way_is_neither_lost_nor_doubled_when_the_leader_changes() {
             env!("CARGO_BIN_EXE_adj")
         );
         let launch = serde_json::to_string(&["/bin/sh", "-c", &script, "{name}"]).expect("a list");
-        let pool = format!("[pools.gpu]\nslots = 4\nrunners = true\nlaunch_max = 2\nlaunch_timeout = \"10s\"\nlaunch = {launch}\n");
-        let Some(group) = Group::without_hubs(&pool) else { return };
+        let pool = format!(
+            "[pools.gpu]\nslots = 4\nrunners = true\nlaunch_max = 2\nlaunch_timeout = \"10s\"\nlaunch = {launch}\n"
+        );
+        let Some(group) = Group::without_hubs(&pool) else {
+            return;
+        };
         let [first, second] = &group.hubs;
-        std::fs::write(work.join("join"), group.urls.iter().map(|url| format!("--join {url} ")).collect::<String>()).expect("written");
+        std::fs::write(
+            work.join("join"),
+            group
+                .urls
+                .iter()
+                .map(|url| format!("--join {url} "))
+                .collect::<String>(),
+        )
+        .expect("written");
         let fired = work.join("fired");
         let mut hub = first.command(&["__hub"]);
-        hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", fired.display())).stdout(Stdio::null()).stderr(Stdio::null());
+        hub.env("ADJ_FAILPOINT", format!("{failpoint}={}", fired.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut hub = hub.spawn().expect("a hub");
         group.until_leads(0);
         group.until_standby(1);
-        second.ok(&["run", "--detach", "--agent", "echo", "--pool", "gpu", "--name", "one", "done yes\n"]);
-        assert!(!hub.wait().expect("it dies").success() && fired.exists(), "{failpoint}");
+        second.ok(&[
+            "run",
+            "--detach",
+            "--agent",
+            "echo",
+            "--pool",
+            "gpu",
+            "--name",
+            "one",
+            "done yes\n",
+        ]);
+        assert!(
+            !hub.wait().expect("it dies").success() && fired.exists(),
+            "{failpoint}"
+        );
         group.until_leads(1);
         let view = second.finished("one");
-        assert_eq!((&view["outcome"], &view["attempt"]), (&"succeeded".into(), &1.into()), "{failpoint}: {view}");
+        assert_eq!(
+            (&view["outcome"], &view["attempt"]),
+            (&"succeeded".into(), &1.into()),
+            "{failpoint}: {view}"
+        );
         let launches = std::fs::read_to_string(work.join("launches")).expect("a launch");
-        let logs = [work.join("runner.log"), first.home.hub_log(), second.home.hub_log()].map(|log| std::fs::read_to_string(log).unwrap_or_default());
-        assert_eq!(launches.lines().count(), 1, "{failpoint}: {}", logs.join("\n"));
-        let tokens = || second.json(&["token", "list"])["tokens"].as_array().expect("a list").len();
-        second.until("the token of the launched runner is revoked", || (tokens() == 0).then_some(()));
+        let logs = [
+            work.join("runner.log"),
+            first.home.hub_log(),
+            second.home.hub_log(),
+        ]
+        .map(|log| std::fs::read_to_string(log).unwrap_or_default());
+        assert_eq!(
+            launches.lines().count(),
+            1,
+            "{failpoint}: {}",
+            logs.join("\n")
+        );
+        let tokens = || {
+            second.json(&["token", "list"])["tokens"]
+                .as_array()
+                .expect("a list")
+                .len()
+        };
+        second.until("the token of the launched runner is revoked", || {
+            (tokens() == 0).then_some(())
+        });
     }
 }

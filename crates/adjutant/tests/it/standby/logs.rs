@@ -7,10 +7,24 @@ use super::runs::Runner;
 fn with_killed_hub(group: &Group) -> Runner {
     let [first, second] = &group.hubs;
     let runner = Runner::start(group);
-    second.ok(&["run", "--detach", "--agent", "echo", "--name", "far", "say hello\ndone yes\n"]);
+    second.ok(&[
+        "run",
+        "--detach",
+        "--agent",
+        "echo",
+        "--name",
+        "far",
+        "say hello\ndone yes\n",
+    ]);
     assert_eq!(second.finished("far")["outcome"], "succeeded");
-    let logs = adjutant::logs::kept::AttemptLogs { home: first.home.dir.clone(), run_id: second.run_id("far"), attempt: 1 };
-    first.until("the first hub has the log", || logs.are_kept().expect("a record").then_some(()));
+    let logs = adjutant::logs::kept::AttemptLogs {
+        home: first.home.dir.clone(),
+        run_id: second.run_id("far"),
+        attempt: 1,
+    };
+    first.until("the first hub has the log", || {
+        logs.are_kept().expect("a record").then_some(())
+    });
     group.kill_leader();
     group.until_leads(1);
     runner
@@ -24,7 +38,13 @@ fn next_leader_reads_a_log_through_the_runner() {
     assert!(second.log("far").contains("hello"));
     drop(runner);
     let refused = second.adj(&["logs", "far"]);
-    assert!(refused.code == 6 && refused.err.contains("the hub that was the leader then may have it"), "{refused:?}");
+    assert!(
+        refused.code == 6
+            && refused
+                .err
+                .contains("the hub that was the leader then may have it"),
+        "{refused:?}"
+    );
     // The first hub has it, when it leads.
     group.until_standby(0);
     second.ok(&["stop"]);
@@ -34,8 +54,13 @@ fn next_leader_reads_a_log_through_the_runner() {
 
 #[test]
 fn standby_hub_moves_the_logs_that_it_has_received() {
-    let store = tempfile::Builder::new().prefix("adj-logs-").tempdir().expect("a directory");
-    let Some(group) = Group::without_hubs(&crate::log_store::setting(store.path())) else { return };
+    let store = tempfile::Builder::new()
+        .prefix("adj-logs-")
+        .tempdir()
+        .expect("a directory");
+    let Some(group) = Group::without_hubs(&crate::log_store::setting(store.path())) else {
+        return;
+    };
     let [first, second] = &group.hubs;
     first.ok(&["ps"]);
     group.until_standby(1);

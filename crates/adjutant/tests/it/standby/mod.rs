@@ -37,10 +37,21 @@ impl Group {
     fn without_hubs(more: &str) -> Option<Self> {
         let server = postgres::server()?;
         server.create_database("hub");
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port());
+        let ports = [(); 2].map(|()| {
+            TcpListener::bind("127.0.0.1:0")
+                .and_then(|free| free.local_addr())
+                .expect("a free port")
+                .port()
+        });
         let store = format!("store = \"{}\"\nstore_shared = true\n", server.url("hub"));
-        let hubs = ports.map(|port| TestHome::with_config(&format!("{store}listen = \"127.0.0.1:{port}\"\n{more}")));
-        Some(Self { server, hubs, urls: ports.map(|port| format!("http://127.0.0.1:{port}")) })
+        let hubs = ports.map(|port| {
+            TestHome::with_config(&format!("{store}listen = \"127.0.0.1:{port}\"\n{more}"))
+        });
+        Some(Self {
+            server,
+            hubs,
+            urls: ports.map(|port| format!("http://127.0.0.1:{port}")),
+        })
     }
 
     fn hub(&self, n: usize) -> HubView {
@@ -51,31 +62,50 @@ impl Group {
     fn until_standby(&self, n: usize) {
         self.hubs[n].ok(&["ps"]);
         let other = &self.urls[1 - n];
-        let is_standby = || self.hub(n).leader.is_some_and(|leader| leader.url.as_ref() == Some(other)).then_some(());
+        let is_standby = || {
+            self.hub(n)
+                .leader
+                .is_some_and(|leader| leader.url.as_ref() == Some(other))
+                .then_some(())
+        };
         self.hubs[n].until("the hub is on standby", is_standby);
     }
 
     fn until_leads(&self, n: usize) {
-        self.hubs[n]
-            .until("the hub leads", || self.hubs[n].call(&GetHub {}, "").is_ok_and(|hub| hub.leader.is_none() && hub.url.is_some()).then_some(()));
+        self.hubs[n].until("the hub leads", || {
+            self.hubs[n]
+                .call(&GetHub {}, "")
+                .is_ok_and(|hub| hub.leader.is_none() && hub.url.is_some())
+                .then_some(())
+        });
     }
 
     /// Kills the first hub, which leads.
     fn kill_leader(&self) {
         let pid = self.hub(0).pid;
         kill(pid);
-        self.hubs[0].until("the hub is dead", || (!TestHome::is_alive(pid)).then_some(()));
+        self.hubs[0].until("the hub is dead", || {
+            (!TestHome::is_alive(pid)).then_some(())
+        });
     }
 
     fn signal(&self, n: usize, signal: Signal) {
-        let pid = i32::try_from(self.hub(n).pid).ok().and_then(Pid::from_raw).expect("a pid");
+        let pid = i32::try_from(self.hub(n).pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a pid");
         kill_process(pid, signal).expect("the hub lives");
     }
 }
 
 fn texts(home: &TestHome) -> Vec<String> {
     let chat = home.json(&["chat", "show", "1"]);
-    chat["messages"].as_array().unwrap_or_else(|| panic!("{chat}")).iter().filter_map(|entry| entry["text"].as_str().map(ToOwned::to_owned)).collect()
+    chat["messages"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{chat}"))
+        .iter()
+        .filter_map(|entry| entry["text"].as_str().map(ToOwned::to_owned))
+        .collect()
 }
 
 #[test]
@@ -90,15 +120,25 @@ fn standby_hub_passes_calls_to_the_leader() {
     // An error of the leader is passed on as it is.
     let refused = second.adj(&["chat", "show", "nonsense"]);
     assert_eq!((refused.code, refused.err.clone()), {
-        (first.adj(&["chat", "show", "nonsense"]).code, first.adj(&["chat", "show", "nonsense"]).err)
+        (
+            first.adj(&["chat", "show", "nonsense"]).code,
+            first.adj(&["chat", "show", "nonsense"]).err,
+        )
     });
     assert_ne!(refused.code, 0);
     // It names the leader.
     let view = group.hub(1);
     assert_eq!(view.home, second.home.dir.display().to_string());
-    assert!(view.leader.is_some_and(|leader| leader.url.as_ref() == Some(&group.urls[0])) && group.hub(0).leader.is_none());
+    assert!(
+        view.leader
+            .is_some_and(|leader| leader.url.as_ref() == Some(&group.urls[0]))
+            && group.hub(0).leader.is_none()
+    );
     let doctor = second.adj(&["doctor"]).out;
-    assert!(doctor.contains(&format!("at {}", group.urls[0])), "{doctor}");
+    assert!(
+        doctor.contains(&format!("at {}", group.urls[0])),
+        "{doctor}"
+    );
     // A stop concerns only the hub that is asked.
     let leads = group.hub(0).pid;
     second.ok(&["stop"]);
@@ -110,17 +150,27 @@ fn caller_keeps_its_identity_through_a_standby_hub() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let as_client = |home: &TestHome| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let name = adjutant_core::ClientName::parse("planner").expect("a name");
         let client = adjutant::client::Client::hub(&home.home, Some(name));
-        runtime.block_on(client.call(&adjutant::view::ListTokens::default())).map(|_| ())
+        runtime
+            .block_on(client.call(&adjutant::view::ListTokens::default()))
+            .map(|_| ())
     };
     // A client may not manage the hub, wherever it asks.
     let refused = as_client(first).expect_err("refused");
     assert_eq!(as_client(second).expect_err("refused"), refused);
     second.ok(&["token", "new", "browser"]);
     let made = second.adj(&["token", "new", "gpu1", "--role", "runner"]);
-    assert!(made.err.contains(&format!("adj runner --join {}", group.urls[0])) && made.err.contains("this hub is on standby"), "{made:?}");
+    assert!(
+        made.err
+            .contains(&format!("adj runner --join {}", group.urls[0]))
+            && made.err.contains("this hub is on standby"),
+        "{made:?}"
+    );
     assert!(first.ok(&["token", "list"]).contains("browser"));
 }
 
@@ -129,17 +179,35 @@ fn calls_of_hubs_need_the_token_of_a_standby_hub() {
     let Some(group) = Group::new() else { return };
     let post = |token: Option<&str>, path: &str| {
         let mut call = Command::new("curl");
-        call.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", "-H", "content-type: application/json", "-d", "{}"]);
+        call.args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-X",
+            "POST",
+            "-H",
+            "content-type: application/json",
+            "-d",
+            "{}",
+        ]);
         if let Some(token) = token {
             call.args(["-H", &format!("adj-hub-token: {token}")]);
         }
-        let done = call.arg(format!("{}{path}", group.urls[0])).output().expect("curl starts");
+        let done = call
+            .arg(format!("{}{path}", group.urls[0]))
+            .output()
+            .expect("curl starts");
         String::from_utf8_lossy(&done.stdout).into_owned()
     };
     assert_eq!(post(None, "/hub/api/v1/runs"), "401");
     assert_eq!(post(Some(&"0".repeat(64)), "/hub/api/v1/runs"), "401");
     // A token that the store knows, of a session that has ended, is refused too.
-    group.server.sql("hub", "INSERT INTO hubs VALUES (1, encode(sha256('gone'::bytea), 'hex'))");
+    group.server.sql(
+        "hub",
+        "INSERT INTO hubs VALUES (1, encode(sha256('gone'::bytea), 'hex'))",
+    );
     assert_eq!(post(Some("gone"), "/hub/api/v1/runs"), "401");
     group
         .server
@@ -153,11 +221,20 @@ fn calls_of_hubs_need_the_token_of_a_standby_hub() {
 
 #[test]
 fn calls_go_only_to_the_certificate_of_the_leader() {
-    let Some(mut group) = Group::without_hubs("[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n") else { return };
-    for (hub, fixture) in group.hubs.iter().flat_map(|hub| [(hub, "server.pem"), (hub, "server.key")]) {
+    let Some(mut group) =
+        Group::without_hubs("[tls]\ncert = \"server.pem\"\nkey = \"server.key\"\n")
+    else {
+        return;
+    };
+    for (hub, fixture) in group
+        .hubs
+        .iter()
+        .flat_map(|hub| [(hub, "server.pem"), (hub, "server.key")])
+    {
         let file = hub.home.dir.join(fixture);
         std::fs::copy(tls_fixture(fixture), &file).expect("copied");
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("private");
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("private");
     }
     group.urls = group.urls.map(|url| url.replace("http:", "https:"));
     group.hubs[0].ok(&["ps"]);
@@ -167,7 +244,12 @@ fn calls_go_only_to_the_certificate_of_the_leader() {
     // Another server at this address would have another certificate.
     group.server.sql("hub", "UPDATE hub SET leader = jsonb_set(leader::jsonb, '{fingerprint}', to_jsonb(repeat('0', 64)))::text");
     let refused = group.hubs[1].adj(&["chat", "show", "1"]);
-    assert!(refused.code != 0 && refused.err.contains("TLS") && refused.err.contains("cannot be reached"), "{refused:?}");
+    assert!(
+        refused.code != 0
+            && refused.err.contains("TLS")
+            && refused.err.contains("cannot be reached"),
+        "{refused:?}"
+    );
     assert_eq!(texts(&group.hubs[0]), [""; 0]);
 }
 
@@ -199,57 +281,116 @@ fn suspended_leader_answers_nothing_and_becomes_a_standby_hub() {
     // A read that has reached the stopped hub is not answered by it.
     let token = second.json(&["token", "new", "reader"]);
     let late = Command::new("curl")
-        .args(["-s", "-m", "30", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", "-H", "content-type: application/json", "-d", "{}"])
-        .args(["-H", &format!("authorization: Bearer {}", token["token"].as_str().expect("a token")), &format!("{}/api/v1/runs", group.urls[0])])
+        .args([
+            "-s",
+            "-m",
+            "30",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-X",
+            "POST",
+            "-H",
+            "content-type: application/json",
+            "-d",
+            "{}",
+        ])
+        .args([
+            "-H",
+            &format!(
+                "authorization: Bearer {}",
+                token["token"].as_str().expect("a token")
+            ),
+            &format!("{}/api/v1/runs", group.urls[0]),
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .expect("curl starts");
     // This call reaches the stopped hub. It is answered once, and by the leader.
-    let mut posting = first.command(&["chat", "post", "1", "through the first"]).spawn().expect("adj starts");
-    let pid = i32::try_from(std::fs::read_to_string(first.home.hub_lock()).expect("a lock").trim().parse::<u32>().expect("a pid")).expect("small");
+    let mut posting = first
+        .command(&["chat", "post", "1", "through the first"])
+        .spawn()
+        .expect("adj starts");
+    let pid = i32::try_from(
+        std::fs::read_to_string(first.home.hub_lock())
+            .expect("a lock")
+            .trim()
+            .parse::<u32>()
+            .expect("a pid"),
+    )
+    .expect("small");
     kill_process(Pid::from_raw(pid).expect("a pid"), Signal::CONT).expect("it continues");
     assert!(posting.wait().expect("it ends").success());
     let late = late.wait_with_output().expect("curl ends");
     let code = String::from_utf8_lossy(&late.stdout).into_owned();
     assert!(code == "503" || code == "000", "{code}");
     group.until_standby(0);
-    assert_eq!(i32::try_from(group.hub(0).pid).ok(), Some(pid), "the process went on");
+    assert_eq!(
+        i32::try_from(group.hub(0).pid).ok(),
+        Some(pid),
+        "the process went on"
+    );
     assert_eq!(texts(second), ["by the second", "through the first"]);
     assert_eq!(texts(first), texts(second));
 }
 
 #[test]
 fn restart_of_postgresql_is_a_pause() {
-    let Some(mut group) = Group::new() else { return };
+    let Some(mut group) = Group::new() else {
+        return;
+    };
     group.hubs[0].ok(&["chat", "start", "plans"]);
     for round in 0..2 {
         group.server.kill();
         std::thread::scope(|scope| {
             let hubs = &group.hubs;
-            let posting: Vec<_> =
-                [0, 1].into_iter().map(|n| scope.spawn(move || hubs[n].ok(&["chat", "post", "1", &format!("{round} {n}")]))).collect();
+            let posting: Vec<_> = [0, 1]
+                .into_iter()
+                .map(|n| {
+                    scope.spawn(move || hubs[n].ok(&["chat", "post", "1", &format!("{round} {n}")]))
+                })
+                .collect();
             group.server.resume();
-            posting.into_iter().for_each(|posting| drop(posting.join().expect("posted")));
+            posting
+                .into_iter()
+                .for_each(|posting| drop(posting.join().expect("posted")));
         });
     }
     let mut posted = texts(&group.hubs[0]);
     posted.sort();
     assert_eq!(posted, ["0 0", "0 1", "1 0", "1 1"]);
-    assert_eq!([0, 1].into_iter().filter(|n| group.hub(*n).leader.is_none()).count(), 1);
+    assert_eq!(
+        [0, 1]
+            .into_iter()
+            .filter(|n| group.hub(*n).leader.is_none())
+            .count(),
+        1
+    );
 }
 
 #[test]
 fn hub_that_does_not_share_the_store_is_named_and_left_alone() {
-    let Some(group) = Group::without_hubs("") else { return };
+    let Some(group) = Group::without_hubs("") else {
+        return;
+    };
     let own = TestHome::with_config(&format!("store = \"{}\"\n", group.server.url("hub")));
     own.start("local", "ask \"Which?\"\ndone yes");
     own.until_status("local", "waiting_parent_reply");
     let refused = group.hubs[0].adj(&["ps"]);
-    assert!(refused.code != 0 && refused.err.contains("does not share the store") && refused.err.contains("store_shared = true"), "{refused:?}");
+    assert!(
+        refused.code != 0
+            && refused.err.contains("does not share the store")
+            && refused.err.contains("store_shared = true"),
+        "{refused:?}"
+    );
     // Its runs are on its machine: another hub cannot know their state.
     own.ok(&["stop"]);
     let refused = group.hubs[0].adj(&["ps"]);
-    assert!(refused.code != 0 && refused.err.contains("started by a hub in another home"), "{refused:?}");
+    assert!(
+        refused.code != 0 && refused.err.contains("started by a hub in another home"),
+        "{refused:?}"
+    );
     own.ok(&["reply", "local", "this"]);
     assert_eq!(own.finished("local")["outcome"], "succeeded");
     own.ok(&["stop"]);
@@ -260,7 +401,12 @@ fn hub_that_does_not_share_the_store_is_named_and_left_alone() {
 fn setting_needs_a_database() {
     let home = TestHome::with_config("store_shared = true\n");
     let refused = home.adj(&["config"]);
-    assert!(refused.code != 0 && refused.err.contains("store_shared") && refused.err.contains("postgres://"), "{refused:?}");
+    assert!(
+        refused.code != 0
+            && refused.err.contains("store_shared")
+            && refused.err.contains("postgres://"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -268,9 +414,17 @@ fn hub_ends_when_asked_to_while_its_server_does_not_answer() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = server.local_addr().expect("an address");
     let home = TestHome::with_config(&format!("store = \"postgres://adj@{address}/hub\"\n"));
-    let mut hub = home.command(&["__hub"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a hub");
+    let mut hub = home
+        .command(&["__hub"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a hub");
     let open = server.accept().expect("it connects");
-    let pid = i32::try_from(hub.id()).ok().and_then(Pid::from_raw).expect("a pid");
+    let pid = i32::try_from(hub.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a pid");
     kill_process(pid, Signal::TERM).expect("it lives");
     assert!(hub.wait().expect("it ends").success());
     drop(open);
@@ -278,19 +432,37 @@ fn hub_ends_when_asked_to_while_its_server_does_not_answer() {
 
 #[test]
 fn standby_hub_without_a_server_says_so_and_stops() {
-    let Some(mut group) = Group::new() else { return };
+    let Some(mut group) = Group::new() else {
+        return;
+    };
     let doctor = group.hubs[1].adj(&["doctor"]).out;
     assert!(doctor.contains("OK (PostgreSQL)"), "{doctor}");
     group.server.kill();
     let second = &group.hubs[1];
     second.until("the standby hub knows it", || group.hub(1).store_problem);
     let doctor = second.adj(&["doctor"]);
-    assert!(!doctor.out.contains("OK (PostgreSQL)") && doctor.out.contains("no leader is known"), "{doctor:?}");
-    let store = doctor.out.lines().find(|line| line.contains("store")).unwrap_or_default();
-    assert!(store.contains("cannot be used") && doctor.code != 0, "{doctor:?}");
+    assert!(
+        !doctor.out.contains("OK (PostgreSQL)") && doctor.out.contains("no leader is known"),
+        "{doctor:?}"
+    );
+    let store = doctor
+        .out
+        .lines()
+        .find(|line| line.contains("store"))
+        .unwrap_or_default();
+    assert!(
+        store.contains("cannot be used") && doctor.code != 0,
+        "{doctor:?}"
+    );
     let pid = group.hub(1).pid;
     let stopped = second.ok(&["stop"]);
-    assert!(stopped.contains(&format!("hub stopped (pid {pid})")), "{stopped}");
-    assert!(second.adj(&["stop"]).err.contains("no hub is running") || second.ok(&["stop"]).contains("no hub is running"));
+    assert!(
+        stopped.contains(&format!("hub stopped (pid {pid})")),
+        "{stopped}"
+    );
+    assert!(
+        second.adj(&["stop"]).err.contains("no hub is running")
+            || second.ok(&["stop"]).contains("no hub is running")
+    );
     group.server.resume();
 }

@@ -11,7 +11,11 @@ impl Group {
     fn kill_both(&self) {
         let pids = [0, 1].map(|n| self.hub(n).pid);
         pids.into_iter().for_each(kill);
-        self.hubs[0].until("both are dead", || pids.iter().all(|pid| !TestHome::is_alive(*pid)).then_some(()));
+        self.hubs[0].until("both are dead", || {
+            pids.iter()
+                .all(|pid| !TestHome::is_alive(*pid))
+                .then_some(())
+        });
     }
 }
 
@@ -25,7 +29,9 @@ fn until_said(home: &TestHome) {
     home.until("doctor says so", || says(&["doctor"]).then_some(()));
     home.until("the inbox says so", || {
         let inbox = home.adj(&["inbox"]);
-        (inbox.out.clone() + &inbox.err).contains("was set back").then_some(())
+        (inbox.out.clone() + &inbox.err)
+            .contains("was set back")
+            .then_some(())
     });
 }
 
@@ -35,7 +41,12 @@ fn start(home: &TestHome, name: &str, script: &str) {
 }
 
 fn questions(home: &TestHome) -> Vec<String> {
-    home.inbox(&[]).as_array().expect("a list").iter().filter_map(|request| request["number"].as_str().map(ToOwned::to_owned)).collect()
+    home.inbox(&[])
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|request| request["number"].as_str().map(ToOwned::to_owned))
+        .collect()
 }
 
 #[test]
@@ -51,7 +62,9 @@ fn database_that_is_set_back_begins_an_era() {
     let dump = group.server.dump("hub");
     second.ok(&["chat", "post", "1", "lost"]);
     start(first, "late", "ask \"Lost?\"\ndone yes");
-    first.until("it asks", || (questions(first) == ["Q1", "Q2"]).then_some(()));
+    first.until("it asks", || {
+        (questions(first) == ["Q1", "Q2"]).then_some(())
+    });
     let lost = cursor(first);
     let pids = [0, 1].map(|n| group.hub(n).pid);
     set_back(&group.server, "hub", &dump);
@@ -61,25 +74,61 @@ fn database_that_is_set_back_begins_an_era() {
     assert_eq!([0, 1].map(|n| group.hub(n).pid), pids, "no hub has ended");
     for home in [first, second] {
         let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
-        assert!(log.matches("with a new era").count() <= 2 && log.matches("the database was set back, for").count() <= 1, "{log}");
+        assert!(
+            log.matches("with a new era").count() <= 2
+                && log.matches("the database was set back, for").count() <= 1,
+            "{log}"
+        );
     }
     // Positions and numbers of what is lost are named as such.
-    let read = |after| second.call(&ReadEvents { after, ..ReadEvents::default() }, "").expect("events");
+    let read = |after| {
+        second
+            .call(
+                &ReadEvents {
+                    after,
+                    ..ReadEvents::default()
+                },
+                "",
+            )
+            .expect("events")
+    };
     assert!(read(lost).reset && !read(kept).reset && !read(read(lost).cursor).reset);
-    let waited = second.call(&Wait { after: Some(lost), ..Wait::default() }, "").expect("a reply");
+    let waited = second
+        .call(
+            &Wait {
+                after: Some(lost),
+                ..Wait::default()
+            },
+            "",
+        )
+        .expect("a reply");
     assert!(waited.reset);
     let reply = second.adj(&["reply", "Q2", "yes"]);
-    assert!(reply.code != 0 && reply.err.contains("lost when the database of the hub was set back"), "{reply:?}");
+    assert!(
+        reply.code != 0
+            && reply
+                .err
+                .contains("lost when the database of the hub was set back"),
+        "{reply:?}"
+    );
     assert_eq!(texts(second), ["kept"]);
     let shown = first.json(&["chat", "show", "1", "--after", "2"]);
     assert_eq!(shown["reset"], true, "{shown}");
     let shown = second.adj(&["chat", "show", "1", "--after", "2"]);
-    assert!((shown.out.clone() + &shown.err).contains("messages that you have seen are lost"), "{shown:?}");
+    assert!(
+        (shown.out.clone() + &shown.err).contains("messages that you have seen are lost"),
+        "{shown:?}"
+    );
     // Everything goes on, with numbers that nobody has seen.
     second.ok(&["chat", "post", "1", "new"]);
     let chat = first.json(&["chat", "show", "1", "--after", "1"]);
-    let seq = chat["messages"][0]["seq"].as_i64().unwrap_or_else(|| panic!("{chat}"));
-    assert!(seq > 5_000 && chat["messages"][0]["text"] == "new" && chat["reset"] == Value::Null, "{chat}");
+    let seq = chat["messages"][0]["seq"]
+        .as_i64()
+        .unwrap_or_else(|| panic!("{chat}"));
+    assert!(
+        seq > 5_000 && chat["messages"][0]["text"] == "new" && chat["reset"] == Value::Null,
+        "{chat}"
+    );
     second.ok(&["reply", "Q1", "yes"]);
     assert_eq!(first.finished("early")["outcome"], "succeeded");
     start(first, "next", "ask \"New?\"\ndone yes");
@@ -99,8 +148,10 @@ fn database_that_is_set_back_while_no_hub_runs_is_noticed() {
     second.ok(&["chat", "post", "1", "lost"]);
     // The second hub knows it from the leader.
     second.until("it is noted", || {
-        let note =
-            |home: &TestHome| std::fs::read(home.home.confirmed()).map(|bytes| String::from_utf8_lossy(&bytes).contains("\"chat_messages\":1"));
+        let note = |home: &TestHome| {
+            std::fs::read(home.home.confirmed())
+                .map(|bytes| String::from_utf8_lossy(&bytes).contains("\"chat_messages\":1"))
+        };
         (note(first).unwrap_or(false) && note(second).unwrap_or(false)).then_some(())
     });
     group.kill_both();
@@ -122,7 +173,11 @@ fn runner_tells_new_hubs_of_what_is_lost() {
     let Some(group) = Group::new() else { return };
     let [first, second] = &group.hubs;
     let runner = Runner::start(&group);
-    start(first, "zombie", "say ready\nask \"Go on?\"\nsay over\ndone yes");
+    start(
+        first,
+        "zombie",
+        "say ready\nask \"Go on?\"\nsay over\ndone yes",
+    );
     first.until("it asks", || (questions(first) == ["Q1"]).then_some(()));
     let dump = group.server.dump("hub");
     first.ok(&["reply", "Q1", "yes"]);
@@ -132,7 +187,11 @@ fn runner_tells_new_hubs_of_what_is_lost() {
     first.finished("more");
     let note = runner.home.home.confirmed();
     let last = std::fs::read_to_string(&note).unwrap_or_default();
-    first.until("the runner knows it", || std::fs::read_to_string(&note).ok().filter(|text| !text.is_empty() && *text != last));
+    first.until("the runner knows it", || {
+        std::fs::read_to_string(&note)
+            .ok()
+            .filter(|text| !text.is_empty() && *text != last)
+    });
     group.kill_both();
     for home in [first, second] {
         std::fs::remove_file(home.home.confirmed()).expect("removed");
@@ -145,7 +204,11 @@ fn runner_tells_new_hubs_of_what_is_lost() {
     first.ok(&["cancel", "zombie"]);
     assert_eq!(first.finished("zombie")["outcome"], "cancelled");
     start(first, "after", "ask \"New?\"\ndone yes");
-    first.until("it asks", || questions(first).contains(&"Q10001".to_owned()).then_some(()));
+    first.until("it asks", || {
+        questions(first)
+            .contains(&"Q10001".to_owned())
+            .then_some(())
+    });
     first.ok(&["reply", "Q10001", "yes"]);
     assert_eq!(first.finished("after")["outcome"], "succeeded");
 }

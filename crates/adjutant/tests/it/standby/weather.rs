@@ -7,8 +7,15 @@ use crate::support::kill;
 /// Checks that the hubs are still these processes.
 fn assert_none_has_ended(group: &Group, pids: [u32; 2]) {
     for (home, pid) in group.hubs.iter().zip(pids) {
-        let hub = home.until("the hub answers", || home.call(&adjutant::view::GetHub {}, "").ok());
-        assert_eq!(hub.pid, pid, "a hub has ended: {}", std::fs::read_to_string(home.home.hub_log()).unwrap_or_default());
+        let hub = home.until("the hub answers", || {
+            home.call(&adjutant::view::GetHub {}, "").ok()
+        });
+        assert_eq!(
+            hub.pid,
+            pid,
+            "a hub has ended: {}",
+            std::fs::read_to_string(home.home.hub_log()).unwrap_or_default()
+        );
     }
 }
 
@@ -20,9 +27,13 @@ fn read_only_server_is_waited_for() {
     first.ok(&["chat", "start", "plans"]);
     set_read_only(&group.server, true);
     std::thread::scope(|scope| {
-        let posting = [first, second].map(|home| scope.spawn(|| home.adj(&["chat", "post", "1", "from one of them"])));
+        let posting = [first, second]
+            .map(|home| scope.spawn(|| home.adj(&["chat", "post", "1", "from one of them"])));
         until_logged(first, "the server is read-only");
-        assert!(posting.iter().all(|posting| !posting.is_finished()), "nothing can be acknowledged");
+        assert!(
+            posting.iter().all(|posting| !posting.is_finished()),
+            "nothing can be acknowledged"
+        );
         set_read_only(&group.server, false);
         for posting in posting {
             let posted = posting.join().expect("adj ends");
@@ -53,13 +64,27 @@ fn hub_that_cannot_begin_to_lead_goes_on() {
 
 #[test]
 fn timeouts_of_a_role_end_no_hub() {
-    let Some(group) = Group::without_hubs("") else { return };
-    let mut settings = vec!["statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"];
-    if group.server.sql("postgres", "SELECT count(*) FROM pg_settings WHERE name = 'transaction_timeout'") == "1" {
+    let Some(group) = Group::without_hubs("") else {
+        return;
+    };
+    let mut settings = vec![
+        "statement_timeout",
+        "lock_timeout",
+        "idle_session_timeout",
+        "idle_in_transaction_session_timeout",
+    ];
+    if group.server.sql(
+        "postgres",
+        "SELECT count(*) FROM pg_settings WHERE name = 'transaction_timeout'",
+    ) == "1"
+    {
         settings.push("transaction_timeout");
     }
     for setting in settings {
-        group.server.sql("postgres", &format!("ALTER ROLE adj SET {setting} = '150ms'"));
+        group.server.sql(
+            "postgres",
+            &format!("ALTER ROLE adj SET {setting} = '150ms'"),
+        );
     }
     group.hubs[0].ok(&["ps"]);
     group.until_standby(1);
@@ -69,10 +94,14 @@ fn timeouts_of_a_role_end_no_hub() {
     let locking = "BEGIN; LOCK chat_messages IN EXCLUSIVE MODE; SELECT pg_sleep(0.5); COMMIT";
     std::thread::scope(|scope| {
         let mut lock = group.server.psql("hub");
-        let locked = scope.spawn(move || lock.args(["-c", "SET statement_timeout = 0", "-c", locking]).output());
-        let held =
-            "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'chat_messages' AND l.mode = 'ExclusiveLock'";
-        group.hubs[0].until("the table is locked", || (locked.is_finished() || group.server.sql("hub", held) != "0").then_some(()));
+        let locked = scope.spawn(move || {
+            lock.args(["-c", "SET statement_timeout = 0", "-c", locking])
+                .output()
+        });
+        let held = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'chat_messages' AND l.mode = 'ExclusiveLock'";
+        group.hubs[0].until("the table is locked", || {
+            (locked.is_finished() || group.server.sql("hub", held) != "0").then_some(())
+        });
         group.hubs[1].ok(&["chat", "post", "1", "in spite of it"]);
         locked.join().expect("psql ends").expect("psql starts");
     });
@@ -88,7 +117,9 @@ fn cancelled_and_terminated_statements_are_done_again() {
     first.ok(&["chat", "start", "plans"]);
     let mut posts = 0;
     for storm in ["pg_cancel_backend", "pg_terminate_backend"] {
-        let all = format!("SELECT count({storm}(pid)) FROM pg_stat_activity WHERE datname = 'hub' AND pid <> pg_backend_pid()");
+        let all = format!(
+            "SELECT count({storm}(pid)) FROM pg_stat_activity WHERE datname = 'hub' AND pid <> pg_backend_pid()"
+        );
         for home in [first, second, first, second] {
             std::thread::scope(|scope| {
                 let posting = scope.spawn(|| home.adj(&["chat", "post", "1", "in the storm"]));
@@ -120,7 +151,12 @@ fn calls_of_a_leader_whose_session_is_ended_reach_the_next() {
         group.until_standby(standby);
         assert_eq!(group.server.sql("hub", holder), "1");
         let posted = group.hubs[leader].adj(&["chat", "post", "1", "after the end of the session"]);
-        assert_eq!(posted.code, 0, "{posted:?}\n{}", std::fs::read_to_string(group.hubs[leader].home.hub_log()).unwrap_or_default());
+        assert_eq!(
+            posted.code,
+            0,
+            "{posted:?}\n{}",
+            std::fs::read_to_string(group.hubs[leader].home.hub_log()).unwrap_or_default()
+        );
         group.until_leads(standby);
     }
     assert_eq!(super::texts(&group.hubs[1]).len(), 4, "each once");
@@ -130,9 +166,15 @@ fn calls_of_a_leader_whose_session_is_ended_reach_the_next() {
 /// A standby hub that comes before the store has tables passes calls as soon as there is a leader.
 #[test]
 fn hubs_that_start_together_on_an_empty_database_pass_calls_at_once() {
-    let Some(group) = Group::without_hubs("") else { return };
+    let Some(group) = Group::without_hubs("") else {
+        return;
+    };
     std::thread::scope(|scope| {
-        let calls: Vec<_> = group.hubs.iter().map(|home| scope.spawn(|| home.adj(&["ps"]))).collect();
+        let calls: Vec<_> = group
+            .hubs
+            .iter()
+            .map(|home| scope.spawn(|| home.adj(&["ps"])))
+            .collect();
         for call in calls {
             let called = call.join().expect("adj ends");
             assert_eq!(called.code, 0, "{called:?}");

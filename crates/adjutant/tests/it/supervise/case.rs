@@ -53,7 +53,8 @@ impl Case {
             fs::create_dir_all(home.join(dir)).expect("makes");
         }
         let random: [u8; 10] = std::array::from_fn(|_| fastrand());
-        let run_id = adjutant_core::RunId::new(adjutant_core::Time(1_763_686_923_004), random).to_string();
+        let run_id =
+            adjutant_core::RunId::new(adjutant_core::Time(1_763_686_923_004), random).to_string();
         let unique = u32::from_le_bytes([random[0], random[1], random[2], random[3]]);
         let case = Self {
             dir: AttemptDir::new(&home, &run_id, 1),
@@ -117,7 +118,10 @@ impl Case {
             prompt: "the prompt\n".to_owned(),
             cwd: self.home.join("work"),
             workspace: None,
-            env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("U".to_owned(), format!("1000.{}", self.unique))]),
+            env: BTreeMap::from([
+                ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+                ("U".to_owned(), format!("1000.{}", self.unique)),
+            ]),
             timeout_ms: None,
             active_ms_before: 0,
             patience_ms: 1_000,
@@ -138,13 +142,17 @@ impl Case {
     }
 
     pub fn start(&self, order: &Order) -> GuardChild {
-        spawn_guard_of(Path::new(env!("CARGO_BIN_EXE_adj")), &self.dir, order).expect("a guard starts")
+        spawn_guard_of(Path::new(env!("CARGO_BIN_EXE_adj")), &self.dir, order)
+            .expect("a guard starts")
     }
 
     /// Runs an order to the end, and returns the last fact.
     pub async fn run(&self, order: &Order) -> FactKind {
         let guard = self.start(order);
-        let status = tokio::time::timeout(SOON, guard.wait()).await.expect("the guard ends").expect("is reaped");
+        let status = tokio::time::timeout(SOON, guard.wait())
+            .await
+            .expect("the guard ends")
+            .expect("is reaped");
         assert_eq!(status.exit_status(), Some(0), "{}", self.supervisor_log());
         attempt_over(&self.dir).await.expect("watched");
         self.facts().last().expect("there are facts").what.clone()
@@ -171,13 +179,23 @@ impl Case {
         let found = facts.wait_for(|facts| facts.iter().any(|fact| wanted(&fact.what)));
         let facts = match tokio::time::timeout(SOON, found).await {
             Ok(facts) => facts.expect("the hub is there"),
-            Err(_) => panic!("no such fact came; {:#?}; {}", self.facts(), self.supervisor_log()),
+            Err(_) => panic!(
+                "no such fact came; {:#?}; {}",
+                self.facts(),
+                self.supervisor_log()
+            ),
         };
-        facts.iter().find(|fact| wanted(&fact.what)).expect("the fact that was awaited").what.clone()
+        facts
+            .iter()
+            .find(|fact| wanted(&fact.what))
+            .expect("the fact that was awaited")
+            .what
+            .clone()
     }
 
     pub async fn started(&self) {
-        self.fact(|fact| matches!(fact, FactKind::Started { .. })).await;
+        self.fact(|fact| matches!(fact, FactKind::Started { .. }))
+            .await;
     }
 
     pub fn supervisor_pid(&self) -> i32 {
@@ -202,7 +220,13 @@ impl Case {
         for entry in fs::read_dir("/proc").expect("lists").flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            if line.contains(&self.unique) && entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()) {
+            if line.contains(&self.unique)
+                && entry
+                    .file_name()
+                    .to_string_lossy()
+                    .bytes()
+                    .all(|b| b.is_ascii_digit())
+            {
                 alive.push(line);
             }
         }
@@ -213,7 +237,12 @@ impl Case {
     pub async fn wait_alive(&self, count: usize) {
         let until = Instant::now() + SOON;
         while self.alive().len() < count {
-            assert!(Instant::now() < until, "only {:?}; {}", self.alive(), self.supervisor_log());
+            assert!(
+                Instant::now() < until,
+                "only {:?}; {}",
+                self.alive(),
+                self.supervisor_log()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -238,7 +267,11 @@ pub fn kill(pid: i32) {
 }
 
 fn pid_in(path: &Path) -> i32 {
-    fs::read_to_string(path).expect("is there").trim().parse().expect("a pid")
+    fs::read_to_string(path)
+        .expect("is there")
+        .trim()
+        .parse()
+        .expect("a pid")
 }
 
 pub fn fastrand() -> u8 {
@@ -248,11 +281,18 @@ pub fn fastrand() -> u8 {
 }
 
 fn check(headers: &HeaderMap) {
-    assert_eq!(headers.get("authorization").expect("a bearer"), &format!("Bearer {TOKEN}"));
+    assert_eq!(
+        headers.get("authorization").expect("a bearer"),
+        &format!("Bearer {TOKEN}")
+    );
     assert!(headers.contains_key("adj-attempt"));
 }
 
-async fn facts(State(seen): State<Seen>, headers: HeaderMap, Json(post): Json<PostFacts>) -> Json<FactsStored> {
+async fn facts(
+    State(seen): State<Seen>,
+    headers: HeaderMap,
+    Json(post): Json<PostFacts>,
+) -> Json<FactsStored> {
     check(&headers);
     let mut cursor = 0;
     seen.facts.send_modify(|facts| {
@@ -268,7 +308,11 @@ async fn facts(State(seen): State<Seen>, headers: HeaderMap, Json(post): Json<Po
     Json(FactsStored { cursor })
 }
 
-async fn orders(State(seen): State<Seen>, headers: HeaderMap, Json(ask): Json<GetOrders>) -> Json<Orders> {
+async fn orders(
+    State(seen): State<Seen>,
+    headers: HeaderMap,
+    Json(ask): Json<GetOrders>,
+) -> Json<Orders> {
     check(&headers);
     let mut orders = seen.orders.subscribe();
     let changed = orders.wait_for(|orders| orders.version != ask.known);
@@ -279,10 +323,28 @@ async fn orders(State(seen): State<Seen>, headers: HeaderMap, Json(ask): Json<Ge
     }
 }
 
-async fn call(State(seen): State<Seen>, UrlPath(name): UrlPath<String>, headers: HeaderMap, Json(body): Json<Value>) -> Json<Value> {
+async fn call(
+    State(seen): State<Seen>,
+    UrlPath(name): UrlPath<String>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Json<Value> {
     check(&headers);
-    let key = headers.get("adj-key").expect("a key").to_str().expect("ASCII").to_owned();
-    let attempt = headers.get("adj-attempt").expect("an attempt").to_str().expect("ASCII").to_owned();
-    seen.calls.lock().unwrap().push((name.clone(), body.clone()));
+    let key = headers
+        .get("adj-key")
+        .expect("a key")
+        .to_str()
+        .expect("ASCII")
+        .to_owned();
+    let attempt = headers
+        .get("adj-attempt")
+        .expect("an attempt")
+        .to_str()
+        .expect("ASCII")
+        .to_owned();
+    seen.calls
+        .lock()
+        .unwrap()
+        .push((name.clone(), body.clone()));
     Json(json!({ "name": name, "key": key, "attempt": attempt, "body": body }))
 }

@@ -14,7 +14,10 @@ fn adapted(cli: Cli, package: &str, variable: &str, turns: impl Into<Vec<Turn>>)
         return None;
     };
     let case = Case::new(cli, turns)?;
-    let adapter = packages.join("node_modules/@agentclientprotocol").join(package).join("dist/index.js");
+    let adapter = packages
+        .join("node_modules/@agentclientprotocol")
+        .join(package)
+        .join("dist/index.js");
     let declaration = json!({
         "harness": "acp",
         "command": [case.program("node"), adapter],
@@ -28,24 +31,47 @@ fn adapted(cli: Cli, package: &str, variable: &str, turns: impl Into<Vec<Turn>>)
 fn asks_and_stops_without_an_approval(cli: Cli, package: &str, variable: &str) {
     let turns = [
         Turn::call("ask_parent", json!({ "question": "Which colour?" })),
-        Turn::call("stop_work", json!({ "stop_reason": "blocker", "details": "no paint", "state_snapshot": "one wall is done" })),
+        Turn::call(
+            "stop_work",
+            json!({ "stop_reason": "blocker", "details": "no paint", "state_snapshot": "one wall is done" }),
+        ),
         Turn::say("I wait for paint."),
     ];
-    let Some(case) = adapted(cli, package, variable, turns) else { return };
+    let Some(case) = adapted(cli, package, variable, turns) else {
+        return;
+    };
     case.starts("edit");
     case.until_asked("Which colour?");
     case.replies("blue");
     let view = case.becomes("stopped");
-    assert_eq!((&view["reason"], &view["attention"]["details"]), (&json!("blocker"), &json!("no paint")), "{view}\n{}", case.story());
+    assert_eq!(
+        (&view["reason"], &view["attention"]["details"]),
+        (&json!("blocker"), &json!("no paint")),
+        "{view}\n{}",
+        case.story()
+    );
     let all = case.home.inbox(&["--all"]);
-    let kinds: Vec<&str> = all.as_array().into_iter().flatten().filter_map(|request| request["kind"].as_str()).collect();
+    let kinds: Vec<&str> = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|request| request["kind"].as_str())
+        .collect();
     assert_eq!(kinds, ["question"], "{all}\n{}", case.story());
     // The checkpoint comes back with the resume.
     // Claude Code's asks for a title of the session too.
-    case.model.add_turns([Turn::Computed(|_| Turn::say("It is done now."))]);
+    case.model
+        .add_turns([Turn::Computed(|_| Turn::say("It is done now."))]);
     case.says(&["resume", "job", "here is the paint"]);
     case.succeeds("It is done now.");
-    assert!(case.model.seen().iter().any(|seen| seen.body.to_string().contains("here is the paint")), "{}", case.story());
+    assert!(
+        case.model
+            .seen()
+            .iter()
+            .any(|seen| seen.body.to_string().contains("here is the paint")),
+        "{}",
+        case.story()
+    );
 }
 
 #[test]

@@ -71,17 +71,30 @@ table! {
 
 /// Drives a CLI whose model always takes this turn, and checks the outcome.
 fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
-    let Some(case) = Case::new(cli, [Turn::Computed(turn)]) else { return };
+    let Some(case) = Case::new(cli, [Turn::Computed(turn)]) else {
+        return;
+    };
     let case = case.that_retries();
     case.starts(cli.writing());
     match expected {
         Fails(cause) => {
             let view = case.ends();
-            assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &cause.into()), "{view}\n{}", case.story());
+            assert_eq!(
+                (&view["outcome"], &view["cause"]),
+                (&"failed".into(), &cause.into()),
+                "{view}\n{}",
+                case.story()
+            );
         }
         Pauses(cause) => {
             let view = case.becomes("stopped");
-            assert!(view["reason"].as_str().is_some_and(|reason| reason.starts_with(cause)), "{view}\n{}", case.story());
+            assert!(
+                view["reason"]
+                    .as_str()
+                    .is_some_and(|reason| reason.starts_with(cause)),
+                "{view}\n{}",
+                case.story()
+            );
         }
         Retries(cause) => {
             let view = case.retries();
@@ -93,11 +106,25 @@ fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
         IsSilent => {
             // Longer than it takes until retries are reported.
             case.model.until_asked(1);
-            let wait = Wait { runs: vec!["job".to_owned()], until: WaitUntil::All, wait_ms: 12_000, ..Wait::default() };
+            let wait = Wait {
+                runs: vec!["job".to_owned()],
+                until: WaitUntil::All,
+                wait_ms: 12_000,
+                ..Wait::default()
+            };
             let waited = case.home.call(&wait, "").expect("it waits");
             let view = case.view();
-            assert_eq!((waited.outcome.as_str(), &view["state"]), ("timeout", &"running".into()), "{view}\n{}", case.story());
-            assert!(view["retrying"].is_null(), "retries are reported without evidence: {view}\n{}", case.story());
+            assert_eq!(
+                (waited.outcome.as_str(), &view["state"]),
+                ("timeout", &"running".into()),
+                "{view}\n{}",
+                case.story()
+            );
+            assert!(
+                view["retrying"].is_null(),
+                "retries are reported without evidence: {view}\n{}",
+                case.story()
+            );
             case.cancels();
         }
     }
@@ -107,25 +134,55 @@ fn drive(cli: Cli, turn: fn(&crate::model::Seen) -> Turn, expected: Expected) {
 /// Kimi ends such a turn like a successful one.
 #[test]
 fn kimi_whose_model_fails_after_a_call_does_not_succeed() {
-    let Some(case) = Case::new(Cli::Kimi, [Turn::shell("echo seen"), Turn::Computed(|_| Turn::NoCredit)]) else { return };
+    let Some(case) = Case::new(
+        Cli::Kimi,
+        [Turn::shell("echo seen"), Turn::Computed(|_| Turn::NoCredit)],
+    ) else {
+        return;
+    };
     case.starts("full");
     let view = case.ends();
-    assert_eq!((&view["outcome"], &view["cause"]), (&"failed".into(), &"no_credit".into()), "{view}\n{}", case.story());
+    assert_eq!(
+        (&view["outcome"], &view["cause"]),
+        (&"failed".into(), &"no_credit".into()),
+        "{view}\n{}",
+        case.story()
+    );
 }
 
 #[test]
 fn claude_succeeds_after_retries() {
     let mut turns = vec![Turn::Reset; 5];
     turns.push(Turn::say("The line is back."));
-    let Some(case) = Case::new(Cli::Claude, turns) else { return };
+    let Some(case) = Case::new(Cli::Claude, turns) else {
+        return;
+    };
     let case = case.that_retries();
     case.starts("edit");
     let view = case.retries();
     assert_eq!(view["retrying"]["cause"], "network", "{view}");
     let view = case.succeeds("The line is back.");
     assert!(view["retrying"].is_null(), "{view}");
-    assert!(case.home.log("job").contains("! unknown ×5\n"), "one line of the log: {}", case.story());
-    let events = case.home.call(&ReadEvents { run: Some("job".to_owned()), ..ReadEvents::default() }, "").expect("it reads").events;
-    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).filter(|kind| matches!(*kind, "run.retrying" | "run.recovered")).collect();
+    assert!(
+        case.home.log("job").contains("! unknown ×5\n"),
+        "one line of the log: {}",
+        case.story()
+    );
+    let events = case
+        .home
+        .call(
+            &ReadEvents {
+                run: Some("job".to_owned()),
+                ..ReadEvents::default()
+            },
+            "",
+        )
+        .expect("it reads")
+        .events;
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event.kind.as_str())
+        .filter(|kind| matches!(*kind, "run.retrying" | "run.recovered"))
+        .collect();
     assert_eq!(kinds, ["run.retrying", "run.recovered"]);
 }

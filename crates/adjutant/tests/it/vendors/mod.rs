@@ -71,7 +71,11 @@ impl Cli {
 
     /// The profile of a run that may write in its directory.
     pub fn writing(self) -> &'static str {
-        if matches!(self, Self::Droid | Self::Aider | Self::Kilo | Self::Cline) { "full" } else { "edit" }
+        if matches!(self, Self::Droid | Self::Aider | Self::Kilo | Self::Cline) {
+            "full"
+        } else {
+            "edit"
+        }
     }
 
     /// Returns whether it asks before a command in the profile `edit`. Droid has no such profile.
@@ -91,7 +95,10 @@ impl Cli {
 
     /// Returns whether its preset says that it reports usage.
     pub fn tells_usage(self) -> bool {
-        preset::builtin(self.name()).expect("it is built in").can.usage
+        preset::builtin(self.name())
+            .expect("it is built in")
+            .can
+            .usage
     }
 }
 
@@ -112,7 +119,9 @@ impl Turnstile {
     pub fn enter() -> Option<Self> {
         let bin = installed()?;
         let free = FREE.lock().expect("nobody panics while holding it");
-        *FREED.wait_while(free, |free| *free <= 0).expect("nobody panics while holding it") -= 1;
+        *FREED
+            .wait_while(free, |free| *free <= 0)
+            .expect("nobody panics while holding it") -= 1;
         Some(Self { bin })
     }
 }

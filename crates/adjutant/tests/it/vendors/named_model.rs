@@ -8,14 +8,28 @@ use adjutant::preset;
 
 /// Dispatches a run with a model, lets it end, and checks which model the CLI asked for.
 fn asks_for(cli: Cli, named: &str, seen: &str) {
-    let Some(case) = Case::new(cli, [Turn::say("Done."), Turn::say("Done again.")]) else { return };
+    let Some(case) = Case::new(cli, [Turn::say("Done."), Turn::say("Done again.")]) else {
+        return;
+    };
     let case = match cli {
         Cli::Aider => case.with("AIDER_MODEL", "openai/another"),
         // Otherwise this would be the name that is sent.
         Cli::Copilot => case.with("COPILOT_PROVIDER_WIRE_MODEL", ""),
         _ => case,
     };
-    let ran = case.ran(&["run", "-d", "-a", cli.name(), "-n", "job", "--permissions", cli.writing(), "--model", named, "do what the model says"]);
+    let ran = case.ran(&[
+        "run",
+        "-d",
+        "-a",
+        cli.name(),
+        "-n",
+        "job",
+        "--permissions",
+        cli.writing(),
+        "--model",
+        named,
+        "do what the model says",
+    ]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(case.ends()["outcome"], "succeeded", "{}", case.story());
     assert_eq!(case.asked(1)[0].model, seen, "{}", case.story());

@@ -20,12 +20,18 @@ const WORKER_TOKENS_MAX: u64 = 1_200;
 const OF_GEMINI: &str = "wait_for_previous";
 
 fn ours(role: Role) -> Vec<String> {
-    catalog::list(role, false, &[]).into_iter().map(|tool| tool.name.into_owned()).collect()
+    catalog::list(role, false, &[])
+        .into_iter()
+        .map(|tool| tool.name.into_owned())
+        .collect()
 }
 
 /// Returns Adjutant's name of a tool, without the CLI's prefix.
 fn our_name<'a>(name: &str, ours: &'a [String]) -> Option<&'a String> {
-    ours.iter().find(|own| name.strip_suffix(own.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(['_', '-', '.', '/'])))
+    ours.iter().find(|own| {
+        name.strip_suffix(own.as_str())
+            .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(['_', '-', '.', '/']))
+    })
 }
 
 /// Finds the descriptions of Adjutant's tools anywhere in a request. What surrounds several of them (a namespace with
@@ -35,10 +41,22 @@ fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) 
         Value::Object(fields) => {
             if let Some(tools) = fields.get("tools").and_then(Value::as_array)
                 && fields.get("type").is_some_and(|kind| kind == "namespace")
-                && tools.iter().any(|tool| tool["name"].as_str().and_then(|name| our_name(name, ours)).is_some())
+                && tools.iter().any(|tool| {
+                    tool["name"]
+                        .as_str()
+                        .and_then(|name| our_name(name, ours))
+                        .is_some()
+                })
             {
-                let around: Map<String, Value> = fields.iter().filter(|(name, _)| *name != "tools").map(|(k, v)| (k.clone(), v.clone())).collect();
-                found.insert(format!("namespace {}", fields["name"]), Value::Object(around));
+                let around: Map<String, Value> = fields
+                    .iter()
+                    .filter(|(name, _)| *name != "tools")
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect();
+                found.insert(
+                    format!("namespace {}", fields["name"]),
+                    Value::Object(around),
+                );
             }
             let inner = fields.get("function").unwrap_or(value);
             if let (Some(name), true) = (inner["name"].as_str(), inner["description"].is_string())
@@ -47,7 +65,9 @@ fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) 
                 found.insert(own.clone(), value.clone());
                 return;
             }
-            fields.values().for_each(|value| collect(value, ours, found));
+            fields
+                .values()
+                .for_each(|value| collect(value, ours, found));
         }
         Value::Array(values) => values.iter().for_each(|value| collect(value, ours, found)),
         _ => {}
@@ -56,7 +76,10 @@ fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) 
 
 /// Removes what a CLI adds to the schema of every tool.
 fn without_additions(mut tool: Value) -> Value {
-    if let Some(properties) = tool.pointer_mut("/parametersJsonSchema/properties").and_then(Value::as_object_mut) {
+    if let Some(properties) = tool
+        .pointer_mut("/parametersJsonSchema/properties")
+        .and_then(Value::as_object_mut)
+    {
         properties.shift_remove(OF_GEMINI);
     }
     tool
@@ -74,49 +97,101 @@ fn keeps_to_its_budget(cli: Cli, role: Role, seen: &[Seen], tokens_max: u64) {
     for request in seen {
         collect(&request.body, &ours, &mut found);
     }
-    let named: Vec<&String> = ours.iter().filter(|name| found.contains_key(*name)).collect();
+    let named: Vec<&String> = ours
+        .iter()
+        .filter(|name| found.contains_key(*name))
+        .collect();
     let sent: Vec<Value> = found.values().cloned().collect();
     let own: Vec<Value> = sent.iter().cloned().map(without_additions).collect();
     let (whole, tokens) = (tokens_of(&sent), tokens_of(&own));
-    eprintln!("{cli:?} {role:?}: {} of {} tools, {tokens} of {tokens_max} tokens ({whole} with what it adds to every tool)", named.len(), ours.len());
-    assert!(named.len() == ours.len(), "{cli:?} offers {named:?} of {ours:?}");
+    eprintln!(
+        "{cli:?} {role:?}: {} of {} tools, {tokens} of {tokens_max} tokens ({whole} with what it adds to every tool)",
+        named.len(),
+        ours.len()
+    );
+    assert!(
+        named.len() == ours.len(),
+        "{cli:?} offers {named:?} of {ours:?}"
+    );
     assert!(tokens <= tokens_max, "{cli:?} {role:?}: {tokens} tokens");
     for request in seen {
         for tool in &request.tools {
             let bare = tool.rsplit('/').next().unwrap_or(tool);
             let is_theirs = bare == tool && ours.iter().any(|own| own == bare);
             // pi's extension passes Adjutant's tools on under their own names.
-            assert!(!is_theirs || matches!(cli, Cli::Goose | Cli::Pi), "{cli:?} has a tool of its own that is called {tool}");
+            assert!(
+                !is_theirs || matches!(cli, Cli::Goose | Cli::Pi),
+                "{cli:?} has a tool of its own that is called {tool}"
+            );
         }
     }
 }
 
 fn of_a_parent(cli: Cli) {
-    let Some(connected) = Connected::by_the_readme(cli) else { return };
+    let Some(connected) = Connected::by_the_readme(cli) else {
+        return;
+    };
     // `adj mcp` itself refuses this call, so no hub is started for the home that the CLI passes.
-    let seen = connected.plays([Turn::call("wait_for_subagents", serde_json::json!({ "cursor": "soon" })), Turn::say("done")]);
-    assert!(seen.last().is_some_and(|seen| seen.last_result().contains("is not a cursor")), "Adjutant's tool answered: {}", connected.told());
+    let seen = connected.plays([
+        Turn::call(
+            "wait_for_subagents",
+            serde_json::json!({ "cursor": "soon" }),
+        ),
+        Turn::say("done"),
+    ]);
+    assert!(
+        seen.last()
+            .is_some_and(|seen| seen.last_result().contains("is not a cursor")),
+        "Adjutant's tool answered: {}",
+        connected.told()
+    );
     keeps_to_its_budget(cli, Role::Parent, &seen, PARENT_TOKENS_MAX);
 }
 
 /// Claude Code defers tools until the model searches for them, except for those of the first steps.
 #[test]
 fn claude_loads_the_tools_of_the_first_steps() {
-    let Some(connected) = Connected::by_the_readme(Cli::Claude) else { return };
-    let seen = connected.types("claude -p --allowedTools mcp__adjutant", "do it", [Turn::say("done")]);
+    let Some(connected) = Connected::by_the_readme(Cli::Claude) else {
+        return;
+    };
+    let seen = connected.types(
+        "claude -p --allowedTools mcp__adjutant",
+        "do it",
+        [Turn::say("done")],
+    );
     let ours = ours(Role::Parent);
-    let loaded: Vec<&String> = seen[0].tools.iter().filter_map(|name| our_name(name, &ours)).collect();
-    for name in ["run_subagent", "wait_for_subagents", "reply_subagent", "list_coding_agents"] {
-        assert!(loaded.iter().any(|loaded| *loaded == name), "{name}: {loaded:?}");
+    let loaded: Vec<&String> = seen[0]
+        .tools
+        .iter()
+        .filter_map(|name| our_name(name, &ours))
+        .collect();
+    for name in [
+        "run_subagent",
+        "wait_for_subagents",
+        "reply_subagent",
+        "list_coding_agents",
+    ] {
+        assert!(
+            loaded.iter().any(|loaded| *loaded == name),
+            "{name}: {loaded:?}"
+        );
     }
 }
 
 fn of_a_worker(cli: Cli) {
-    let Some(case) = Case::new(cli, [Turn::say("done"), Turn::say("done")]) else { return };
+    let Some(case) = Case::new(cli, [Turn::say("done"), Turn::say("done")]) else {
+        return;
+    };
     if cli == Cli::Codex {
-        let config = case.home.home.dir.with_file_name(".codex").join("config.toml");
+        let config = case
+            .home
+            .home
+            .dir
+            .with_file_name(".codex")
+            .join("config.toml");
         let text = std::fs::read_to_string(&config).expect("its configuration");
-        std::fs::write(&config, text.replace(CODEX_MODEL, UNKNOWN_MODEL)).expect("its configuration");
+        std::fs::write(&config, text.replace(CODEX_MODEL, UNKNOWN_MODEL))
+            .expect("its configuration");
     }
     case.starts("edit");
     case.ends();
@@ -141,8 +216,18 @@ for_each_cli!(claude: Claude, codex: Codex, gemini: Gemini, goose: Goose, openco
 #[test]
 fn own_tool_name_is_found_behind_any_prefix() {
     let ours = ours(Role::Parent);
-    for name in ["run_subagent", "mcp__adjutant__run_subagent", "adjutant-run_subagent", "mcp_adjutant_run_subagent", "adj__run_subagent"] {
-        assert_eq!(our_name(name, &ours).map(String::as_str), Some("run_subagent"), "{name}");
+    for name in [
+        "run_subagent",
+        "mcp__adjutant__run_subagent",
+        "adjutant-run_subagent",
+        "mcp_adjutant_run_subagent",
+        "adj__run_subagent",
+    ] {
+        assert_eq!(
+            our_name(name, &ours).map(String::as_str),
+            Some("run_subagent"),
+            "{name}"
+        );
     }
     for name in ["list_agents", "send_message", "wait", "prerun_subagent"] {
         assert_eq!(our_name(name, &ours), None, "{name}");

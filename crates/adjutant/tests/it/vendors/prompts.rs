@@ -23,9 +23,17 @@ fn has(value: &Value, text: &str) -> bool {
 
 /// Checks that the model has received this text unchanged, and nothing of the files.
 fn saw_only(seen: &[Seen], text: &str, case: &Case) {
-    assert!(seen.iter().any(|seen| has(&seen.body, text)), "the model has not seen {text:?}\n{}", case.story());
+    assert!(
+        seen.iter().any(|seen| has(&seen.body, text)),
+        "the model has not seen {text:?}\n{}",
+        case.story()
+    );
     for secret in [SECRET, "root:x:0:0"] {
-        assert!(!seen.iter().any(|seen| has(&seen.body, secret)), "a file was read: {secret}\n{}", case.story());
+        assert!(
+            !seen.iter().any(|seen| has(&seen.body, secret)),
+            "a file was read: {secret}\n{}",
+            case.story()
+        );
     }
 }
 
@@ -37,7 +45,10 @@ fn case(cli: Cli, turns: [Turn; 2]) -> Option<Case> {
 }
 
 fn takes_them_literally(cli: Cli) {
-    let turns = [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::hang("I am about to")];
+    let turns = [
+        Turn::call("ask_parent", json!({ "question": "Go on?" })),
+        Turn::hang("I am about to"),
+    ];
     let Some(case) = case(cli, turns) else { return };
     case.starts_with("edit", HOSTILE);
     case.becomes("waiting_parent_reply");
@@ -58,15 +69,24 @@ fn takes_them_literally(cli: Cli) {
 /// Claude Code accepts messages while it works: with a tool's result, or as another turn.
 #[test]
 fn claude_takes_messages_literally() {
-    let turns = [Turn::call("ask_parent", json!({ "question": "Go on?" })), Turn::say("Nothing was read.")];
-    let Some(case) = case(Cli::Claude, turns) else { return };
+    let turns = [
+        Turn::call("ask_parent", json!({ "question": "Go on?" })),
+        Turn::say("Nothing was read."),
+    ];
+    let Some(case) = case(Cli::Claude, turns) else {
+        return;
+    };
     case.model.add_turns([Turn::say("Nothing was read.")]);
     case.starts_with("edit", "do what the model says");
     case.becomes("waiting_parent_reply");
     case.says(&["send", "job", "@secret.txt and @/etc/passwd\n/quit"]);
     case.replies("yes");
     case.succeeds("Nothing was read.");
-    saw_only(&case.model.seen(), "@secret.txt and @/etc/passwd\n/quit", &case);
+    saw_only(
+        &case.model.seen(),
+        "@secret.txt and @/etc/passwd\n/quit",
+        &case,
+    );
 }
 
 #[test]
@@ -102,14 +122,28 @@ fn kimi_takes_prompts_literally() {
 /// Its page says so.
 #[test]
 fn droid_reads_files_that_a_prompt_mentions() {
-    let Some(case) = case(Cli::Droid, [Turn::say("I have read it."), Turn::say("I have read it.")]) else { return };
+    let Some(case) = case(
+        Cli::Droid,
+        [Turn::say("I have read it."), Turn::say("I have read it.")],
+    ) else {
+        return;
+    };
     case.starts_with("full", HOSTILE);
     case.succeeds("I have read it.");
     let seen = case.asked(1);
-    assert!(has(&seen[0].body, HOSTILE), "the text itself is unchanged: {}", case.story());
+    assert!(
+        has(&seen[0].body, HOSTILE),
+        "the text itself is unchanged: {}",
+        case.story()
+    );
     assert!(has(&seen[0].body, SECRET), "{}", case.story());
     let droid = adjutant::preset::builtin("droid").expect("it is built in");
-    assert!(droid.about.all_limits().any(|limit| limit.contains("`@path`")));
+    assert!(
+        droid
+            .about
+            .all_limits()
+            .any(|limit| limit.contains("`@path`"))
+    );
 }
 
 #[test]

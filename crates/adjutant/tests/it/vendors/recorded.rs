@@ -35,15 +35,25 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
     for line in lines {
         let is_read = rules.read(line, &mut |said| match said {
             StreamEvent::Session(id) => known.sessions += usize::from(!id.is_empty()),
-            StreamEvent::Text(text) | StreamEvent::Delta { text, .. } | StreamEvent::Result(text) => known.words.push_str(&text),
-            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => known.tools.push_str(&format!("{name} {input}\n")),
+            StreamEvent::Text(text)
+            | StreamEvent::Delta { text, .. }
+            | StreamEvent::Result(text) => known.words.push_str(&text),
+            StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => {
+                known.tools.push_str(&format!("{name} {input}\n"))
+            }
             StreamEvent::Output(text) => known.outputs.push_str(&format!("{text}\n")),
             StreamEvent::Retry { error: text, .. } => known.errors.push_str(&format!("{text}\n")),
             StreamEvent::Error(text) => known.errors.push_str(&format!("{text}\n")),
-            StreamEvent::Usage(usage) => known.used_tokens = known.used_tokens.max(usage.input_tokens),
+            StreamEvent::Usage(usage) => {
+                known.used_tokens = known.used_tokens.max(usage.input_tokens)
+            }
             StreamEvent::End(end) => known.ends.push(end),
             StreamEvent::LimitReset(seconds) => known.limit_reset_at_s = Some(seconds),
-            StreamEvent::DialogueLine | StreamEvent::Speaker(_) | StreamEvent::Subagent { .. } | StreamEvent::Step(_) | StreamEvent::Cost(_) => {}
+            StreamEvent::DialogueLine
+            | StreamEvent::Speaker(_)
+            | StreamEvent::Subagent { .. }
+            | StreamEvent::Step(_)
+            | StreamEvent::Cost(_) => {}
         });
         assert!(is_read, "{cli} wrote a line that is none: {line}");
     }
@@ -53,7 +63,8 @@ fn understand(cli: &str, lines: &[&str]) -> Understood {
 /// Reads a recorded stream twice, the second time with unknown lines, which must change nothing.
 fn recorded(cli: &str, name: &str) -> Understood {
     let file = directory().join(cli).join(format!("{name}.jsonl"));
-    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(&file)
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let lines: Vec<&str> = text.lines().collect();
     let known = understand(cli, &lines);
     let unknown = r#"{"type":"event_of_next_year","method":"session/event_of_next_year","params":{"text":["x"]}}"#;
@@ -70,10 +81,20 @@ fn question_and_edit_are_read() {
         let known = recorded(cli, "asks");
         assert!(known.sessions > 0, "{cli}: {known:?}");
         // Gemini CLI does not announce a call again after its permission request.
-        assert!(known.tools.contains("ask") || cli == "gemini", "{cli}: {known:?}");
+        assert!(
+            known.tools.contains("ask") || cli == "gemini",
+            "{cli}: {known:?}"
+        );
         assert!(known.outputs.contains("blue"), "{cli}: {known:?}");
-        assert!(known.words.contains("The paint is blue."), "{cli}: {known:?}");
-        assert_eq!((known.ends, known.errors.as_str()), (vec![End::Success], ""), "{cli}");
+        assert!(
+            known.words.contains("The paint is blue."),
+            "{cli}: {known:?}"
+        );
+        assert_eq!(
+            (known.ends, known.errors.as_str()),
+            (vec![End::Success], ""),
+            "{cli}"
+        );
         assert!(known.used_tokens >= 100, "{cli}");
     }
 }
@@ -109,7 +130,10 @@ fn reset_time_is_read_from_a_field() {
     for cli in ["claude", "codex"] {
         let known = recorded(cli, "used_up");
         assert_eq!(known.ends, [End::Failure], "{cli}: {known:?}");
-        assert!(known.limit_reset_at_s.is_some_and(|at| at > 1_795_000_000), "{cli}: {known:?}");
+        assert!(
+            known.limit_reset_at_s.is_some_and(|at| at > 1_795_000_000),
+            "{cli}: {known:?}"
+        );
     }
 }
 
@@ -126,7 +150,10 @@ fn reset_time_is_read_from_a_message() {
 #[test]
 #[ignore = "writes the fixtures"]
 fn streams_are_recorded() {
-    assert!(std::env::var_os("ADJ_RECORD_STREAMS").is_some(), "nothing is recorded without ADJ_RECORD_STREAMS");
+    assert!(
+        std::env::var_os("ADJ_RECORD_STREAMS").is_some(),
+        "nothing is recorded without ADJ_RECORD_STREAMS"
+    );
     for cli in [Cli::Claude, Cli::Codex, Cli::Gemini, Cli::Goose] {
         record_question(cli);
         record_denial(cli);
@@ -143,7 +170,10 @@ fn record_question(cli: Cli) {
     let turns = [
         Turn::call("ask_parent", json!({ "question": "Which colour?" })),
         Turn::write("paint.txt", "blue\n"),
-        Turn::call("update_subagent_status", json!({ "status": "success", "summary": "painted it blue" })),
+        Turn::call(
+            "update_subagent_status",
+            json!({ "status": "success", "summary": "painted it blue" }),
+        ),
         Turn::say("The paint is blue."),
     ];
     let case = case(cli, turns);
@@ -155,7 +185,13 @@ fn record_question(cli: Cli) {
 }
 
 fn record_denial(cli: Cli) {
-    let case = case(cli, [Turn::asking_shell("python3 -c \"open('forbidden.txt', 'w')\""), Turn::say("So be it.")]);
+    let case = case(
+        cli,
+        [
+            Turn::asking_shell("python3 -c \"open('forbidden.txt', 'w')\""),
+            Turn::say("So be it."),
+        ],
+    );
     case.starts("edit");
     case.until_asked("forbidden.txt");
     case.says(&["deny", "job", "not in this house"]);
@@ -164,7 +200,13 @@ fn record_denial(cli: Cli) {
 }
 
 fn record_interruptions(cli: Cli) {
-    let case = case(cli, [Turn::write("first.txt", "one\n"), Turn::hang("I am about to")]);
+    let case = case(
+        cli,
+        [
+            Turn::write("first.txt", "one\n"),
+            Turn::hang("I am about to"),
+        ],
+    );
     case.starts("full");
     case.model.until_asked(2);
     case.says(&["pause", "job"]);
@@ -177,7 +219,10 @@ fn record_interruptions(cli: Cli) {
 }
 
 fn record_limits(cli: Cli) {
-    let limited = case(cli, [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")]);
+    let limited = case(
+        cli,
+        [Turn::RateLimited { after_s: 1 }, Turn::say("Now it works.")],
+    );
     limited.starts("edit");
     if cli.retries_when_limited() {
         limited.succeeds("Now it works.");
@@ -186,7 +231,8 @@ fn record_limits(cli: Cli) {
     }
     limited.records("limited");
     if !cli.retries_when_limited() {
-        let used_up = case(cli, [Turn::UsedUp { for_s: 3 }, Turn::say("Now it works.")]).of_a_subscriber();
+        let used_up =
+            case(cli, [Turn::UsedUp { for_s: 3 }, Turn::say("Now it works.")]).of_a_subscriber();
         used_up.starts("edit");
         used_up.becomes("stopped");
         used_up.records("used_up");

@@ -15,8 +15,14 @@ const WORK: &str = "python3 -c \"import time; time.sleep(4)\"";
 
 fn claude(seen: &Seen) -> Turn {
     let text = seen.body.to_string();
-    match (text.contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT"), seen.results.is_empty()) {
-        (true, true) => Turn::call("Agent", json!({ "description": "count the files", "prompt": "Count them.", "subagent_type": "general-purpose" })),
+    match (
+        text.contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT"),
+        seen.results.is_empty(),
+    ) {
+        (true, true) => Turn::call(
+            "Agent",
+            json!({ "description": "count the files", "prompt": "Count them.", "subagent_type": "general-purpose" }),
+        ),
         (true, false) if text.contains("forged from below") => Turn::say("They are counted."),
         (true, false) => Turn::say("I wait for it."),
         (false, true) => Turn::shell(WORK),
@@ -29,7 +35,10 @@ fn codex(seen: &Seen) -> Turn {
     match seen.results.len() {
         _ if is_below && !seen.body.to_string().contains("time.sleep(4)") => Turn::shell(WORK),
         _ if is_below => Turn::say(FORGED),
-        0 => Turn::call("spawn_agent", json!({ "task_name": "count_files", "message": "Count them.", "fork_turns": "none" })),
+        0 => Turn::call(
+            "spawn_agent",
+            json!({ "task_name": "count_files", "message": "Count them.", "fork_turns": "none" }),
+        ),
         1 => Turn::call("wait_agent", json!({ "timeout_ms": 60_000 })),
         _ => Turn::say("They are counted."),
     }
@@ -38,12 +47,19 @@ fn codex(seen: &Seen) -> Turn {
 /// The model for Codex without its newer sub-agents.
 fn codex_v1(seen: &Seen) -> Turn {
     let is_below = !seen.body.to_string().contains("do what the model says");
-    let spawned = || serde_json::from_str::<Value>(seen.results.first().map_or("", String::as_str)).unwrap_or_default()["agent_id"].clone();
+    let spawned = || {
+        serde_json::from_str::<Value>(seen.results.first().map_or("", String::as_str))
+            .unwrap_or_default()["agent_id"]
+            .clone()
+    };
     match seen.results.len() {
         0 if is_below => Turn::shell(WORK),
         _ if is_below => Turn::say(FORGED),
         0 => Turn::call("spawn_agent", json!({ "message": "Count them." })),
-        1 => Turn::call("wait_agent", json!({ "targets": [spawned()], "timeout_ms": 60_000 })),
+        1 => Turn::call(
+            "wait_agent",
+            json!({ "targets": [spawned()], "timeout_ms": 60_000 }),
+        ),
         _ => Turn::say("They are counted."),
     }
 }
@@ -55,15 +71,28 @@ fn is_seen(case: &Case) -> Value {
         assert_ne!(view["state"], "finished", "{view}\n{}", case.story());
         (view["subagents"][0]["state"] == "running").then_some(view)
     });
-    assert!(working["subagents"][0].get("tokens").is_none_or(|tokens| tokens.as_u64() > Some(0)), "unknown is absent: {working}");
+    assert!(
+        working["subagents"][0]
+            .get("tokens")
+            .is_none_or(|tokens| tokens.as_u64() > Some(0)),
+        "unknown is absent: {working}"
+    );
     assert!(case.says(&["ps"]).contains("1 sub-agent"), "{working}");
     case.kills_the_hub();
     let view = case.succeeds("They are counted.");
     for field in ["summary", "report", "ignored_signals"] {
-        assert!(view.get(field).is_none(), "a sub-agent cannot signal for the run: {view}");
+        assert!(
+            view.get(field).is_none(),
+            "a sub-agent cannot signal for the run: {view}"
+        );
     }
     let all = view["subagents"].as_array().expect("they are kept");
-    assert_eq!((all.len(), &all[0]["state"]), (1, &"completed".into()), "{view}\n{}", case.story());
+    assert_eq!(
+        (all.len(), &all[0]["state"]),
+        (1, &"completed".into()),
+        "{view}\n{}",
+        case.story()
+    );
     assert!(all[0]["tokens"].as_u64() > Some(0), "{view}");
     view
 }
@@ -71,9 +100,15 @@ fn is_seen(case: &Case) -> Value {
 /// The model for CLIs that report sub-agents like any tool: their text is the tool's output.
 fn others(seen: &Seen) -> Turn {
     let call = |tool: &str, kind: &str, name: &str| {
-        Turn::call(tool, json!({ "description": "count the files", "prompt": "Count them.", "name": "counter", "mode": "sync", kind: name }))
+        Turn::call(
+            tool,
+            json!({ "description": "count the files", "prompt": "Count them.", "name": "counter", "mode": "sync", kind: name }),
+        )
     };
-    let is_below = !seen.body.to_string().contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
+    let is_below = !seen
+        .body
+        .to_string()
+        .contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
     let offers = |name: &str| seen.tools.iter().any(|tool| tool == name);
     match seen.results.is_empty() {
         _ if is_below => Turn::say(FORGED),
@@ -87,13 +122,29 @@ fn others(seen: &Seen) -> Turn {
 #[test]
 fn sub_agents_of_other_clis_do_not_count_as_the_run() {
     for cli in [Cli::Opencode, Cli::Qwen, Cli::Copilot] {
-        let Some(case) = Case::new(cli, [Turn::Computed(others)]) else { return };
+        let Some(case) = Case::new(cli, [Turn::Computed(others)]) else {
+            return;
+        };
         case.starts("full");
         let view = case.succeeds("They are counted.");
-        let was_below = |seen: &Seen| !seen.body.to_string().contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT");
-        assert!(case.model.seen().iter().any(was_below), "it has started one: {}", case.story());
+        let was_below = |seen: &Seen| {
+            !seen
+                .body
+                .to_string()
+                .contains("EXECUTION CONTEXT: BACKGROUND SUBAGENT")
+        };
+        assert!(
+            case.model.seen().iter().any(was_below),
+            "it has started one: {}",
+            case.story()
+        );
         for field in ["summary", "report", "ignored_signals"] {
-            assert!(view.get(field).is_none(), "{}: {view}\n{}", cli.name(), case.story());
+            assert!(
+                view.get(field).is_none(),
+                "{}: {view}\n{}",
+                cli.name(),
+                case.story()
+            );
         }
         case.records("subagent");
     }
@@ -101,21 +152,45 @@ fn sub_agents_of_other_clis_do_not_count_as_the_run() {
 
 #[test]
 fn sub_agents_of_claude_are_shown_and_do_not_count_as_the_run() {
-    let Some(case) = Case::new(Cli::Claude, [Turn::Computed(claude)]) else { return };
+    let Some(case) = Case::new(Cli::Claude, [Turn::Computed(claude)]) else {
+        return;
+    };
     case.starts("full");
     let view = is_seen(&case);
-    assert_eq!((&view["subagents"][0]["about"], &view["subagents"][0]["kind"]), (&"count the files".into(), &"general-purpose".into()));
-    assert!(case.home.log("job").contains("\n[count the files] → Bash"), "{}", case.story());
-    assert!(case.says(&["show", "job"]).contains("count the files (general-purpose), completed"));
+    assert_eq!(
+        (
+            &view["subagents"][0]["about"],
+            &view["subagents"][0]["kind"]
+        ),
+        (&"count the files".into(), &"general-purpose".into())
+    );
+    assert!(
+        case.home.log("job").contains("\n[count the files] → Bash"),
+        "{}",
+        case.story()
+    );
+    assert!(
+        case.says(&["show", "job"])
+            .contains("count the files (general-purpose), completed")
+    );
 }
 
 #[test]
 fn first_version_sub_agents_of_codex_are_shown() {
-    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex_v1)]) else { return };
-    let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
+    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex_v1)]) else {
+        return;
+    };
+    let config = case
+        .home
+        .home
+        .dir
+        .parent()
+        .expect("a directory")
+        .join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");
     // Codex defers these tools for models that it knows.
-    std::fs::write(&config, text.replace(CODEX_MODEL, UNKNOWN_MODEL)).expect("the home can be written");
+    std::fs::write(&config, text.replace(CODEX_MODEL, UNKNOWN_MODEL))
+        .expect("the home can be written");
     case.starts("full");
     let view = is_seen(&case);
     assert_eq!(view["subagents"][0]["about"], "Count them.", "{view}");
@@ -123,12 +198,27 @@ fn first_version_sub_agents_of_codex_are_shown() {
 
 #[test]
 fn sub_agents_of_codex_are_shown_and_do_not_end_the_run() {
-    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex)]) else { return };
-    let config = case.home.home.dir.parent().expect("a directory").join(".codex/config.toml");
+    let Some(case) = Case::new(Cli::Codex, [Turn::Computed(codex)]) else {
+        return;
+    };
+    let config = case
+        .home
+        .home
+        .dir
+        .parent()
+        .expect("a directory")
+        .join(".codex/config.toml");
     let text = std::fs::read_to_string(&config).expect("it was written");
-    std::fs::write(&config, text.replace("[features]\n", "[features]\nmulti_agent_v2 = true\n")).expect("the home can be written");
+    std::fs::write(
+        &config,
+        text.replace("[features]\n", "[features]\nmulti_agent_v2 = true\n"),
+    )
+    .expect("the home can be written");
     case.starts("full");
     let view = is_seen(&case);
     assert_eq!(view["subagents"][0]["about"], "/root/count_files", "{view}");
-    assert!(view["subagents"][0].get("kind").is_none(), "unknown is absent: {view}");
+    assert!(
+        view["subagents"][0].get("kind").is_none(),
+        "unknown is absent: {view}"
+    );
 }

@@ -15,17 +15,22 @@ pub const OTHER_MODEL: &str = "gpt-4o-mini";
 pub fn settle(home: &Path, model: &Model) {
     let write = |path: &str, text: String| {
         let path = home.join(path);
-        std::fs::create_dir_all(path.parent().expect("a directory")).expect("the home can be written");
+        std::fs::create_dir_all(path.parent().expect("a directory"))
+            .expect("the home can be written");
         std::fs::write(path, text).expect("the home can be written");
     };
     let url = model.url();
-    let provider = format!("name = \"test\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n");
+    let provider = format!(
+        "name = \"test\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n"
+    );
     // Codex loads plugins from the network.
     let features = "[features]\nplugins = false\n";
     let retries = "request_max_retries = 0\nstream_max_retries = 0\n";
     write(
         ".codex/config.toml",
-        format!("model = \"{CODEX_MODEL}\"\nmodel_provider = \"test\"\n{features}[model_providers.test]\n{provider}{retries}"),
+        format!(
+            "model = \"{CODEX_MODEL}\"\nmodel_provider = \"test\"\n{features}[model_providers.test]\n{provider}{retries}"
+        ),
     );
     let model_of_opencode = serde_json::json!({ "name": GOOSE_MODEL, "tool_call": true, "limit": { "context": 100_000, "output": 4_000 } });
     let config_of_opencode = serde_json::json!({
@@ -39,10 +44,12 @@ pub fn settle(home: &Path, model: &Model) {
             "models": { GOOSE_MODEL: model_of_opencode, OTHER_MODEL: model_of_opencode },
         } },
     });
-    write(".config/opencode/opencode.json", config_of_opencode.to_string());
+    write(
+        ".config/opencode/opencode.json",
+        config_of_opencode.to_string(),
+    );
     write(".config/kilo/kilo.json", config_of_opencode.to_string());
-    let provider_of_cline =
-        serde_json::json!({ "provider": "openai-compatible", "apiKey": "test-key", "model": GOOSE_MODEL, "baseUrl": format!("{url}/v1") });
+    let provider_of_cline = serde_json::json!({ "provider": "openai-compatible", "apiKey": "test-key", "model": GOOSE_MODEL, "baseUrl": format!("{url}/v1") });
     write(
         ".cline/data/settings/providers.json",
         serde_json::json!({ "version": 1, "lastUsedProvider": "openai-compatible", "modes": {}, "providers": { "openai-compatible": {
@@ -51,9 +58,11 @@ pub fn settle(home: &Path, model: &Model) {
         .to_string(),
     );
     // Prices of models, which aider would load from the network.
-    write(".aider/caches/model_prices_and_context_window.json", "{\"none\":{}}".to_owned());
-    let models_of_pi =
-        serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }, { "id": OTHER_MODEL }]);
+    write(
+        ".aider/caches/model_prices_and_context_window.json",
+        "{\"none\":{}}".to_owned(),
+    );
+    let models_of_pi = serde_json::json!([{ "id": GOOSE_MODEL, "cost": { "input": 2, "output": 8, "cacheRead": 0, "cacheWrite": 0 } }, { "id": OTHER_MODEL }]);
     write(
         ".pi/agent/models.json",
         serde_json::json!({ "providers": { "test": {
@@ -64,7 +73,10 @@ pub fn settle(home: &Path, model: &Model) {
         } } })
         .to_string(),
     );
-    write(".pi/agent/settings.json", serde_json::json!({ "defaultProvider": "test", "defaultModel": GOOSE_MODEL }).to_string());
+    write(
+        ".pi/agent/settings.json",
+        serde_json::json!({ "defaultProvider": "test", "defaultModel": GOOSE_MODEL }).to_string(),
+    );
     write(
         ".qwen/settings.json",
         serde_json::json!({
@@ -95,11 +107,18 @@ pub fn settle(home: &Path, model: &Model) {
         serde_json::json!({ "customModels": [model_of_droid], "sessionDefaultSettings": { "model": "custom:test" }, "model": "custom:test" })
             .to_string(),
     );
-    let provider_of_kimi = format!("[providers.test]\ntype = \"openai\"\nbase_url = \"{url}/v1\"\napi_key = \"test-key\"\n");
+    let provider_of_kimi = format!(
+        "[providers.test]\ntype = \"openai\"\nbase_url = \"{url}/v1\"\napi_key = \"test-key\"\n"
+    );
     let model_of_kimi = format!(
         "[models.\"test/model\"]\nprovider = \"test\"\nmodel = \"{GOOSE_MODEL}\"\nmax_context_size = 100000\ncapabilities = [\"tool_use\"]\n"
     );
-    write(".kimi-code/config.toml", format!("default_model = \"test/model\"\ntelemetry = false\n{provider_of_kimi}{model_of_kimi}"));
+    write(
+        ".kimi-code/config.toml",
+        format!(
+            "default_model = \"test/model\"\ntelemetry = false\n{provider_of_kimi}{model_of_kimi}"
+        ),
+    );
 }
 
 /// Returns the environment that all CLIs share.
@@ -121,7 +140,11 @@ pub fn environment(clis: &Turnstile, model: &Model) -> Vec<(&'static str, String
         ("OPENAI_API_KEY", "test-key"),
     ];
     let mut all: Vec<_> = fixed.map(|(name, value)| (name, value.to_owned())).into();
-    all.extend([("ANTHROPIC_BASE_URL", url.clone()), ("GOOGLE_GEMINI_BASE_URL", url.clone()), ("OPENAI_HOST", url)]);
+    all.extend([
+        ("ANTHROPIC_BASE_URL", url.clone()),
+        ("GOOGLE_GEMINI_BASE_URL", url.clone()),
+        ("OPENAI_HOST", url),
+    ]);
     all.push(("PATH", format!("{bin}:/usr/bin:/bin")));
     all
 }
@@ -140,15 +163,33 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
             ("COPILOT_PROVIDER_MODEL_ID", "claude-sonnet-4".to_owned()),
             ("COPILOT_PROVIDER_WIRE_MODEL", name),
             // Copilot unpacks itself, once for all tests.
-            ("COPILOT_PKG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned()),
+            (
+                "COPILOT_PKG_CACHE_HOME",
+                concat!(env!("CARGO_TARGET_TMPDIR"), "/copilot").to_owned(),
+            ),
         ],
         // Aider checks for new models and packages.
         Cli::Aider => {
-            vec![("OPENAI_API_BASE", url), ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")), ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned())]
+            vec![
+                ("OPENAI_API_BASE", url),
+                ("AIDER_MODEL", format!("openai/{WORDS_ONLY}")),
+                ("AIDER_SHOW_MODEL_WARNINGS", "false".to_owned()),
+            ]
         }
         // The key of another provider is only used from the environment.
-        Cli::Cline => vec![("CLINE_API_KEY", "test-key".to_owned()), ("CLINE_PROVIDER", "openai-compatible".to_owned()), ("CLINE_MODEL", name)],
+        Cli::Cline => vec![
+            ("CLINE_API_KEY", "test-key".to_owned()),
+            ("CLINE_PROVIDER", "openai-compatible".to_owned()),
+            ("CLINE_MODEL", name),
+        ],
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
-        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Goose | Cli::Opencode | Cli::Kilo | Cli::Kimi | Cli::Amp => Vec::new(),
+        Cli::Claude
+        | Cli::Codex
+        | Cli::Gemini
+        | Cli::Goose
+        | Cli::Opencode
+        | Cli::Kilo
+        | Cli::Kimi
+        | Cli::Amp => Vec::new(),
     }
 }

@@ -9,7 +9,18 @@ use std::fs;
 use std::path::Path;
 
 fn start_with(home: &TestHome, name: &str, isolation: &str, script: &str) {
-    home.ok(&["run", "-d", "--isolation", isolation, "--with-changes", "-a", "sh", "-n", name, &format!("do {script}")]);
+    home.ok(&[
+        "run",
+        "-d",
+        "--isolation",
+        isolation,
+        "--with-changes",
+        "-a",
+        "sh",
+        "-n",
+        name,
+        &format!("do {script}"),
+    ]);
 }
 
 /// Staged, unstaged, untracked, ignored, and removed files.
@@ -33,19 +44,39 @@ fn uncommitted_changes_are_copied_unchanged() {
     make_changes(&work);
     let (before, status) = (own_state(&work), git_output(&work, &["status", "--short"]));
     for isolation in ["clone", "worktree"] {
-        start_with(&home, isolation, isolation, "git status --short; git show :one.txt; echo mine >> untracked.txt");
+        start_with(
+            &home,
+            isolation,
+            isolation,
+            "git status --short; git show :one.txt; echo mine >> untracked.txt",
+        );
         let view = succeeded(&home, isolation);
         let log = home.log(isolation);
-        assert!(log.contains(&status) && log.contains("staged\n"), "{status}\n{log}");
+        assert!(
+            log.contains(&status) && log.contains("staged\n"),
+            "{status}\n{log}"
+        );
         let top = workspace(&view);
-        assert_eq!(fs::read_to_string(top.join("one.txt")).expect("a file"), "unstaged\n");
+        assert_eq!(
+            fs::read_to_string(top.join("one.txt")).expect("a file"),
+            "unstaged\n"
+        );
         assert!(!top.join("ignored").exists());
         // Only the agent's changes count as the run's.
         assert_eq!(view["changed_files"], json!(["untracked.txt"]), "{view}");
         let start = view["snapshots"][0]["git_ref"].as_str().expect("a ref");
-        assert_eq!(git_output(&work, &["show", &format!("{start}:untracked.txt")]), "untracked");
-        assert_eq!(git_output(&work, &["rev-parse", &format!("{start}~1")]), view["workspace"]["base"].as_str().expect("a base"));
-        assert!(home.ok(&["show", isolation]).contains(" with uncommitted changes, "));
+        assert_eq!(
+            git_output(&work, &["show", &format!("{start}:untracked.txt")]),
+            "untracked"
+        );
+        assert_eq!(
+            git_output(&work, &["rev-parse", &format!("{start}~1")]),
+            view["workspace"]["base"].as_str().expect("a base")
+        );
+        assert!(
+            home.ok(&["show", isolation])
+                .contains(" with uncommitted changes, ")
+        );
     }
     assert_eq!(own_state(&work), before);
     assert_eq!(git_output(&work, &["status", "--short"]), status);
@@ -67,9 +98,22 @@ fn uncopyable_changes_are_refused() {
         let ran = home.adj(args);
         assert!(ran.code != 0 && ran.err.contains(why), "{ran:?}");
     };
-    refused(&["run", "-d", "--with-changes", "-a", "sh", "do true"], "use isolation clone or worktree");
-    let clone = ["run", "-d", "--clone", "--with-changes", "-a", "sh", "do true"];
-    fs::File::create(work.join("large")).and_then(|file| file.set_len(65 << 20)).expect("a file");
+    refused(
+        &["run", "-d", "--with-changes", "-a", "sh", "do true"],
+        "use isolation clone or worktree",
+    );
+    let clone = [
+        "run",
+        "-d",
+        "--clone",
+        "--with-changes",
+        "-a",
+        "sh",
+        "do true",
+    ];
+    fs::File::create(work.join("large"))
+        .and_then(|file| file.set_len(65 << 20))
+        .expect("a file");
     refused(&clone, "\"large\" cannot be carried into a workspace");
     fs::remove_file(work.join("large")).expect("removed");
     git(&work, &["checkout", "-qb", "other"]);
@@ -79,7 +123,18 @@ fn uncopyable_changes_are_refused() {
     fs::write(work.join("one.txt"), "ours\n").expect("a file");
     git(&work, &["commit", "-qam", "ours"]);
     let mut merge = std::process::Command::new("git");
-    merge.args(["-c", "user.name=t", "-c", "user.email=t@t", "merge", "-q", "other"]).current_dir(&work).env("HOME", &work);
+    merge
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "merge",
+            "-q",
+            "other",
+        ])
+        .current_dir(&work)
+        .env("HOME", &work);
     assert!(!merge.status().expect("git").success());
     refused(&clone, "unresolved conflicts");
     assert_eq!(home.json(&["ps", "-a"]), json!([]));

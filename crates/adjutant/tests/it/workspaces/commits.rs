@@ -11,9 +11,22 @@ fn commits(work: &Path, view: &Value) -> Vec<String> {
     let refs = format!("refs/adjutant/{}", view["run_id"].as_str().expect("an id"));
     let listed = git_output(
         work,
-        &["for-each-ref", "--format=%(refname) %(contents:subject)", &format!("{refs}/head"), &format!("{refs}/heads"), &format!("{refs}/stash")],
+        &[
+            "for-each-ref",
+            "--format=%(refname) %(contents:subject)",
+            &format!("{refs}/head"),
+            &format!("{refs}/heads"),
+            &format!("{refs}/stash"),
+        ],
     );
-    listed.lines().map(|line| line.trim_start_matches(&refs).trim_start_matches('/').to_owned()).collect()
+    listed
+        .lines()
+        .map(|line| {
+            line.trim_start_matches(&refs)
+                .trim_start_matches('/')
+                .to_owned()
+        })
+        .collect()
 }
 
 #[test]
@@ -29,19 +42,39 @@ fn commits_survive_the_clone() {
     let name = "adj/commits";
     let kept = commits(&work, &view);
     assert_eq!(kept[..2], ["head second", "heads/side aside"], "{kept:?}");
-    assert!(kept.len() == 3 && kept[2].starts_with(&format!("stash WIP on {name}")), "{kept:?}");
+    assert!(
+        kept.len() == 3 && kept[2].starts_with(&format!("stash WIP on {name}")),
+        "{kept:?}"
+    );
     fs::remove_dir_all(workspace(&view)).expect("removed");
-    let head = format!("refs/adjutant/{}/head", view["run_id"].as_str().expect("an id"));
+    let head = format!(
+        "refs/adjutant/{}/head",
+        view["run_id"].as_str().expect("an id")
+    );
     git_output(&work, &["fsck", "--strict", "--connectivity-only"]);
-    assert_eq!(git_output(&work, &["show", &format!("{head}:one.txt")]), "3");
-    assert_eq!(git_output(&work, &["log", "--format=%s", "-2", &head]), "second\nfirst");
-    assert_eq!(git_output(&work, &["branch", "--list", "adj/*"]), "", "no branch of the user's is made");
+    assert_eq!(
+        git_output(&work, &["show", &format!("{head}:one.txt")]),
+        "3"
+    );
+    assert_eq!(
+        git_output(&work, &["log", "--format=%s", "-2", &head]),
+        "second\nfirst"
+    );
+    assert_eq!(
+        git_output(&work, &["branch", "--list", "adj/*"]),
+        "",
+        "no branch of the user's is made"
+    );
 }
 
 #[test]
 fn clone_without_commits_of_its_agent_has_no_head() {
     let home = repository();
-    start_clone(&home, "none", "echo 2 > one.txt\ngit checkout -q HEAD --detach");
+    start_clone(
+        &home,
+        "none",
+        "echo 2 > one.txt\ngit checkout -q HEAD --detach",
+    );
     let view = succeeded(&home, "none");
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
 }
@@ -60,22 +93,50 @@ fn commits_of_reflogs_survive_the_clone() {
     let view = succeeded(&home, "resets");
     let id = view["run_id"].as_str().expect("an id").to_owned();
     let subjects = || {
-        let listed = git_output(&work, &["for-each-ref", "--format=%(contents:subject)", &format!("refs/adjutant/{id}/reflog")]);
-        let mut subjects: Vec<String> = listed.lines().map(|line| line.split(':').next().unwrap_or(line).to_owned()).collect();
+        let listed = git_output(
+            &work,
+            &[
+                "for-each-ref",
+                "--format=%(contents:subject)",
+                &format!("refs/adjutant/{id}/reflog"),
+            ],
+        );
+        let mut subjects: Vec<String> = listed
+            .lines()
+            .map(|line| line.split(':').next().unwrap_or(line).to_owned())
+            .collect();
         subjects.sort();
         subjects
     };
     assert_eq!(subjects(), ["WIP on adj/resets", "amended", "reset"]);
     // A later attempt that checks out the base and removes its reflog does not lose commits either.
     let dir = workspace(&view);
-    git_output(&dir, &["reset", "-q", "--hard", view["workspace"]["base"].as_str().expect("a base")]);
+    git_output(
+        &dir,
+        &[
+            "reset",
+            "-q",
+            "--hard",
+            view["workspace"]["base"].as_str().expect("a base"),
+        ],
+    );
     git_output(&dir, &["reflog", "expire", "--expire=now", "--all"]);
     fs::write(dir.join("two.txt"), "only this\n").expect("a file");
     git_output(&work, &["config", "user.name", "user"]);
     git_output(&work, &["config", "user.email", "user@example.com"]);
-    assert_eq!(home.json(&["merge", "resets"])["files"], serde_json::json!(["two.txt"]));
-    assert_eq!(git_output(&work, &["rev-list", "--count", "HEAD^.."]), "1", "what was reset is not merged");
-    assert_eq!(subjects(), ["WIP on adj/resets", "amended", "final", "reset"]);
+    assert_eq!(
+        home.json(&["merge", "resets"])["files"],
+        serde_json::json!(["two.txt"])
+    );
+    assert_eq!(
+        git_output(&work, &["rev-list", "--count", "HEAD^.."]),
+        "1",
+        "what was reset is not merged"
+    );
+    assert_eq!(
+        subjects(),
+        ["WIP on adj/resets", "amended", "final", "reset"]
+    );
     fs::remove_dir_all(dir).expect("removed");
     git_output(&work, &["fsck", "--connectivity-only"]);
 }
@@ -86,20 +147,43 @@ fn recreated_repository_is_merged_and_kept() {
     let work = home.work();
     git_output(&work, &["config", "user.name", "user"]);
     git_output(&work, &["config", "user.email", "user@example.com"]);
-    let script = format!("rm -rf .git; git init -q; {IDENTITY}\necho new > new.txt; git add .; git commit -qm fresh; echo 2 > two.txt");
+    let script = format!(
+        "rm -rf .git; git init -q; {IDENTITY}\necho new > new.txt; git add .; git commit -qm fresh; echo 2 > two.txt"
+    );
     start_clone(&home, "remakes", &script);
     let view = succeeded(&home, "remakes");
     assert!(view["snapshot_problem"].is_null(), "{view}");
     let merged = home.json(&["merge", "remakes"]);
-    assert_eq!((&merged["outcome"], &merged["files"]), (&serde_json::json!("merged"), &serde_json::json!(["new.txt", "two.txt"])), "{merged}");
-    assert_eq!(git_output(&work, &["rev-list", "--count", "HEAD^.."]), "1", "one commit on the user's own");
+    assert_eq!(
+        (&merged["outcome"], &merged["files"]),
+        (
+            &serde_json::json!("merged"),
+            &serde_json::json!(["new.txt", "two.txt"])
+        ),
+        "{merged}"
+    );
+    assert_eq!(
+        git_output(&work, &["rev-list", "--count", "HEAD^.."]),
+        "1",
+        "one commit on the user's own"
+    );
     home.ok(&["discard", "remakes"]);
-    let head = format!("refs/adjutant/{}/head", view["run_id"].as_str().expect("an id"));
+    let head = format!(
+        "refs/adjutant/{}/head",
+        view["run_id"].as_str().expect("an id")
+    );
     assert_eq!(git_output(&work, &["log", "--format=%s", &head]), "fresh");
     // A repository that shares the objects of another repository is not read, but its files are merged.
-    start_clone(&home, "links", "echo /nowhere > .git/objects/info/alternates; echo 3 > three.txt");
+    start_clone(
+        &home,
+        "links",
+        "echo /nowhere > .git/objects/info/alternates; echo 3 > three.txt",
+    );
     succeeded(&home, "links");
-    assert_eq!(home.json(&["merge", "links"])["files"], serde_json::json!(["three.txt"]));
+    assert_eq!(
+        home.json(&["merge", "links"])["files"],
+        serde_json::json!(["three.txt"])
+    );
 }
 
 /// An agent that makes its clone share the objects of another repository cannot read that repository.
@@ -111,28 +195,60 @@ fn objects_of_another_repository_are_not_copied() {
     crate::changes::git(&secret, &["add", "."]);
     crate::changes::git(&secret, &["commit", "-qm", "secret"]);
     let stolen = git_output(&secret, &["rev-parse", "HEAD"]);
-    let script =
-        format!("echo {}/.git/objects >> .git/objects/info/alternates\ngit update-ref HEAD {stolen}\ngit log -1 --format=%s", secret.display());
+    let script = format!(
+        "echo {}/.git/objects >> .git/objects/info/alternates\ngit update-ref HEAD {stolen}\ngit log -1 --format=%s",
+        secret.display()
+    );
     start_clone(&home, "steals", &script);
     let view = succeeded(&home, "steals");
-    assert!(home.log("steals").contains("secret"), "its own git sees the commit");
+    assert!(
+        home.log("steals").contains("secret"),
+        "its own git sees the commit"
+    );
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
     let mut known = std::process::Command::new("git");
-    assert!(!known.args(["cat-file", "-e", &stolen]).current_dir(home.work()).status().expect("git").success());
+    assert!(
+        !known
+            .args(["cat-file", "-e", &stolen])
+            .current_dir(home.work())
+            .status()
+            .expect("git")
+            .success()
+    );
 }
 
 #[test]
 fn unreadable_commits_are_reported() {
-    for damage in ["echo garbage > .git/HEAD", ": > .git/$(git symbolic-ref HEAD)"] {
+    for damage in [
+        "echo garbage > .git/HEAD",
+        ": > .git/$(git symbolic-ref HEAD)",
+    ] {
         let home = repository();
         let work = home.work();
         name_user(&work);
-        start_clone(&home, "broken", &format!("{IDENTITY}\necho 2 > one.txt; git commit -qam mine; {damage}"));
+        start_clone(
+            &home,
+            "broken",
+            &format!("{IDENTITY}\necho 2 > one.txt; git commit -qam mine; {damage}"),
+        );
         let view = succeeded(&home, "broken");
-        assert!(view["snapshot_problem"].to_string().contains("cannot be kept"), "{damage}: {view}");
+        assert!(
+            view["snapshot_problem"]
+                .to_string()
+                .contains("cannot be kept"),
+            "{damage}: {view}"
+        );
         let refused = home.adj(&["merge", "broken"]);
-        assert!(refused.code != 0 && refused.err.contains("cannot be kept") && refused.err.contains("--squash"), "{damage}: {refused:?}");
+        assert!(
+            refused.code != 0
+                && refused.err.contains("cannot be kept")
+                && refused.err.contains("--squash"),
+            "{damage}: {refused:?}"
+        );
         home.ok(&["merge", "broken", "--squash"]);
-        assert_eq!(fs::read_to_string(work.join("one.txt")).expect("a file"), "2\n");
+        assert_eq!(
+            fs::read_to_string(work.join("one.txt")).expect("a file"),
+            "2\n"
+        );
     }
 }

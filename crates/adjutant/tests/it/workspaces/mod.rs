@@ -24,9 +24,17 @@ use std::process::Command;
 
 /// Runs git as an agent does, and returns what it prints.
 fn git_output(dir: &Path, args: &[&str]) -> String {
-    let done = Command::new("git").args(args).current_dir(dir).env("HOME", dir).output().expect("git is installed");
+    let done = Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env("HOME", dir)
+        .output()
+        .expect("git is installed");
     assert!(done.status.success(), "git {args:?}: {done:?}");
-    String::from_utf8(done.stdout).expect("UTF-8").trim_end().to_owned()
+    String::from_utf8(done.stdout)
+        .expect("UTF-8")
+        .trim_end()
+        .to_owned()
 }
 
 /// Configures a user name and an email address in a repository, which merges need.
@@ -43,7 +51,11 @@ fn start_clone(home: &TestHome, name: &str, script: &str) {
 
 /// Returns the top of a run's workspace.
 fn workspace(view: &Value) -> PathBuf {
-    PathBuf::from(view["workspace"]["path"].as_str().unwrap_or_else(|| panic!("no workspace: {view}")))
+    PathBuf::from(
+        view["workspace"]["path"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no workspace: {view}")),
+    )
 }
 
 fn succeeded(home: &TestHome, name: &str) -> Value {

@@ -6,7 +6,9 @@ use crate::support::TestHome;
 use std::fs;
 
 fn refused(home: &TestHome, dir: &str, path: &str, why: &str) {
-    let mut command = home.command(&["run", "-d", "--clone", "-a", "echo", "-n", "refused", "-C", dir, "say x"]);
+    let mut command = home.command(&[
+        "run", "-d", "--clone", "-a", "echo", "-n", "refused", "-C", dir, "say x",
+    ]);
     let ran: crate::support::Ran = command.env("PATH", path).output().expect("adj runs").into();
     assert!(ran.code != 0 && ran.err.contains(why), "{ran:?}");
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
@@ -27,7 +29,10 @@ fn unusable_repositories_are_refused() {
     refused(&home, "../empty", usual, "has no commit yet");
     refused(&home, "../bare", usual, "is a bare repository");
     let ran = home.adj(&["run", "-d", "--isolation", "sandbox", "-a", "echo", "say x"]);
-    assert!(ran.code != 0 && ran.err.contains("possible values: none, clone, worktree"), "{ran:?}");
+    assert!(
+        ran.code != 0 && ran.err.contains("possible values: none, clone, worktree"),
+        "{ran:?}"
+    );
     assert!(!home.home.workspaces_dir().exists());
 }
 

@@ -27,9 +27,21 @@ fn repeated_key_creates_one_workspace() {
     let view = succeeded(&home, "once");
     let again = home.call(&dispatch, "the-key").expect("repeated");
     assert_eq!(again.run_id, first.run_id);
-    assert_eq!(fs::read_dir(home.home.workspaces_dir()).expect("a directory").count(), 1);
-    let refs = git_output(&home.work(), &["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
-    assert!(refs.lines().all(|name| name.contains(view["run_id"].as_str().expect("an id"))), "{refs}");
+    assert_eq!(
+        fs::read_dir(home.home.workspaces_dir())
+            .expect("a directory")
+            .count(),
+        1
+    );
+    let refs = git_output(
+        &home.work(),
+        &["for-each-ref", "--format=%(refname)", "refs/adjutant"],
+    );
+    assert!(
+        refs.lines()
+            .all(|name| name.contains(view["run_id"].as_str().expect("an id"))),
+        "{refs}"
+    );
 }
 
 #[test]
@@ -38,13 +50,37 @@ fn agents_configuration_isolates_its_runs() {
     let config = home.home.dir.join("config.toml");
     let agents = fs::read_to_string(&config).expect("a configuration");
     fs::write(&config, format!("{agents}isolation = \"clone\"\n")).expect("a configuration");
-    home.ok(&["run", "-d", "-a", "sh", "-n", "apart", "do echo changed > one.txt"]);
+    home.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "sh",
+        "-n",
+        "apart",
+        "do echo changed > one.txt",
+    ]);
     let view = succeeded(&home, "apart");
     assert_eq!(view["workspace"]["isolation"], "clone");
-    assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file"), "1\n");
-    home.ok(&["run", "-d", "-a", "sh", "-n", "here", "--isolation", "none", "do echo changed > one.txt"]);
+    assert_eq!(
+        fs::read_to_string(home.work().join("one.txt")).expect("a file"),
+        "1\n"
+    );
+    home.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "sh",
+        "-n",
+        "here",
+        "--isolation",
+        "none",
+        "do echo changed > one.txt",
+    ]);
     assert!(succeeded(&home, "here")["workspace"].is_null());
-    assert_eq!(fs::read_to_string(home.work().join("one.txt")).expect("a file"), "changed\n");
+    assert_eq!(
+        fs::read_to_string(home.work().join("one.txt")).expect("a file"),
+        "changed\n"
+    );
 }
 
 #[test]
@@ -52,13 +88,28 @@ fn parent_isolates_a_run_over_mcp() {
     let home = repository();
     let mut parent = Session::open(&home.home.dir, &home.work(), &["--client", "alice"], true);
     for isolation in ["clone", "worktree", "none"] {
-        parent.done("run_subagent", json!({"agent": "sh", "name": isolation, "prompt": "do pwd", "isolation": isolation}));
+        parent.done(
+            "run_subagent",
+            json!({"agent": "sh", "name": isolation, "prompt": "do pwd", "isolation": isolation}),
+        );
         let view = succeeded(&home, isolation);
-        let expected = if isolation == "none" { Value::Null } else { json!(isolation) };
+        let expected = if isolation == "none" {
+            Value::Null
+        } else {
+            json!(isolation)
+        };
         assert_eq!(view["workspace"]["isolation"], expected, "{view}");
     }
-    let refused = parent.tool("run_subagent", json!({"agent": "sh", "prompt": "do pwd", "isolation": "sandbox"})).to_string();
-    assert!(refused.contains("none") && refused.contains("clone"), "{refused}");
+    let refused = parent
+        .tool(
+            "run_subagent",
+            json!({"agent": "sh", "prompt": "do pwd", "isolation": "sandbox"}),
+        )
+        .to_string();
+    assert!(
+        refused.contains("none") && refused.contains("clone"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -70,13 +121,35 @@ fn child_works_in_the_workspace_of_its_requester() {
     home.ok(&["approve", "Q1"]);
     let parent = succeeded(&home, "asks");
     let all = home.json(&["ps", "-a"]);
-    let child = all.as_array().into_iter().flatten().find(|view| view["parent"] == parent["run_id"]).expect("a child").clone();
+    let child = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|view| view["parent"] == parent["run_id"])
+        .expect("a child")
+        .clone();
     let child = succeeded(&home, child["name"].as_str().expect("a name"));
-    assert_eq!((&child["cwd"], &child["workspace"]), (&parent["cwd"], &Value::Null));
-    assert_eq!(fs::read_dir(home.home.workspaces_dir()).expect("a directory").count(), 1);
+    assert_eq!(
+        (&child["cwd"], &child["workspace"]),
+        (&parent["cwd"], &Value::Null)
+    );
+    assert_eq!(
+        fs::read_dir(home.home.workspaces_dir())
+            .expect("a directory")
+            .count(),
+        1
+    );
     let top = workspace(&parent);
-    assert_eq!(fs::read_to_string(top.join("from-child.txt")).expect("a file").trim_end(), "child");
+    assert_eq!(
+        fs::read_to_string(top.join("from-child.txt"))
+            .expect("a file")
+            .trim_end(),
+        "child"
+    );
     assert!(top.join("from-parent.txt").exists());
     assert!(!home.work().join("from-child.txt").exists());
-    assert!(home.ok(&["diff", "asks"]).contains("from-child.txt"), "the requester's work includes it");
+    assert!(
+        home.ok(&["diff", "asks"]).contains("from-child.txt"),
+        "the requester's work includes it"
+    );
 }

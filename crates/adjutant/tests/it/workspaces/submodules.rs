@@ -17,7 +17,18 @@ fn with_submodule() -> TestHome {
     git(&library, &["add", "."]);
     git(&library, &["commit", "-qm", "library"]);
     let from = library.display().to_string();
-    git(&work, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "sub"]);
+    git(
+        &work,
+        &[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            &from,
+            "sub",
+        ],
+    );
     git(&work, &["commit", "-qm", "submodule"]);
     home
 }
@@ -27,25 +38,45 @@ fn work_in_a_submodule_is_named_and_not_removed() {
     let cases = [
         ("edits", "echo 2 > sub/lib.txt", "uncommitted changes"),
         ("adds", "echo new > sub/new.txt", "uncommitted changes"),
-        ("stages", "echo 2 > sub/lib.txt; git -C sub add lib.txt", "uncommitted changes"),
-        ("commits", "echo 2 > sub/lib.txt; git -C sub -c user.name=a -c user.email=a@a commit -qam 2", "commits that are only in"),
+        (
+            "stages",
+            "echo 2 > sub/lib.txt; git -C sub add lib.txt",
+            "uncommitted changes",
+        ),
+        (
+            "commits",
+            "echo 2 > sub/lib.txt; git -C sub -c user.name=a -c user.email=a@a commit -qam 2",
+            "commits that are only in",
+        ),
     ];
     let home = with_submodule();
     for (name, script, why) in cases {
         start_clone(&home, name, &format!("{UPDATE}\n{script}"));
         let view = succeeded(&home, name);
         let shown = home.ok(&["show", name]);
-        assert!(shown.contains("\"sub\" (") && shown.contains(why), "{name}: {shown}");
+        assert!(
+            shown.contains("\"sub\" (") && shown.contains(why),
+            "{name}: {shown}"
+        );
         let refused = home.adj(&["discard", name]);
-        assert!(refused.code == 7 && refused.err.contains("sub") && refused.err.contains(why), "{name}: {refused:?}");
+        assert!(
+            refused.code == 7 && refused.err.contains("sub") && refused.err.contains(why),
+            "{name}: {refused:?}"
+        );
         let cleaned = home.json(&["clean", "--older-than", "0s", "--yes"]);
-        assert!(cleaned["kept"].to_string().contains(why), "{name}: {cleaned}");
+        assert!(
+            cleaned["kept"].to_string().contains(why),
+            "{name}: {cleaned}"
+        );
         assert!(workspace(&view).join("sub/lib.txt").exists(), "{name}");
     }
     start_clone(&home, "misplaces", "echo lost > sub/file.txt");
     succeeded(&home, "misplaces");
     let refused = home.adj(&["discard", "misplaces"]);
-    assert!(refused.code == 7 && refused.err.contains("not checked out"), "{refused:?}");
+    assert!(
+        refused.code == 7 && refused.err.contains("not checked out"),
+        "{refused:?}"
+    );
     // An unchanged submodule, and pushed commits, are not at risk.
     start_clone(&home, "reads", UPDATE);
     start_clone(
@@ -57,13 +88,28 @@ fn work_in_a_submodule_is_named_and_not_removed() {
     );
     for name in ["reads", "pushes"] {
         let view = succeeded(&home, name);
-        assert!(!home.ok(&["show", name]).contains("without"), "{}", home.ok(&["show", name]));
+        assert!(
+            !home.ok(&["show", name]).contains("without"),
+            "{}",
+            home.ok(&["show", name])
+        );
         home.ok(&["discard", name]);
         assert!(!workspace(&view).exists());
     }
     fs::write(home.work().join("sub/lib.txt"), "mine\n").expect("a file");
-    let refused = home.adj(&["run", "-d", "--clone", "--with-changes", "-a", "sh", "do true"]);
-    assert!(refused.code != 0 && refused.err.contains("\"sub\" cannot be carried"), "{refused:?}");
+    let refused = home.adj(&[
+        "run",
+        "-d",
+        "--clone",
+        "--with-changes",
+        "-a",
+        "sh",
+        "do true",
+    ]);
+    assert!(
+        refused.code != 0 && refused.err.contains("\"sub\" cannot be carried"),
+        "{refused:?}"
+    );
 }
 
 /// No program that a nested repository configures is run.
@@ -79,13 +125,29 @@ fn hostile_submodule_runs_nothing() {
          git -c user.name=a -c user.email=a@a commit -qm inner",
         trap = trap.display()
     );
-    home.ok(&["run", "-d", "-a", "sh", "-n", "hostile", &script.lines().map(|line| format!("do {line}\n")).collect::<String>()]);
+    home.ok(&[
+        "run",
+        "-d",
+        "-a",
+        "sh",
+        "-n",
+        "hostile",
+        &script
+            .lines()
+            .map(|line| format!("do {line}\n"))
+            .collect::<String>(),
+    ]);
     succeeded(&home, "hostile");
     let _ = fs::remove_file(&trap);
     fs::write(home.work().join("inner/a.txt"), "3\n").expect("a file");
     home.ok(&["run", "-d", "-a", "sh", "-n", "after", "do true"]);
     succeeded(&home, "after");
-    assert!(home.ok(&["show", "after"]).contains("\"inner\" (uncommitted changes"), "{}", home.ok(&["show", "after"]));
+    assert!(
+        home.ok(&["show", "after"])
+            .contains("\"inner\" (uncommitted changes"),
+        "{}",
+        home.ok(&["show", "after"])
+    );
     assert!(!trap.exists(), "a program of the repository was run");
     git_output(&home.work(), &["fsck", "--connectivity-only"]);
 }
@@ -95,13 +157,24 @@ fn hostile_submodule_runs_nothing() {
 fn fifo_in_a_nested_repository_blocks_no_snapshot() {
     let home = with_submodule();
     let pipe = "rm -rf sub/.git; mkdir -p sub/.git/objects sub/.git/refs; echo 'ref: refs/heads/x' > sub/.git/HEAD; mkfifo sub/.git/config";
-    start_clone(&home, "blocks", &format!("{UPDATE}\n{pipe}; echo 2 > one.txt"));
+    start_clone(
+        &home,
+        "blocks",
+        &format!("{UPDATE}\n{pipe}; echo 2 > one.txt"),
+    );
     let started = std::time::Instant::now();
     let view = succeeded(&home, "blocks");
     assert!(started.elapsed().as_secs() < 45, "{:?}", started.elapsed());
-    assert_eq!(view["changed_files"], serde_json::json!(["one.txt"]), "{view}");
+    assert_eq!(
+        view["changed_files"],
+        serde_json::json!(["one.txt"]),
+        "{view}"
+    );
     let shown = home.ok(&["show", "blocks"]);
-    assert!(shown.contains("\"sub\" (") && shown.contains("took too long"), "{shown}");
+    assert!(
+        shown.contains("\"sub\" (") && shown.contains("took too long"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -109,25 +182,54 @@ fn nested_repository_is_found_in_a_large_index() {
     let home = repository();
     let work = home.work();
     // Without `.gitmodules`: 9,000 entries with long names, all of one object, which is not on disk.
-    let entries: String = (0..9_000).map(|n| format!("100644 d00491fd7e5bb6fa28c517a0bb32b8b506539d4d\td{}/f{n}-{:0>200}\n", n / 100, "")).collect();
+    let entries: String = (0..9_000)
+        .map(|n| {
+            format!(
+                "100644 d00491fd7e5bb6fa28c517a0bb32b8b506539d4d\td{}/f{n}-{:0>200}\n",
+                n / 100,
+                ""
+            )
+        })
+        .collect();
     fs::write(work.join("entries"), entries).expect("a list");
     git_output(&work, &["hash-object", "-w", "one.txt"]);
     let list = fs::File::open(work.join("entries")).expect("a list");
-    let done = std::process::Command::new("git").args(["update-index", "--index-info"]).current_dir(&work).stdin(list).status().expect("git");
+    let done = std::process::Command::new("git")
+        .args(["update-index", "--index-info"])
+        .current_dir(&work)
+        .stdin(list)
+        .status()
+        .expect("git");
     assert!(done.success());
     fs::remove_file(work.join("entries")).expect("removed");
     git(&work, &["commit", "-qm", "many"]);
     git(&work, &["checkout", "-q", "."]);
-    assert!(fs::metadata(work.join(".git/index")).expect("an index").len() > 2 * 1024 * 1024);
+    assert!(
+        fs::metadata(work.join(".git/index"))
+            .expect("an index")
+            .len()
+            > 2 * 1024 * 1024
+    );
     let library = work.join("inner");
     fs::create_dir(&library).expect("a directory");
     git(&library, &["init", "-q"]);
     git(&library, &["commit", "-q", "--allow-empty", "-m", "inner"]);
     git(&work, &["add", "inner"]);
     git(&work, &["commit", "-qm", "inner"]);
-    home.ok(&["run", "-w", "-a", "sh", "-n", "edits", "do echo lost > inner/file.txt"]);
+    home.ok(&[
+        "run",
+        "-w",
+        "-a",
+        "sh",
+        "-n",
+        "edits",
+        "do echo lost > inner/file.txt",
+    ]);
     let shown = home.ok(&["show", "edits"]);
-    assert!(shown.contains("\"inner\" (") && shown.contains("uncommitted changes"), "{shown}");
+    assert!(
+        shown.contains("\"inner\" (") && shown.contains("uncommitted changes"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -135,12 +237,23 @@ fn missing_submodules_are_listed() {
     let home = with_submodule();
     start_clone(&home, "reads", "true");
     let view = succeeded(&home, "reads");
-    assert_eq!(view["workspace"]["empty_submodules"], serde_json::json!(["sub"]), "{view}");
+    assert_eq!(
+        view["workspace"]["empty_submodules"],
+        serde_json::json!(["sub"]),
+        "{view}"
+    );
     let shown = home.ok(&["show", "reads"]);
-    assert!(shown.contains("empty: sub; have the setup command fetch them: git submodule update --init"), "{shown}");
+    assert!(
+        shown
+            .contains("empty: sub; have the setup command fetch them: git submodule update --init"),
+        "{shown}"
+    );
     let setup = format!("setup = [\"sh\", \"-c\", \"{UPDATE}\"]\n");
     super::prepare::configure(&home, &setup);
     start_clone(&home, "fetches", "cat sub/lib.txt");
     let view = succeeded(&home, "fetches");
-    assert!(view["workspace"]["empty_submodules"].is_null() && home.log("fetches").contains('1'), "{view}");
+    assert!(
+        view["workspace"]["empty_submodules"].is_null() && home.log("fetches").contains('1'),
+        "{view}"
+    );
 }

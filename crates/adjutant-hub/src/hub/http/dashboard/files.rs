@@ -15,10 +15,26 @@ macro_rules! scripts {
 
 /// The page, its style and its icon, and the style of the page behind a link.
 const PAGE: [File; 4] = [
-    File { path: "/", kind: "text/html; charset=utf-8", text: include_str!("index.html") },
-    File { path: "/app.css", kind: "text/css; charset=utf-8", text: include_str!("app.css") },
-    File { path: "/answer.css", kind: "text/css; charset=utf-8", text: include_str!("answer.css") },
-    File { path: "/icon.svg", kind: "image/svg+xml", text: include_str!("icon.svg") },
+    File {
+        path: "/",
+        kind: "text/html; charset=utf-8",
+        text: include_str!("index.html"),
+    },
+    File {
+        path: "/app.css",
+        kind: "text/css; charset=utf-8",
+        text: include_str!("app.css"),
+    },
+    File {
+        path: "/answer.css",
+        kind: "text/css; charset=utf-8",
+        text: include_str!("answer.css"),
+    },
+    File {
+        path: "/icon.svg",
+        kind: "image/svg+xml",
+        text: include_str!("icon.svg"),
+    },
 ];
 
 const SCRIPTS: [File; 28] = scripts![

@@ -14,7 +14,10 @@ use crate::hub::Hub;
 use crate::ops::{SignedIn, TokenAccess, fresh_token, token_hash};
 use crate::view::codes;
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, REFERRER_POLICY, RETRY_AFTER};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH,
+    REFERRER_POLICY, RETRY_AFTER,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -59,7 +62,10 @@ pub(in crate::hub) struct SignIns {
 
 impl Default for SignIns {
     fn default() -> Self {
-        Self { codes: Mutex::default(), reading: Semaphore::new(READING_MAX) }
+        Self {
+            codes: Mutex::default(),
+            reading: Semaphore::new(READING_MAX),
+        }
     }
 }
 
@@ -81,7 +87,11 @@ impl SignIns {
     /// Returns whether a code is valid. The code stays valid.
     fn is_pending(&self, code: &str) -> bool {
         let (hash, now) = (token_hash(code), Instant::now());
-        self.codes.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|(other, end)| *other == hash && *end > now)
+        self.codes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|(other, end)| *other == hash && *end > now)
     }
 
     /// Consumes a code. Returns whether it was valid.
@@ -102,17 +112,34 @@ pub(super) fn answer(head: &Parts) -> Option<Response> {
         return None;
     }
     let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(Sha256::digest(file.text)));
-    let is_known = head.headers.get_all(IF_NONE_MATCH).iter().any(|value| value.to_str().is_ok_and(|value| value.contains(&etag)));
-    let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { Body::from(file.text).into_response() };
+    let is_known = head
+        .headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .any(|value| value.to_str().is_ok_and(|value| value.contains(&etag)));
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Body::from(file.text).into_response()
+    };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
-    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin"));
+    headers.insert(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
     // The browser revalidates its cached copy.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(ETAG, HeaderValue::from_str(&etag).expect("a hash is a header"));
+    headers.insert(
+        ETAG,
+        HeaderValue::from_str(&etag).expect("a hash is a header"),
+    );
     Some(response)
 }
 
@@ -127,21 +154,48 @@ pub(super) enum SignIn {
 }
 
 /// Reads how a page signs in, and checks whether that is possible.
-pub(super) async fn read_sign_in(hub: &Hub, head: &Parts, body: Body) -> Result<SignIn, Box<Response>> {
-    let refused = |status, message: &str, hint: &str| Box::new(problem::refusal(status, codes::INVALID, message, hint));
+pub(super) async fn read_sign_in(
+    hub: &Hub,
+    head: &Parts,
+    body: Body,
+) -> Result<SignIn, Box<Response>> {
+    let refused = |status, message: &str, hint: &str| {
+        Box::new(problem::refusal(status, codes::INVALID, message, hint))
+    };
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
-        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON", "send Content-Type: application/json"));
+        return Err(refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be JSON",
+            "send Content-Type: application/json",
+        ));
     }
     let Ok(_turn) = hub.sign_ins.reading.try_acquire() else {
-        let mut response = problem::refusal(StatusCode::TOO_MANY_REQUESTS, codes::LIMIT, "too many browsers sign in at once", "try again");
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let mut response = problem::refusal(
+            StatusCode::TOO_MANY_REQUESTS,
+            codes::LIMIT,
+            "too many browsers sign in at once",
+            "try again",
+        );
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
         return Err(Box::new(response));
     };
-    let body = tokio::time::timeout(SIGN_IN_TIME_MAX, axum::body::to_bytes(body, SIGN_IN_BYTES_MAX)).await;
-    let Ok(Ok(body)) = body else { return Err(Box::new(problem::too_large())) };
+    let body = tokio::time::timeout(
+        SIGN_IN_TIME_MAX,
+        axum::body::to_bytes(body, SIGN_IN_BYTES_MAX),
+    )
+    .await;
+    let Ok(Ok(body)) = body else {
+        return Err(Box::new(problem::too_large()));
+    };
     let Ok(sign_in) = serde_json::from_slice(&body) else {
         let problem = "the body must be {\"code\": …} or {\"resume\": …}";
-        return Err(refused(StatusCode::UNPROCESSABLE_ENTITY, problem, "adj ui opens the dashboard"));
+        return Err(refused(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            problem,
+            "adj ui opens the dashboard",
+        ));
     };
     match &sign_in {
         SignIn::Code(code) if !hub.sign_ins.is_pending(code) => Err(Box::new(unknown_code())),
@@ -156,12 +210,22 @@ pub(super) async fn read_sign_in(hub: &Hub, head: &Parts, body: Body) -> Result<
 
 fn unknown_page() -> Response {
     let hint = "run adj ui again";
-    problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this page is not signed in any more, or in another program", hint)
+    problem::refusal(
+        StatusCode::FORBIDDEN,
+        codes::NOT_ALLOWED,
+        "this page is not signed in any more, or in another program",
+        hint,
+    )
 }
 
 fn unknown_code() -> Response {
     let hint = "run adj ui again: each address opens the dashboard once, for ten minutes";
-    problem::refusal(StatusCode::FORBIDDEN, codes::NOT_ALLOWED, "this address was used before, or has expired", hint)
+    problem::refusal(
+        StatusCode::FORBIDDEN,
+        codes::NOT_ALLOWED,
+        "this address was used before, or has expired",
+        hint,
+    )
 }
 
 /// Signs a page of this program in.
@@ -187,7 +251,10 @@ pub(super) async fn answer_page(hub: &Hub, access: &TokenAccess, head: &Parts) -
         return None;
     }
     if head.method != Method::POST {
-        return Some(problem::method_not_allowed("POST", "calls are made with POST"));
+        return Some(problem::method_not_allowed(
+            "POST",
+            "calls are made with POST",
+        ));
     }
     if path == SIGN_IN_TAB {
         let code = fresh_token();

@@ -6,7 +6,9 @@ use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::turns::window::FLAG;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{OpError, Ops};
-use crate::store::{NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running};
+use crate::store::{
+    NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running,
+};
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
 use adjutant_core::run::Retention;
 use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason};
@@ -26,7 +28,11 @@ impl Ops {
         let ended = self.store.read(|connection| {
             let mut ended = Vec::new();
             for turn in turns_running(connection)? {
-                let run = turn.run.map(|run| run_by_id(connection, run)).transpose()?.flatten();
+                let run = turn
+                    .run
+                    .map(|run| run_by_id(connection, run))
+                    .transpose()?
+                    .flatten();
                 if run.as_ref().is_none_or(has_ended) {
                     ended.push((turn, run));
                 }
@@ -39,7 +45,10 @@ impl Ops {
             let (config, retention) = (self.config_or_builtin(), self.retention());
             let post = async {
                 let result = self.turn_result(run.as_ref()).await?;
-                Ok(self.store.write(move |tx| post(tx, &config, &turn, run, result, retention)).await?)
+                Ok(self
+                    .store
+                    .write(move |tx| post(tx, &config, &turn, run, result, retention))
+                    .await?)
             };
             match post.await {
                 Ok(()) => posted = true,
@@ -50,7 +59,9 @@ impl Ops {
     }
 
     async fn turn_result(&self, run: Option<&Run>) -> Result<TurnResult, OpError> {
-        let Some(run) = run else { return Ok(TurnResult::Failure("its run was removed".to_owned())) };
+        let Some(run) = run else {
+            return Ok(TurnResult::Failure("its run was removed".to_owned()));
+        };
         let result = run.result.clone().unwrap_or_default();
         match run.state {
             RunState::Finished(Outcome::Succeeded) => {}
@@ -59,8 +70,16 @@ impl Ops {
         let text = self.whole_answer(run).await?;
         let text = text.trim_end();
         // Fall back to the reported summary.
-        let text = if text.trim().is_empty() { run.summary.as_deref().unwrap_or("") } else { text };
-        Ok(if text.trim().is_empty() { TurnResult::Failure("it wrote no message".to_owned()) } else { TurnResult::Answer(text.to_owned()) })
+        let text = if text.trim().is_empty() {
+            run.summary.as_deref().unwrap_or("")
+        } else {
+            text
+        };
+        Ok(if text.trim().is_empty() {
+            TurnResult::Failure("it wrote no message".to_owned())
+        } else {
+            TurnResult::Answer(text.to_owned())
+        })
     }
 
     /// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
@@ -69,23 +88,46 @@ impl Ops {
         if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
             return Ok(text);
         }
-        let note = format!("(The beginning of this answer is cut; see adj logs {}.)\n", run.name);
+        let note = format!(
+            "(The beginning of this answer is cut; see adj logs {}.)\n",
+            run.name
+        );
         let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
-        let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let from = (from..=text.len())
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(text.len());
         Ok(format!("{note}{}", &text[from..]))
     }
 
     /// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the first error to
     /// retry.
-    pub(super) async fn set_aside(&self, before: Option<OpError>, id: i64, error: OpError) -> Option<OpError> {
+    pub(super) async fn set_aside(
+        &self,
+        before: Option<OpError>,
+        id: i64,
+        error: OpError,
+    ) -> Option<OpError> {
         tracing::error!(%error, turn = id, "an answer cannot be processed");
-        if !matches!(error, OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))) {
+        if !matches!(
+            error,
+            OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))
+        ) {
             return before.or(Some(error));
         }
-        let (config, retention, why) = (self.config_or_builtin(), self.retention(), error.to_string());
+        let (config, retention, why) = (
+            self.config_or_builtin(),
+            self.retention(),
+            error.to_string(),
+        );
         let ended = self.store.write(move |tx| {
-            let Some(turn) = turn_by_id(tx.connection(), id)? else { return Ok(()) };
-            let run = turn.run.map(|run| run_by_id(tx.connection(), run)).transpose()?.flatten();
+            let Some(turn) = turn_by_id(tx.connection(), id)? else {
+                return Ok(());
+            };
+            let run = turn
+                .run
+                .map(|run| run_by_id(tx.connection(), run))
+                .transpose()?
+                .flatten();
             post(tx, &config, &turn, run, TurnResult::Failure(why), retention)
         });
         match ended.await {
@@ -104,35 +146,79 @@ pub(super) fn post(
     result: TurnResult,
     retention: Retention,
 ) -> Result<(), StoreError> {
-    let Some(turn) = turn_by_id(tx.connection(), turn.id)?.filter(|turn| turn.state.is_open()) else { return Ok(()) };
+    let Some(turn) = turn_by_id(tx.connection(), turn.id)?.filter(|turn| turn.state.is_open())
+    else {
+        return Ok(());
+    };
     let chat = tx.chat(turn.chat)?;
     if let Some(run) = &run
-        && let Some(run) = run_by_id(tx.connection(), run.id)?.filter(|run| !run.state.is_finished())
+        && let Some(run) =
+            run_by_id(tx.connection(), run.id)?.filter(|run| !run.state.is_finished())
     {
-        tx.advance(&run, RunEvent::Retired, retention, "hub", "it did not answer")?;
+        tx.advance(
+            &run,
+            RunEvent::Retired,
+            retention,
+            "hub",
+            "it did not answer",
+        )?;
     }
     let (kind, text, state) = match result {
         TurnResult::Answer(text) if turn.is_summary => {
-            let flags: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix(FLAG)).take(FLAGS_MAX).collect();
+            let flags: Vec<&str> = text
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix(FLAG))
+                .take(FLAGS_MAX)
+                .collect();
             for flag in flags {
                 let flag = flag.trim().to_owned();
-                let flagged = NewEntry { reply_to: None, ..new_entry(&turn, EntryKind::Flag, flag) };
+                let flagged = NewEntry {
+                    reply_to: None,
+                    ..new_entry(&turn, EntryKind::Flag, flag)
+                };
                 let entry = tx.add_entry(chat.id, &flagged)?;
-                tx.mention(chat.id, &Participant::Principal(Principal::Person), "person", entry.seq)?;
+                tx.mention(
+                    chat.id,
+                    &Participant::Principal(Principal::Person),
+                    "person",
+                    entry.seq,
+                )?;
             }
-            let text = text.lines().filter(|line| !line.trim().starts_with(FLAG)).collect::<Vec<_>>().join("\n");
-            (EntryKind::Summary, if text.trim().is_empty() { "(only flags)".to_owned() } else { text }, TurnState::Answered)
+            let text = text
+                .lines()
+                .filter(|line| !line.trim().starts_with(FLAG))
+                .collect::<Vec<_>>()
+                .join("\n");
+            (
+                EntryKind::Summary,
+                if text.trim().is_empty() {
+                    "(only flags)".to_owned()
+                } else {
+                    text
+                },
+                TurnState::Answered,
+            )
         }
         TurnResult::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
         TurnResult::Failure(why) => {
-            let what = if turn.is_summary { "summarise the chat" } else { "answer" };
-            (EntryKind::Failure, format!("{} could not {what}: {why}", turn.agent), TurnState::Failed)
+            let what = if turn.is_summary {
+                "summarise the chat"
+            } else {
+                "answer"
+            };
+            (
+                EntryKind::Failure,
+                format!("{} could not {what}: {why}", turn.agent),
+                TurnState::Failed,
+            )
         }
     };
     let entry = new_entry(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
         // Names in the answer are resolved with the access of its run.
-        let by = turn.run.map_or_else(|| chat.scope.owner.clone(), Principal::Run);
+        let by = turn
+            .run
+            .map_or_else(|| chat.scope.owner.clone(), Principal::Run);
         let caller = ChatCaller::of(tx.connection(), &by)?;
         let publication = Publication {
             config,
@@ -143,7 +229,10 @@ pub(super) fn post(
             to: Vec::new(),
             said_by_agent: Some(turn.agent.clone()),
             responder: None,
-            work_context: WorkContext { cwd: turn.cwd.clone(), env: turn.env.clone() },
+            work_context: WorkContext {
+                cwd: turn.cwd.clone(),
+                env: turn.env.clone(),
+            },
         };
         publish(tx, publication)?.entry
     } else {
@@ -173,7 +262,11 @@ fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,
         RunState::Stopped { reason, .. } => {
-            !reason.waits_for_model() && !matches!(reason, StopReason::Parked | StopReason::Paused | StopReason::MemoryPressure)
+            !reason.waits_for_model()
+                && !matches!(
+                    reason,
+                    StopReason::Parked | StopReason::Paused | StopReason::MemoryPressure
+                )
         }
         RunState::Queued | RunState::Starting | RunState::Running | RunState::Stopping(_) => false,
     }
@@ -189,10 +282,16 @@ fn failure(run: &Run, state: RunState, output: &str) -> String {
     if let Some(detail) = &run.detail {
         text.push_str(&format!(": {detail}"));
     }
-    text.push_str(&format!("\nIts log: adj logs {name}, or get_subagent_logs run_id={name}", name = run.name));
+    text.push_str(&format!(
+        "\nIts log: adj logs {name}, or get_subagent_logs run_id={name}",
+        name = run.name
+    ));
     let last: Vec<char> = output.chars().rev().take(FAILURE_CHARS_MAX).collect();
     if !last.is_empty() {
-        text.push_str(&format!("\nIts last words: {}", last.into_iter().rev().collect::<String>()));
+        text.push_str(&format!(
+            "\nIts last words: {}",
+            last.into_iter().rev().collect::<String>()
+        ));
     }
     text
 }

@@ -9,7 +9,9 @@ use crate::mcp::reply::{ToolResult, reply};
 use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
-use crate::view::{BoardEntryView, ChatFilter, ListChats, ReadBoard, Search, SearchHit, TeammateView, Word};
+use crate::view::{
+    BoardEntryView, ChatFilter, ListChats, ReadBoard, Search, SearchHit, TeammateView, Word,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -38,17 +40,29 @@ pub(in crate::mcp) struct ListChatsArgs {
     agent_name: Option<String>,
 }
 
-pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args: ListChatsArgs) -> ToolResult {
+pub(in crate::mcp) async fn list_chats(
+    session: &Session,
+    caller: &Caller,
+    args: ListChatsArgs,
+) -> ToolResult {
     if let Some(query) = args.query {
         return search(session, query, args.limit).await;
     }
     if let Some(run) = args.board {
         return board(session, run, args.limit).await;
     }
-    let limit = args.limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
+    let limit = args.limit.map_or(CHATS_DEFAULT, |limit| {
+        u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100)
+    });
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
-    let call = ListChats { status: args.status, limit: Some(limit), wait_ms: wait_ms(wait) };
-    let mut list = caller.wait_with_progress("waiting for a message", session.client().call(&call)).await??;
+    let call = ListChats {
+        status: args.status,
+        limit: Some(limit),
+        wait_ms: wait_ms(wait),
+    };
+    let mut list = caller
+        .wait_with_progress("waiting for a message", session.client().call(&call))
+        .await??;
     if let Some(label) = label_of(session, args.agent_name.as_deref()) {
         for chat in &mut list.chats {
             mark_unread(session, &label, chat).await?;
@@ -62,15 +76,25 @@ pub(in crate::mcp) async fn list_chats(session: &Session, caller: &Caller, args:
     }
     let mut shown = Shown::new(json!({"chats": chats, "more": list.more}))
         .lines(list.chats.iter().map(chat_line))
-        .lines(list.more.then(|| "… and older ones: pass a larger limit".to_owned()))
+        .lines(
+            list.more
+                .then(|| "… and older ones: pass a larger limit".to_owned()),
+        )
         .lines(list.team.iter().take(TEAM_LINES_MAX).map(teammate_line));
     if !list.team.is_empty() {
-        shown = shown.with("team", list.team.iter().map(teammate_brief).collect::<Vec<_>>());
+        shown = shown.with(
+            "team",
+            list.team.iter().map(teammate_brief).collect::<Vec<_>>(),
+        );
         if list.team_more || list.team.len() > TEAM_LINES_MAX {
             shown = shown.line("… and more runs of your team");
         }
     }
-    let unread = list.chats.iter().find(|chat| chat.mentioned).or_else(|| list.chats.iter().find(|chat| chat.unread > 0));
+    let unread = list
+        .chats
+        .iter()
+        .find(|chat| chat.mentioned)
+        .or_else(|| list.chats.iter().find(|chat| chat.unread > 0));
     match (unread, list.chats.first()) {
         (Some(chat), _) => reply(shown.next(format!("show_chat chat_id={}", chat.chat_id))),
         (None, Some(_)) => reply(shown.next("show_chat or send_chat_message with a chat_id; list_chats wait_s=… waits for a message to you")),
@@ -87,8 +111,11 @@ async fn board(session: &Session, run: String, limit: Option<u64>) -> ToolResult
     let run = Some(run).filter(|run| !matches!(run.as_str(), "" | "all"));
     let board = session.client().call(&ReadBoard { run, limit }).await?;
     let entries: Vec<Value> = board.entries.iter().map(|entry| json!(entry)).collect();
-    let mut shown =
-        Shown::new(json!({"entries": entries, "more": board.more})).lines(board.more.then(|| "… and older entries: pass a larger limit".to_owned()));
+    let mut shown = Shown::new(json!({"entries": entries, "more": board.more})).lines(
+        board
+            .more
+            .then(|| "… and older entries: pass a larger limit".to_owned()),
+    );
     shown = shown.lines(board.entries.iter().map(board_line));
     if board.entries.is_empty() {
         shown = shown.line("no entries yet");
@@ -97,43 +124,93 @@ async fn board(session: &Session, run: String, limit: Option<u64>) -> ToolResult
 }
 
 fn board_line(entry: &BoardEntryView) -> String {
-    let key = entry.key.as_ref().map_or_else(String::new, |key| format!(" key {} version {}", quoted(key, 200), entry.version));
-    let (id, name, board) = (line(&entry.message_id, 40), line(&entry.name, 100), quoted(&entry.board, 100));
-    format!("{id} in {board}{key} by {name}: {}", quoted(&entry.value.to_string(), BOARD_CHARS_MAX))
+    let key = entry.key.as_ref().map_or_else(String::new, |key| {
+        format!(" key {} version {}", quoted(key, 200), entry.version)
+    });
+    let (id, name, board) = (
+        line(&entry.message_id, 40),
+        line(&entry.name, 100),
+        quoted(&entry.board, 100),
+    );
+    format!(
+        "{id} in {board}{key} by {name}: {}",
+        quoted(&entry.value.to_string(), BOARD_CHARS_MAX)
+    )
 }
 
 fn teammate_brief(run: &TeammateView) -> Value {
-    let TeammateView { run_id, name, agent, status, task } = run;
+    let TeammateView {
+        run_id,
+        name,
+        agent,
+        status,
+        task,
+    } = run;
     json!({"run_id": run_id, "name": name, "agent": agent, "status": status, "task": shown_text(task, usize::MAX)})
 }
 
 fn teammate_line(run: &TeammateView) -> String {
-    format!("run {} ({}) {}: {}", line(&run.name, 60), line(&run.agent, 60), line(run.status.as_str(), 40), quoted(&run.task, TASK_CHARS_MAX))
+    format!(
+        "run {} ({}) {}: {}",
+        line(&run.name, 60),
+        line(&run.agent, 60),
+        line(run.status.as_str(), 40),
+        quoted(&run.task, TASK_CHARS_MAX)
+    )
 }
 
 async fn search(session: &Session, query: String, limit: Option<u64>) -> ToolResult {
-    let limit = limit.map_or(CHATS_DEFAULT, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100));
-    let found = session.client().call(&Search { query, limit: Some(limit), ..Search::default() }).await?;
-    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete})).lines(found.hits.iter().map(hit_line));
+    let limit = limit.map_or(CHATS_DEFAULT, |limit| {
+        u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100)
+    });
+    let found = session
+        .client()
+        .call(&Search {
+            query,
+            limit: Some(limit),
+            ..Search::default()
+        })
+        .await?;
+    let mut shown = Shown::new(json!({"hits": found.hits, "incomplete": found.incomplete}))
+        .lines(found.hits.iter().map(hit_line));
     if found.incomplete {
         shown = shown.line("the search stopped early: narrow it with more words");
     }
     let Some(first) = found.hits.first() else {
-        return reply(shown.line("no matches (all words must appear)").next("list_chats with fewer words"));
+        return reply(
+            shown
+                .line("no matches (all words must appear)")
+                .next("list_chats with fewer words"),
+        );
     };
-    reply(shown.next(match (first.chat_id, first.message_id.as_deref().and_then(|id| id.split_once('.'))) {
-        (Some(chat), Some((_, seq))) => {
-            let after = seq.parse::<i64>().unwrap_or(1).saturating_sub(3).max(0);
-            format!("show_chat chat_id={chat} after={after} shows the first in its place")
-        }
-        _ => format!("check_subagent_status run_id={} shows the first in its place", line(&first.title, 100)),
-    }))
+    reply(
+        shown.next(
+            match (
+                first.chat_id,
+                first
+                    .message_id
+                    .as_deref()
+                    .and_then(|id| id.split_once('.')),
+            ) {
+                (Some(chat), Some((_, seq))) => {
+                    let after = seq.parse::<i64>().unwrap_or(1).saturating_sub(3).max(0);
+                    format!("show_chat chat_id={chat} after={after} shows the first in its place")
+                }
+                _ => format!(
+                    "check_subagent_status run_id={} shows the first in its place",
+                    line(&first.title, 100)
+                ),
+            },
+        ),
+    )
 }
 
 fn hit_line(hit: &SearchHit) -> String {
     let (name, at) = (line(&hit.name, 100), line(&hit.at, 40));
     let place = match &hit.message_id {
-        Some(id) if hit.chat_id.is_some() => format!("{} in {} by {name}", line(id, 40), quoted(&hit.title, 80)),
+        Some(id) if hit.chat_id.is_some() => {
+            format!("{} in {} by {name}", line(id, 40), quoted(&hit.title, 80))
+        }
         Some(id) => format!("{} {} of {name}", line(hit.kind.as_str(), 40), line(id, 60)),
         None => format!("report of {name}"),
     };

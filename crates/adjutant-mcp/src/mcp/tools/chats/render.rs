@@ -81,12 +81,36 @@ pub(in crate::mcp) fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Va
         "timestamp": entry.at,
     });
     let more: [(&str, Value); 6] = [
-        ("receipts", if entry.receipts.is_empty() { Value::Null } else { json!(entry.receipts) }),
-        ("label", json!(entry.label.as_ref().map(|label| line(label, usize::MAX)))),
+        (
+            "receipts",
+            if entry.receipts.is_empty() {
+                Value::Null
+            } else {
+                json!(entry.receipts)
+            },
+        ),
+        (
+            "label",
+            json!(entry.label.as_ref().map(|label| line(label, usize::MAX))),
+        ),
         ("reply_to", json!(entry.reply_to)),
         ("key", json!(entry.key)),
-        ("pinned", if entry.pinned { json!(true) } else { Value::Null }),
-        ("revision", if entry.revision > 0 || entry.key.is_some() { json!(entry.revision + 1) } else { Value::Null }),
+        (
+            "pinned",
+            if entry.pinned {
+                json!(true)
+            } else {
+                Value::Null
+            },
+        ),
+        (
+            "revision",
+            if entry.revision > 0 || entry.key.is_some() {
+                json!(entry.revision + 1)
+            } else {
+                Value::Null
+            },
+        ),
     ];
     for (name, value) in more {
         if !value.is_null() {
@@ -98,7 +122,13 @@ pub(in crate::mcp) fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Va
 
 /// Returns a mention of the caller as structured content.
 pub(in crate::mcp) fn mention_brief(mention: &MentionView) -> Value {
-    let MentionView { chat_id, title, kind, unread, message } = mention;
+    let MentionView {
+        chat_id,
+        title,
+        kind,
+        unread,
+        message,
+    } = mention;
     let message = entry_brief(message, MENTION_CHARS_MAX);
     json!({"chat_id": chat_id, "title": title, "kind": kind, "unread": unread, "message": message})
 }
@@ -106,7 +136,11 @@ pub(in crate::mcp) fn mention_brief(mention: &MentionView) -> Value {
 pub(in crate::mcp) fn mention_line(mention: &MentionView) -> String {
     let message = &mention.message;
     let (id, name) = (line(&message.message_id, 40), line(&message.name, 100));
-    format!("message {id} in {} is for you, from {name}: {}", quoted(&mention.title, 80), quoted(&message.text, MENTION_CHARS_MAX))
+    format!(
+        "message {id} in {} is for you, from {name}: {}",
+        quoted(&mention.title, 80),
+        quoted(&message.text, MENTION_CHARS_MAX)
+    )
 }
 
 /// Formats an entry: a heading, and further lines prefixed with a bar.
@@ -119,18 +153,33 @@ pub(in crate::mcp) fn entry_text(entry: &ChatEntryView, chars_max: usize) -> Str
         head.push_str(&format!(" (to #{seq})"));
     }
     if let Some(key) = &entry.key {
-        head.push_str(&format!(" (key {}, version {})", quoted(key, 200), entry.revision + 1));
+        head.push_str(&format!(
+            " (key {}, version {})",
+            quoted(key, 200),
+            entry.revision + 1
+        ));
     }
-    for (is, what) in [(entry.pinned, " (pinned)"), (entry.revision > 0 && entry.key.is_none(), " (edited)")] {
+    for (is, what) in [
+        (entry.pinned, " (pinned)"),
+        (entry.revision > 0 && entry.key.is_none(), " (edited)"),
+    ] {
         if is {
             head.push_str(what);
         }
     }
     for receipt in &entry.receipts {
-        head.push_str(&format!(" ({} by {})", line(receipt.receipt.as_str(), 40), line(&receipt.run_name, 100)));
+        head.push_str(&format!(
+            " ({} by {})",
+            line(receipt.receipt.as_str(), 40),
+            line(&receipt.run_name, 100)
+        ));
     }
     let text = cut(&entry.text, chars_max);
-    if text.lines().count() <= 1 { format!("{head}: {}\n", line(&text, usize::MAX)) } else { format!("{head}:\n{}", barred(&text)) }
+    if text.lines().count() <= 1 {
+        format!("{head}: {}\n", line(&text, usize::MAX))
+    } else {
+        format!("{head}:\n{}", barred(&text))
+    }
 }
 
 /// Returns how many characters each of the entries may have.
@@ -158,13 +207,23 @@ mod tests {
             ..ChatEntryView::default()
         };
         let text = entry_text(&entry, usize::MAX);
-        assert_eq!(text.lines().filter(|line| line.starts_with('#')).count(), 1, "{text}");
-        assert!(text.lines().skip(1).all(|line| line.starts_with("| ")) && !text.contains('\u{202e}'), "{text}");
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with('#')).count(),
+            1,
+            "{text}"
+        );
+        assert!(
+            text.lines().skip(1).all(|line| line.starts_with("| ")) && !text.contains('\u{202e}'),
+            "{text}"
+        );
     }
 
     #[test]
     fn many_long_messages_share_the_limit() {
-        let entry = ChatEntryView { text: "x".repeat(10_000), ..ChatEntryView::default() };
+        let entry = ChatEntryView {
+            text: "x".repeat(10_000),
+            ..ChatEntryView::default()
+        };
         assert_eq!(share(std::slice::from_ref(&entry)), usize::MAX);
         assert_eq!(share(&vec![entry; 10]), PAGE_CHARS_MAX / 10);
     }

@@ -35,17 +35,34 @@ pub(in crate::mcp) struct ShowChatArgs {
     agent_name: Option<String>,
 }
 
-pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: ShowChatArgs) -> ToolResult {
+pub(in crate::mcp) async fn show_chat(
+    session: &Session,
+    caller: &Caller,
+    args: ShowChatArgs,
+) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
     let label = label_of(session, args.agent_name.as_deref());
     // In the original protocol a chat is shown whole.
-    let limit_default = if session.compat() { ENTRIES_MAX } else { ENTRIES_DEFAULT };
-    let limit = args.limit.map_or(limit_default, |limit| u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, ENTRIES_MAX));
+    let limit_default = if session.compat() {
+        ENTRIES_MAX
+    } else {
+        ENTRIES_DEFAULT
+    };
+    let limit = args.limit.map_or(limit_default, |limit| {
+        u32::try_from(limit)
+            .unwrap_or(u32::MAX)
+            .clamp(1, ENTRIES_MAX)
+    });
     let chat = args.chat_id;
     let after = Cursor::read(args.after.as_deref(), "after")?;
-    let changes = session.changes_shown(chat).filter(|_| after.is_some() || !wait.is_zero());
+    let changes = session
+        .changes_shown(chat)
+        .filter(|_| after.is_some() || !wait.is_zero());
     // A label waits for an entry that it has not read itself.
-    let unread_from = label.as_ref().filter(|_| !wait.is_zero()).map(|label| session.labels().read_to(label, chat));
+    let unread_from = label
+        .as_ref()
+        .filter(|_| !wait.is_zero())
+        .map(|label| session.labels().read_to(label, chat));
     let show = ShowChat {
         chat_id: chat,
         after: after.map(|after| after.position).or(unread_from),
@@ -54,7 +71,12 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
         wait_ms: wait_ms(wait),
         peek: false,
     };
-    let mut page = caller.wait_with_progress("waiting for messages in the chat", session.client().call(&show)).await??;
+    let mut page = caller
+        .wait_with_progress(
+            "waiting for messages in the chat",
+            session.client().call(&show),
+        )
+        .await??;
     if let Some(label) = &label {
         note_page(session, label, &mut page).await?;
     }
@@ -71,7 +93,11 @@ pub(in crate::mcp) async fn show_chat(session: &Session, caller: &Caller, args: 
     let first = page.messages.first().map_or(0, |entry| entry.seq);
     let id = page.chat.chat_id;
     if page.unread_before > 0 {
-        shown = shown.line(format!("{} earlier ones are unread: after={} shows them", unread_text(page.unread_before), page.read_to));
+        shown = shown.line(format!(
+            "{} earlier ones are unread: after={} shows them",
+            unread_text(page.unread_before),
+            page.read_to
+        ));
     }
     reply(shown.next(match page.more {
         0 if first > 1 && after.is_none() => format!("send_chat_message chat_id={id}; after=0 shows it from the beginning"),
@@ -98,9 +124,17 @@ pub(in crate::mcp) fn page_shown(page: &ChatPage) -> Shown {
     data["chatId"] = json!(page.chat.chat_id);
     data["participants"] = json!(participants);
     data["branches"] = json!(page.chat.branches);
-    data["messages"] = page.messages.iter().map(|entry| entry_brief(entry, chars_max)).collect();
+    data["messages"] = page
+        .messages
+        .iter()
+        .map(|entry| entry_brief(entry, chars_max))
+        .collect();
     if !page.changed.is_empty() {
-        data["changed"] = page.changed.iter().map(|entry| entry_brief(entry, CHANGED_CHARS_MAX)).collect();
+        data["changed"] = page
+            .changed
+            .iter()
+            .map(|entry| entry_brief(entry, CHANGED_CHARS_MAX))
+            .collect();
     }
     data["cursor"] = json!(page.cursor);
     data["more"] = json!(page.more);
@@ -114,16 +148,29 @@ pub(in crate::mcp) fn page_shown(page: &ChatPage) -> Shown {
             presence => format!("{} ({})", line(&participant.name, 100), line(presence, 20)),
         })
         .collect();
-    let mut shown = Shown::new(data).line(format!("{}; with {}", chat_line(&page.chat), line(&present.join(", "), 1_000))).quotation(
-        page.changed
-            .iter()
-            .map(|entry| format!("changed: {}", entry_text(entry, CHANGED_CHARS_MAX)))
-            .chain(page.messages.iter().map(|entry| entry_text(entry, chars_max)))
-            .collect(),
-    );
+    let mut shown = Shown::new(data)
+        .line(format!(
+            "{}; with {}",
+            chat_line(&page.chat),
+            line(&present.join(", "), 1_000)
+        ))
+        .quotation(
+            page.changed
+                .iter()
+                .map(|entry| format!("changed: {}", entry_text(entry, CHANGED_CHARS_MAX)))
+                .chain(
+                    page.messages
+                        .iter()
+                        .map(|entry| entry_text(entry, chars_max)),
+                )
+                .collect(),
+        );
     if !page.chat.branches.is_empty() {
         let branches: Vec<String> = page.chat.branches.iter().map(ToString::to_string).collect();
-        shown = shown.line(format!("chats that branch off here: {}", branches.join(", ")));
+        shown = shown.line(format!(
+            "chats that branch off here: {}",
+            branches.join(", ")
+        ));
     }
     if chars_max != usize::MAX {
         shown = shown.line("long messages are cut: after=<its number - 1> limit=1 shows one whole");

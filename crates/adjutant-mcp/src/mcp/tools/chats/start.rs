@@ -19,11 +19,18 @@ pub(in crate::mcp) struct StartChatArgs {
     template: Option<String>,
     branch_from: Option<String>,
     private: Option<bool>,
-    #[expect(dead_code, reason = "the original protocol passes it; the channel says who calls")]
+    #[expect(
+        dead_code,
+        reason = "the original protocol passes it; the channel says who calls"
+    )]
     agent_name: Option<String>,
 }
 
-pub(in crate::mcp) async fn start_chat(session: &Session, _caller: &Caller, args: StartChatArgs) -> ToolResult {
+pub(in crate::mcp) async fn start_chat(
+    session: &Session,
+    _caller: &Caller,
+    args: StartChatArgs,
+) -> ToolResult {
     let start = StartChat {
         title: args.title,
         participants: args.participants,
@@ -34,7 +41,11 @@ pub(in crate::mcp) async fn start_chat(session: &Session, _caller: &Caller, args
     };
     let chat = session.client().call(&start).await?;
     let message = format!("started chat {} {}", chat.chat_id, quoted(&chat.title, 200));
-    let names: Vec<&str> = chat.participants.iter().map(|participant| participant.name.as_str()).collect();
+    let names: Vec<&str> = chat
+        .participants
+        .iter()
+        .map(|participant| participant.name.as_str())
+        .collect();
     let shown = Shown::new(json!({
         "chat_id": chat.chat_id,
         "chatId": chat.chat_id,
@@ -42,6 +53,9 @@ pub(in crate::mcp) async fn start_chat(session: &Session, _caller: &Caller, args
         "participants": names,
         "message": message,
     }))
-    .line(format!("{message}; participants: {}", line(&names.join(", "), 1_000)));
+    .line(format!(
+        "{message}; participants: {}",
+        line(&names.join(", "), 1_000)
+    ));
     reply(shown.next(format!("send_chat_message chat_id={}", chat.chat_id)))
 }

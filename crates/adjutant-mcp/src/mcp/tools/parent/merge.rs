@@ -38,34 +38,81 @@ enum MergeAction {
     Discard,
 }
 
-pub(in crate::mcp) async fn merge_changes(session: &Session, _caller: &Caller, args: MergeChangesArgs) -> ToolResult {
-    let MergeChangesArgs { run_id: run, action, mode, agent } = args;
+pub(in crate::mcp) async fn merge_changes(
+    session: &Session,
+    _caller: &Caller,
+    args: MergeChangesArgs,
+) -> ToolResult {
+    let MergeChangesArgs {
+        run_id: run,
+        action,
+        mode,
+        agent,
+    } = args;
     match action {
         MergeAction::Merge => {
-            let env = if agent.is_some() { config::dispatch_env() } else { std::collections::BTreeMap::new() };
-            let merged = session.client().call(&MergeRun { run, mode, resolve_with: agent, env, ..MergeRun::default() }).await?;
+            let env = if agent.is_some() {
+                config::dispatch_env()
+            } else {
+                std::collections::BTreeMap::new()
+            };
+            let merged = session
+                .client()
+                .call(&MergeRun {
+                    run,
+                    mode,
+                    resolve_with: agent,
+                    env,
+                    ..MergeRun::default()
+                })
+                .await?;
             reply(merge_shown(&merged))
         }
-        MergeAction::Discard if agent.is_some() || mode.is_some() => {
-            Err(Refusal::invalid("agent and mode belong to action=merge", "omit them, or pass action=merge"))
-        }
+        MergeAction::Discard if agent.is_some() || mode.is_some() => Err(Refusal::invalid(
+            "agent and mode belong to action=merge",
+            "omit them, or pass action=merge",
+        )),
         MergeAction::Discard => {
-            let discarded = session.client().call(&DiscardRun { run, force: false }).await?;
-            let kept = discarded.kept.as_ref().map(|kept| format!("; its files are kept as snapshot {}", kept.n)).unwrap_or_default();
+            let discarded = session
+                .client()
+                .call(&DiscardRun { run, force: false })
+                .await?;
+            let kept = discarded
+                .kept
+                .as_ref()
+                .map(|kept| format!("; its files are kept as snapshot {}", kept.n))
+                .unwrap_or_default();
             let name = line(&discarded.run_name, 60);
-            let outcome = if discarded.was_discarded { "is already removed".to_owned() } else { format!("is removed{kept}") };
-            let shown = Shown::new(json!({"run_id": discarded.run_id, "name": discarded.run_name, "outcome": "discarded"}));
-            reply(shown.line(format!("the workspace of {name} {outcome}")).next(WAIT_AGAIN))
+            let outcome = if discarded.was_discarded {
+                "is already removed".to_owned()
+            } else {
+                format!("is removed{kept}")
+            };
+            let shown = Shown::new(
+                json!({"run_id": discarded.run_id, "name": discarded.run_name, "outcome": "discarded"}),
+            );
+            reply(
+                shown
+                    .line(format!("the workspace of {name} {outcome}"))
+                    .next(WAIT_AGAIN),
+            )
         }
     }
 }
 
 fn merge_shown(merged: &MergeView) -> Shown {
     let name = line(&merged.run_name, 60);
-    let into = merged.branch.as_ref().map_or_else(|| "the checked-out commit".to_owned(), |branch| line(branch, 100));
+    let into = merged.branch.as_ref().map_or_else(
+        || "the checked-out commit".to_owned(),
+        |branch| line(branch, 100),
+    );
     let files: Vec<&String> = merged.files.iter().take(FILES_MAX).collect();
-    let conflicts: Vec<_> =
-        merged.conflicts.iter().take(CONFLICTS_MAX).map(|conflict| json!({"path": conflict.path, "kind": conflict.kind})).collect();
+    let conflicts: Vec<_> = merged
+        .conflicts
+        .iter()
+        .take(CONFLICTS_MAX)
+        .map(|conflict| json!({"path": conflict.path, "kind": conflict.kind}))
+        .collect();
     let shown = Shown::new(json!({
         "run_id": merged.run_id,
         "name": merged.run_name,
@@ -74,19 +121,46 @@ fn merge_shown(merged: &MergeView) -> Shown {
         "files": files,
         "conflicts": conflicts,
     }));
-    let shown =
-        shown.lines(not_merged(merged)).lines(merged.incomplete.as_ref().map(|why| format!("{name} {}: its work may be incomplete", line(why, 100))));
-    let copies = merged.committed_copies.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
+    let shown = shown.lines(not_merged(merged)).lines(
+        merged
+            .incomplete
+            .as_ref()
+            .map(|why| format!("{name} {}: its work may be incomplete", line(why, 100))),
+    );
+    let copies = merged
+        .committed_copies
+        .iter()
+        .map(|file| line(file, 200))
+        .collect::<Vec<_>>()
+        .join(", ");
     let shown = shown.lines(
         (!copies.is_empty())
             .then(|| format!("its commits are merged without files that were copied into its workspace and can be secrets: {copies}")),
     );
-    let branches = merged.other_branches.iter().map(|git_ref| line(git_ref, 200)).collect::<Vec<_>>().join(", ");
-    let shown = shown.lines((!branches.is_empty()).then(|| format!("{name} also committed elsewhere, which is not merged: {branches}")));
-    let shown =
-        shown.lines(merged.unsigned.then(|| "the new commits are not signed, although the user's git signs commits (commit.gpgsign)".to_owned()));
-    let submodules = merged.submodules.iter().map(|one| format!("{} {}", line(&one.path, 200), line(&one.commit, 64))).collect::<Vec<_>>().join(", ");
-    let shown = shown.lines((!submodules.is_empty()).then(|| format!("commits added to the user's submodules: {submodules}")));
+    let branches = merged
+        .other_branches
+        .iter()
+        .map(|git_ref| line(git_ref, 200))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let shown = shown.lines(
+        (!branches.is_empty())
+            .then(|| format!("{name} also committed elsewhere, which is not merged: {branches}")),
+    );
+    let shown = shown.lines(merged.unsigned.then(|| {
+        "the new commits are not signed, although the user's git signs commits (commit.gpgsign)"
+            .to_owned()
+    }));
+    let submodules = merged
+        .submodules
+        .iter()
+        .map(|one| format!("{} {}", line(&one.path, 200), line(&one.commit, 64)))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let shown = shown.lines(
+        (!submodules.is_empty())
+            .then(|| format!("commits added to the user's submodules: {submodules}")),
+    );
     let commit = merged.commit.as_deref().unwrap_or_default();
     match merged.outcome.known() {
         Some(MergeOutcome::Merged) => {
@@ -118,18 +192,36 @@ fn merge_shown(merged: &MergeView) -> Shown {
 
 /// Lists the changed files that no snapshot has, and where they are.
 fn not_merged(merged: &MergeView) -> Option<String> {
-    let place = merged.workspace.as_ref().map_or_else(|| "removed with its workspace".to_owned(), |path| format!("still in {}", line(path, 400)));
-    let files = merged.not_merged.iter().take(FILES_MAX).map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
-    (!files.is_empty()).then(|| format!("NOT merged, because no snapshot can contain it: {files}; {place}"))
+    let place = merged.workspace.as_ref().map_or_else(
+        || "removed with its workspace".to_owned(),
+        |path| format!("still in {}", line(path, 400)),
+    );
+    let files = merged
+        .not_merged
+        .iter()
+        .take(FILES_MAX)
+        .map(|file| line(file, 200))
+        .collect::<Vec<_>>()
+        .join(", ");
+    (!files.is_empty())
+        .then(|| format!("NOT merged, because no snapshot can contain it: {files}; {place}"))
 }
 
 fn conflict_lines(merged: &MergeView) -> Vec<String> {
     let one = |conflict: &ConflictView| {
-        let kind = conflict.kind.known().map_or(ConflictKind::Other.label(), ConflictKind::label);
+        let kind = conflict
+            .kind
+            .known()
+            .map_or(ConflictKind::Other.label(), ConflictKind::label);
         format!("- {}: {kind}", line(&conflict.path, 200))
     };
     let more = merged.conflicts.len().saturating_sub(CONFLICTS_MAX);
-    let mut lines: Vec<String> = merged.conflicts.iter().take(CONFLICTS_MAX).map(one).collect();
+    let mut lines: Vec<String> = merged
+        .conflicts
+        .iter()
+        .take(CONFLICTS_MAX)
+        .map(one)
+        .collect();
     lines.extend((more > 0).then(|| format!("- and {more} more")));
     lines
 }
@@ -137,7 +229,9 @@ fn conflict_lines(merged: &MergeView) -> Vec<String> {
 fn hunks(merged: &MergeView) -> String {
     let mut text = String::new();
     for conflict in &merged.conflicts {
-        let Some(hunks) = &conflict.hunks else { continue };
+        let Some(hunks) = &conflict.hunks else {
+            continue;
+        };
         if text.len() + hunks.len() > HUNKS_BYTES_MAX {
             break;
         }

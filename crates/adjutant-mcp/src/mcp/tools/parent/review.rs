@@ -31,20 +31,45 @@ enum ReviewAction {
     Diff,
 }
 
-pub(in crate::mcp) async fn review_changes(session: &Session, _caller: &Caller, args: ReviewChangesArgs) -> ToolResult {
-    let ReviewChangesArgs { run_id, action, path, page } = args;
+pub(in crate::mcp) async fn review_changes(
+    session: &Session,
+    _caller: &Caller,
+    args: ReviewChangesArgs,
+) -> ToolResult {
+    let ReviewChangesArgs {
+        run_id,
+        action,
+        path,
+        page,
+    } = args;
     diff(session, run_id, action == ReviewAction::Stat, path, page).await
 }
 
-async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, page: Option<u64>) -> ToolResult {
-    let call = DiffRun { run, stat, paths: path.iter().cloned().collect(), ..DiffRun::default() };
+async fn diff(
+    session: &Session,
+    run: String,
+    stat: bool,
+    path: Option<String>,
+    page: Option<u64>,
+) -> ToolResult {
+    let call = DiffRun {
+        run,
+        stat,
+        paths: path.iter().cloned().collect(),
+        ..DiffRun::default()
+    };
     let diff = session.client().call(&call).await?;
     let pages = pages(&diff.text);
     let page = page.unwrap_or(1).max(1);
     let Some(text) = usize::try_from(page - 1).ok().and_then(|n| pages.get(n)) else {
-        return Err(Refusal::invalid(format!("there are {} pages", pages.len()), "ask for one of them"));
+        return Err(Refusal::invalid(
+            format!("there are {} pages", pages.len()),
+            "ask for one of them",
+        ));
     };
-    let path = path.map(|path| format!(" path={}", line(&path, 400))).unwrap_or_default();
+    let path = path
+        .map(|path| format!(" path={}", line(&path, 400)))
+        .unwrap_or_default();
     let (name, is_last) = (line(&diff.run_name, 60), page as usize == pages.len());
     let shown = Shown::new(json!({
         "run_id": diff.run_id,
@@ -84,17 +109,38 @@ async fn diff(session: &Session, run: String, stat: bool, path: Option<String>, 
 
 /// Describes what the difference includes besides the work of the run's own agent, and what it lacks.
 fn included_lines(diff: &DiffView) -> Vec<String> {
-    let IncludedView { with_setup, with_runs, with_edits } = &diff.includes;
+    let IncludedView {
+        with_setup,
+        with_runs,
+        with_edits,
+    } = &diff.includes;
     let mut lines = Vec::new();
     lines.extend(with_setup.then(|| "it includes what the setup command changed".to_owned()));
-    lines.extend((!with_runs.is_empty()).then(|| format!("it includes the work of {}", line(&with_runs.join(", "), 400))));
-    lines.extend(with_edits.then(|| "it includes edits made while no agent worked there".to_owned()));
+    lines.extend((!with_runs.is_empty()).then(|| {
+        format!(
+            "it includes the work of {}",
+            line(&with_runs.join(", "), 400)
+        )
+    }));
+    lines.extend(
+        with_edits.then(|| "it includes edits made while no agent worked there".to_owned()),
+    );
     lines.extend(diff.merged.map(|merged| match merged == diff.to.n {
         true => "all of it is merged already".to_owned(),
         false => format!("it is merged up to snapshot {merged}"),
     }));
-    lines.extend(diff.workspace_of.as_ref().map(|owner| format!("it worked in the workspace of {}: merge that run", line(owner, 60))));
-    lines.extend(diff.missing.as_ref().map(|missing| format!("its workspace {} is missing: later work there is not kept", line(missing, 400))));
+    lines.extend(diff.workspace_of.as_ref().map(|owner| {
+        format!(
+            "it worked in the workspace of {}: merge that run",
+            line(owner, 60)
+        )
+    }));
+    lines.extend(diff.missing.as_ref().map(|missing| {
+        format!(
+            "its workspace {} is missing: later work there is not kept",
+            line(missing, 400)
+        )
+    }));
     lines
 }
 
@@ -103,7 +149,10 @@ fn pages(text: &str) -> Vec<&str> {
     let mut pages = Vec::new();
     let mut rest = text;
     while rest.len() > PAGE_BYTES_MAX {
-        let limit = (0..=PAGE_BYTES_MAX).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(PAGE_BYTES_MAX);
+        let limit = (0..=PAGE_BYTES_MAX)
+            .rev()
+            .find(|at| rest.is_char_boundary(*at))
+            .unwrap_or(PAGE_BYTES_MAX);
         let end = rest[..limit].rfind('\n').map_or(limit, |at| at + 1);
         let (page, behind) = rest.split_at(end);
         pages.push(page);
@@ -120,7 +169,12 @@ mod tests {
     #[test]
     fn pages_have_everything_and_a_limit() {
         let line = "é".repeat(100) + "\n";
-        for text in [String::new(), line.clone(), line.repeat(1_000), "é".repeat(PAGE_BYTES_MAX)] {
+        for text in [
+            String::new(),
+            line.clone(),
+            line.repeat(1_000),
+            "é".repeat(PAGE_BYTES_MAX),
+        ] {
             let pages = pages(&text);
             assert_eq!(pages.concat(), text);
             assert!(!pages.is_empty() && pages.iter().all(|page| page.len() <= PAGE_BYTES_MAX));

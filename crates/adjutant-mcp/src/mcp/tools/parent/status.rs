@@ -13,7 +13,10 @@ use crate::mcp::session::Session;
 use crate::mcp::show::{self, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::{barred, cut, quoted};
 use crate::text::count;
-use crate::view::{GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents, ReportedStatus, RunView, SetStatus, Word};
+use crate::view::{
+    GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents,
+    ReportedStatus, RunView, SetStatus, Word,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,10 +38,23 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
     events_after: Option<i64>,
 }
 
-pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
-    let Some(run) = args.run_id else { return list_runs(session).await };
+pub(in crate::mcp) async fn check_subagent_status(
+    session: &Session,
+    caller: &Caller,
+    args: CheckSubagentStatusArgs,
+) -> ToolResult {
+    let Some(run) = args.run_id else {
+        return list_runs(session).await;
+    };
     // With what is read from its repository; the list of snapshots would be long.
-    let mut run = session.client().call(&GetRun { run, snapshots: true, ..GetRun::default() }).await?;
+    let mut run = session
+        .client()
+        .call(&GetRun {
+            run,
+            snapshots: true,
+            ..GetRun::default()
+        })
+        .await?;
     run.snapshots.clear();
     session.note_shown(caller.connection, None, run_confirmation(&run));
     let mut shown = run_shown(&run);
@@ -62,19 +78,49 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, caller: &Ca
 
 /// Shows a run with its open questions.
 pub(in crate::mcp) fn run_shown(run: &RunView) -> Shown {
-    Shown::new(show::run_full(run)).lines(show::run_lines(run)).lines(show::request_lines(run))
+    Shown::new(show::run_full(run))
+        .lines(show::run_lines(run))
+        .lines(show::request_lines(run))
 }
 
 /// Adds the events of a run after a position, oldest first.
-async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64) -> Result<Shown, Refusal> {
-    let read = ReadEvents { after, run: Some(run.run_id.clone()), limit: Some(EVENTS_MAX), wait_ms: 0 };
+async fn with_history(
+    session: &Session,
+    shown: Shown,
+    run: &RunView,
+    after: i64,
+) -> Result<Shown, Refusal> {
+    let read = ReadEvents {
+        after,
+        run: Some(run.run_id.clone()),
+        limit: Some(EVENTS_MAX),
+        wait_ms: 0,
+    };
     let page = session.client().call(&read).await?;
-    let lines: String = page.events.iter().map(|event| show::event_line(event) + "\n").collect();
+    let lines: String = page
+        .events
+        .iter()
+        .map(|event| show::event_line(event) + "\n")
+        .collect();
     let has_more = page.events.len() >= EVENTS_MAX as usize;
-    let more = if has_more { format!("; more with events_after={}", page.cursor) } else { String::new() };
-    let shown = if page.reset { shown.with("reset", true).line(RESET) } else { shown };
+    let more = if has_more {
+        format!("; more with events_after={}", page.cursor)
+    } else {
+        String::new()
+    };
+    let shown = if page.reset {
+        shown.with("reset", true).line(RESET)
+    } else {
+        shown
+    };
     Ok(shown
-        .with("events", page.events.iter().map(show::event_brief).collect::<Vec<_>>())
+        .with(
+            "events",
+            page.events
+                .iter()
+                .map(show::event_brief)
+                .collect::<Vec<_>>(),
+        )
         .with("events_next", page.cursor)
         .line(format!("{} events{more}:", page.events.len()))
         .quotation(barred(&lines)))
@@ -82,12 +128,20 @@ async fn with_history(session: &Session, shown: Shown, run: &RunView, after: i64
 
 /// Adds the run's metadata under the original protocol's names.
 async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
-    let Value::Object(metadata) = metadata(session, run).await? else { return Ok(shown) };
-    Ok(metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value)))
+    let Value::Object(metadata) = metadata(session, run).await? else {
+        return Ok(shown);
+    };
+    Ok(metadata
+        .into_iter()
+        .fold(shown, |shown, (name, value)| shown.with(&name, value)))
 }
 
 pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result<Value, Refusal> {
-    let all = ListRequests { run: Some(run.run_id.clone()), all: true, limit: Some(METADATA_MESSAGES_MAX) };
+    let all = ListRequests {
+        run: Some(run.run_id.clone()),
+        all: true,
+        limit: Some(METADATA_MESSAGES_MAX),
+    };
     let list = session.client().call(&all).await?;
     Ok(crate::view::metadata(run, &list.requests))
 }
@@ -100,27 +154,66 @@ fn list_item(run: &RunView) -> Value {
 }
 
 async fn list_runs(session: &Session) -> ToolResult {
-    let list = session.client().call(&ListRuns { all: true, limit: Some(RUNS_MAX), before: None }).await?;
-    let mut shown = Shown::new(json!({"runs": list.runs.iter().map(list_item).collect::<Vec<_>>()}));
+    let list = session
+        .client()
+        .call(&ListRuns {
+            all: true,
+            limit: Some(RUNS_MAX),
+            before: None,
+        })
+        .await?;
+    let mut shown =
+        Shown::new(json!({"runs": list.runs.iter().map(list_item).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
-        let asks = if run.pending_total == 0 { String::new() } else { format!(", {}", count(run.pending_total, "open question", "open questions")) };
-        format!("{}{asks}, task {}", show::run_line(run), quoted(&run.task, 80))
+        let asks = if run.pending_total == 0 {
+            String::new()
+        } else {
+            format!(
+                ", {}",
+                count(run.pending_total, "open question", "open questions")
+            )
+        };
+        format!(
+            "{}{asks}, task {}",
+            show::run_line(run),
+            quoted(&run.task, 80)
+        )
     }));
     if list.more > 0 {
         let at_least = if list.more_at_least { "at least " } else { "" };
-        shown = shown.with("more", list.more).line(format!("… {at_least}{}", count(list.more, "older run", "older runs")));
+        shown = shown.with("more", list.more).line(format!(
+            "… {at_least}{}",
+            count(list.more, "older run", "older runs")
+        ));
     }
     if list.runs.is_empty() {
-        return reply(shown.line("no runs yet").next("list_coding_agents, then run_subagent"));
+        return reply(
+            shown
+                .line("no runs yet")
+                .next("list_coding_agents, then run_subagent"),
+        );
     }
-    let attention = session.client().call(&ListAttention { limit: Some(1), ..ListAttention::default() }).await?;
-    let live = list.runs.iter().any(|run| run.outcome.is_none() && !is_stopped(run));
-    reply(shown.next(match (attention.requests.first(), attention.runs.first()) {
-        (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
-        (None, Some(run)) if is_stopped(run) => resume_hint(run),
-        (None, None) if !live => "check_subagent_status run_id=… for the details of one".to_owned(),
-        (None, _) => format!("{WAIT_AGAIN} (do not poll)"),
-    }))
+    let attention = session
+        .client()
+        .call(&ListAttention {
+            limit: Some(1),
+            ..ListAttention::default()
+        })
+        .await?;
+    let live = list
+        .runs
+        .iter()
+        .any(|run| run.outcome.is_none() && !is_stopped(run));
+    reply(
+        shown.next(match (attention.requests.first(), attention.runs.first()) {
+            (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
+            (None, Some(run)) if is_stopped(run) => resume_hint(run),
+            (None, None) if !live => {
+                "check_subagent_status run_id=… for the details of one".to_owned()
+            }
+            (None, _) => format!("{WAIT_AGAIN} (do not poll)"),
+        }),
+    )
 }
 
 /// The arguments of `update_subagent_status`.
@@ -132,16 +225,31 @@ pub(in crate::mcp) struct UpdateSubagentStatusArgs {
     summary: Option<String>,
 }
 
-pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: UpdateSubagentStatusArgs) -> ToolResult {
-    let set = SetStatus { run: args.run_id, status: args.status, summary: args.summary, ..SetStatus::default() };
+pub(in crate::mcp) async fn update_subagent_status(
+    session: &Session,
+    _caller: &Caller,
+    args: UpdateSubagentStatusArgs,
+) -> ToolResult {
+    let set = SetStatus {
+        run: args.run_id,
+        status: args.status,
+        summary: args.summary,
+        ..SetStatus::default()
+    };
     let run = session.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {
-        shown = shown.with("annotation", cut(annotation, RESULT_CHARS)).line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
+        shown = shown
+            .with("annotation", cut(annotation, RESULT_CHARS))
+            .line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
     }
     if session.compat() {
         shown = with_metadata(session, shown, &run).await?;
     }
-    let next = if run.outcome.is_some() { "nothing more to do for this run" } else { WAIT_AGAIN };
+    let next = if run.outcome.is_some() {
+        "nothing more to do for this run"
+    } else {
+        WAIT_AGAIN
+    };
     reply(shown.line(show::run_line(&run)).next(next))
 }

@@ -39,17 +39,36 @@ enum SteerAction {
 
 words!(SteerAction { Message = "message", Stop = "stop", Resume = "resume", Cancel = "cancel", Retry = "retry" });
 
-pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, args: SteerSubagentArgs) -> ToolResult {
-    let SteerSubagentArgs { run_id: run, action, text, choice, next_step, budget } = args;
+pub(in crate::mcp) async fn steer_subagent(
+    session: &Session,
+    _caller: &Caller,
+    args: SteerSubagentArgs,
+) -> ToolResult {
+    let SteerSubagentArgs {
+        run_id: run,
+        action,
+        text,
+        choice,
+        next_step,
+        budget,
+    } = args;
     if action != SteerAction::Resume && next_step.is_some() {
-        return Err(Refusal::invalid("next_step belongs to action=resume", "omit next_step, or pass action=resume"));
+        return Err(Refusal::invalid(
+            "next_step belongs to action=resume",
+            "omit next_step, or pass action=resume",
+        ));
     }
     if action != SteerAction::Resume && budget.is_some() {
-        return Err(Refusal::invalid("budget belongs to action=resume", "omit budget, or pass action=resume"));
+        return Err(Refusal::invalid(
+            "budget belongs to action=resume",
+            "omit budget, or pass action=resume",
+        ));
     }
     match action {
         SteerAction::Message => {
-            let Some(text) = text else { return Err(Refusal::invalid("there is no message", "pass it in text")) };
+            let Some(text) = text else {
+                return Err(Refusal::invalid("there is no message", "pass it in text"));
+            };
             let message = session.client().call(&SendToRun { run, text }).await?;
             let shown = Shown::new(json!({
                 "run_id": message.run_id,
@@ -63,7 +82,11 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
                 Some(Delivery::ToolResult) => "delivered with its next tool call",
                 _ => "delivered when it accepts input",
             };
-            let sent = format!("message for {}: {} ({how})", line(&message.run_name, 60), line(message.delivery.as_str(), 40));
+            let sent = format!(
+                "message for {}: {} ({how})",
+                line(&message.run_name, 60),
+                line(message.delivery.as_str(), 40)
+            );
             reply(shown.line(sent).next(WAIT_AGAIN))
         }
         SteerAction::Stop => {
@@ -74,16 +97,45 @@ pub(in crate::mcp) async fn steer_subagent(session: &Session, _caller: &Caller, 
             }))
         }
         SteerAction::Resume => {
-            let run = session.client().call(&Resume { run, resolution: text, next_step, choice, budget, env: config::dispatch_env() }).await?;
-            reply(describe_steering(&run, action).line(show::run_line(&run)).next(WAIT_AGAIN))
+            let run = session
+                .client()
+                .call(&Resume {
+                    run,
+                    resolution: text,
+                    next_step,
+                    choice,
+                    budget,
+                    env: config::dispatch_env(),
+                })
+                .await?;
+            reply(
+                describe_steering(&run, action)
+                    .line(show::run_line(&run))
+                    .next(WAIT_AGAIN),
+            )
         }
         SteerAction::Cancel => {
             let run = session.client().call(&Cancel { run, reason: text }).await?;
-            reply(describe_steering(&run, action).line(ending_line(&run, "being cancelled")).next(format!("{WAIT_AGAIN} shows its end")))
+            reply(
+                describe_steering(&run, action)
+                    .line(ending_line(&run, "being cancelled"))
+                    .next(format!("{WAIT_AGAIN} shows its end")),
+            )
         }
         SteerAction::Retry => {
-            let run = session.client().call(&Retry { run, prompt: text, env: config::dispatch_env() }).await?;
-            reply(describe_steering(&run, action).line(format!("started {}", show::run_line(&run))).next(WAIT_AGAIN))
+            let run = session
+                .client()
+                .call(&Retry {
+                    run,
+                    prompt: text,
+                    env: config::dispatch_env(),
+                })
+                .await?;
+            reply(
+                describe_steering(&run, action)
+                    .line(format!("started {}", show::run_line(&run)))
+                    .next(WAIT_AGAIN),
+            )
         }
     }
 }
@@ -94,7 +146,15 @@ fn is_stopping(run: &RunView) -> bool {
 
 /// Describes a run whose processes may still have to end.
 fn ending_line(run: &RunView, what: &str) -> String {
-    if is_stopping(run) { format!("{} ({}) is {what}", line(&run.name, 60), line(&run.agent, 60)) } else { show::run_line(run) }
+    if is_stopping(run) {
+        format!(
+            "{} ({}) is {what}",
+            line(&run.name, 60),
+            line(&run.agent, 60)
+        )
+    } else {
+        show::run_line(run)
+    }
 }
 
 fn describe_steering(run: &RunView, action: SteerAction) -> Shown {

@@ -39,41 +39,73 @@ pub(in crate::mcp) struct WaitForSubagentsArgs {
     wait_s: Option<u64>,
 }
 
-pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Caller, args: WaitForSubagentsArgs) -> ToolResult {
-    let WaitForSubagentsArgs { run_ids, until, cursor, wait_s: asked } = args;
+pub(in crate::mcp) async fn wait_for_subagents(
+    session: &Session,
+    caller: &Caller,
+    args: WaitForSubagentsArgs,
+) -> ToolResult {
+    let WaitForSubagentsArgs {
+        run_ids,
+        until,
+        cursor,
+        wait_s: asked,
+    } = args;
     let from = Cursor::read(cursor.as_deref(), "cursor")?;
     if let Some(from) = from {
         session.confirm_cursor(from.position).await;
     }
     elicit::take_input(session, caller).await?;
-    let mut wait =
-        Wait { runs: run_ids, until: until.unwrap_or(WaitUntil::Attention), after: from.map(|from| from.position), new_reports: true, wait_ms: 0 };
+    let mut wait = Wait {
+        runs: run_ids,
+        until: until.unwrap_or(WaitUntil::Attention),
+        after: from.map(|from| from.position),
+        new_reports: true,
+        wait_ms: 0,
+    };
     // A caller that gives a time expects a reply by then, so it gets no Task, which waits indefinitely.
     if caller.accepts_tasks && asked.is_none() {
         let now = session.client().call(&wait).await?;
-        if let ElicitOutcome::Required(required) = elicit::ask_person(session, caller, &now.needs, None).await? {
+        if let ElicitOutcome::Required(required) =
+            elicit::ask_person(session, caller, &now.needs, None).await?
+        {
             return Ok(Reply::Input(required));
         }
         if now.outcome != WaitOutcome::Timeout {
-            session.note_shown(caller.connection, Some(now.cursor), now.confirmation(!wait.runs.is_empty()));
+            session.note_shown(
+                caller.connection,
+                Some(now.cursor),
+                now.confirmation(!wait.runs.is_empty()),
+            );
             return reply(waited(&now, from));
         }
         if wait.runs.is_empty() {
             wait.after = wait.after.or(Some(now.cursor));
         }
         let declined = session.declined_of(&now.needs);
-        let task = session.client().call(&StartTask { wait, ttl_ms: TASK_TTL_MS, declined }).await?;
+        let task = session
+            .client()
+            .call(&StartTask {
+                wait,
+                ttl_ms: TASK_TTL_MS,
+                declined,
+            })
+            .await?;
         return Ok(Reply::Task(Box::new(task)));
     }
     let until = Instant::now() + caller.bounded(asked, caller.cap);
     let doing = if wait.runs.is_empty() {
         "waiting for all live runs".to_owned()
     } else {
-        format!("waiting for {}", count(wait.runs.len() as u64, "run", "runs"))
+        format!(
+            "waiting for {}",
+            count(wait.runs.len() as u64, "run", "runs")
+        )
     };
     let found = loop {
         wait.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
-        let found = caller.wait_with_progress(&doing, session.client().call(&wait)).await??;
+        let found = caller
+            .wait_with_progress(&doing, session.client().call(&wait))
+            .await??;
         match elicit::ask_person(session, caller, &found.needs, None).await? {
             ElicitOutcome::Nothing => break found,
             ElicitOutcome::Required(required) => return Ok(Reply::Input(required)),
@@ -81,24 +113,60 @@ pub(in crate::mcp) async fn wait_for_subagents(session: &Session, caller: &Calle
             ElicitOutcome::Closed => {}
         }
     };
-    session.note_shown(caller.connection, Some(found.cursor), found.confirmation(!wait.runs.is_empty()));
+    session.note_shown(
+        caller.connection,
+        Some(found.cursor),
+        found.confirmation(!wait.runs.is_empty()),
+    );
     reply(waited(&found, from))
 }
 
 /// Shows the result of a wait that began at a cursor: the first few items in detail, the others by name.
 #[must_use]
 pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
-    let Waited { outcome, needs, stopped, stopped_more, ended, ended_more, failed: _, working: underway, cursor: _, reset } = waited;
+    let Waited {
+        outcome,
+        needs,
+        stopped,
+        stopped_more,
+        ended,
+        ended_more,
+        failed: _,
+        working: underway,
+        cursor: _,
+        reset,
+    } = waited;
     // Runs that wait for an answer are shown with `needs`.
-    let asks = |run: &RunView| needs.iter().any(|request| request.blocking && request.run_id == run.run_id);
+    let asks = |run: &RunView| {
+        needs
+            .iter()
+            .any(|request| request.blocking && request.run_id == run.run_id)
+    };
     let working: &Vec<RunView> = &underway.iter().filter(|run| !asks(run)).cloned().collect();
     let cursor = Cursor::after(from, waited.cursor, *outcome == WaitOutcome::Timeout).to_string();
-    let (needs_shown, stopped_shown, ended_shown, working_shown) = (first(needs), first(stopped), first(ended), first(working));
-    let names = |runs: &[RunView]| runs.iter().skip(WAITED_MAX).map(|run| run.name.clone()).collect::<Vec<_>>();
-    let numbers: Vec<String> = needs.iter().skip(WAITED_MAX).map(|request| request.number.clone()).collect();
-    let brief = |runs: &[RunView]| runs.iter().map(|run| show::run_brief(run, RESULT_CHARS)).collect::<Vec<_>>();
+    let (needs_shown, stopped_shown, ended_shown, working_shown) =
+        (first(needs), first(stopped), first(ended), first(working));
+    let names = |runs: &[RunView]| {
+        runs.iter()
+            .skip(WAITED_MAX)
+            .map(|run| run.name.clone())
+            .collect::<Vec<_>>()
+    };
+    let numbers: Vec<String> = needs
+        .iter()
+        .skip(WAITED_MAX)
+        .map(|request| request.number.clone())
+        .collect();
+    let brief = |runs: &[RunView]| {
+        runs.iter()
+            .map(|run| show::run_brief(run, RESULT_CHARS))
+            .collect::<Vec<_>>()
+    };
     let all = [
-        ("needs", needs_shown.iter().map(show::request_brief).collect()),
+        (
+            "needs",
+            needs_shown.iter().map(show::request_brief).collect(),
+        ),
         ("stopped", brief(stopped_shown)),
         ("ended", brief(ended_shown)),
         ("working", brief(working_shown)),
@@ -113,28 +181,66 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
     if *reset {
         shown = shown.with("reset", true).line(RESET);
     }
-    shown = add_names(shown.lines(needs_shown.iter().map(show::request_line)), "needs_more", "more questions", numbers);
-    shown = add_names(shown.lines(stopped_shown.iter().filter_map(show::attention_line)), "stopped_more", "more are stopped", names(stopped));
+    shown = add_names(
+        shown.lines(needs_shown.iter().map(show::request_line)),
+        "needs_more",
+        "more questions",
+        numbers,
+    );
+    shown = add_names(
+        shown.lines(stopped_shown.iter().filter_map(show::attention_line)),
+        "stopped_more",
+        "more are stopped",
+        names(stopped),
+    );
     if *stopped_more > 0 {
-        shown = shown.line(format!("… and {stopped_more} others are stopped: get_pending_questions lists them"));
+        shown = shown.line(format!(
+            "… and {stopped_more} others are stopped: get_pending_questions lists them"
+        ));
     }
-    let ended_lines = ended_shown.iter().map(|run| format!("{}{}{}", show::run_line(run), took(run), show::outcome_of(run, RESULT_CHARS)));
-    shown = add_names(shown.lines(ended_lines), "ended_more", "more have ended", names(ended));
+    let ended_lines = ended_shown.iter().map(|run| {
+        format!(
+            "{}{}{}",
+            show::run_line(run),
+            took(run),
+            show::outcome_of(run, RESULT_CHARS)
+        )
+    });
+    shown = add_names(
+        shown.lines(ended_lines),
+        "ended_more",
+        "more have ended",
+        names(ended),
+    );
     shown = shown.lines(trees(ended));
     if *ended_more > 0 {
-        shown = shown.line(format!("… and {ended_more} others have ended: check_subagent_status lists them"));
+        shown = shown.line(format!(
+            "… and {ended_more} others have ended: check_subagent_status lists them"
+        ));
     }
     if !working.is_empty() {
         let some: Vec<String> = working_shown.iter().map(show::run_line).collect();
-        shown = shown.line(format!("{} still working: {}", working.len(), some.join("; ")));
+        shown = shown.line(format!(
+            "{} still working: {}",
+            working.len(),
+            some.join("; ")
+        ));
     }
     shown = add_names(shown, "working_more", "more are working", names(working));
     let again = format!("{WAIT_AGAIN} cursor={cursor}");
-    let is_new = |run: &&RunView| run.attention.as_ref().is_some_and(|attention| attention.is_new);
+    let is_new = |run: &&RunView| {
+        run.attention
+            .as_ref()
+            .is_some_and(|attention| attention.is_new)
+    };
     // New events take precedence over a stop that the client already knows.
-    let to_resume = stopped.iter().find(is_new).or(stopped.first().filter(|_| ended.is_empty() && underway.is_empty()));
+    let to_resume = stopped.iter().find(is_new).or(stopped
+        .first()
+        .filter(|_| ended.is_empty() && underway.is_empty()));
     let is_alive = |run: &RunView| run.reported.is_some() && run.silent_since.is_some();
-    let paused = ended_shown.iter().find(|run| run.state == RunStateKind::Stopped);
+    let paused = ended_shown
+        .iter()
+        .find(|run| run.state == RunStateKind::Stopped);
     let next = match (outcome.known(), to_resume.or(paused)) {
         _ if !needs.is_empty() => format!("{}, then {again}", reply_hint(needs)),
         (_, Some(run)) => format!("{}; then {again}", resume_hint(run)),
@@ -147,31 +253,53 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
             again
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.retrying.is_some()) => {
-            format!("its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}")
+            format!(
+                "its model fails: wait on, or cancel the run (steer_subagent) and use another agent; {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| !run.overlaps.is_empty()) => {
-            format!("have one of the runs that announced the same change something else (steer_subagent), unless they agree; {again}")
+            format!(
+                "have one of the runs that announced the same change something else (steer_subagent), unless they agree; {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| !run.conflicts.is_empty()) => {
-            format!("have one of the runs in conflict change something else (steer_subagent), or merge in that order; {again}")
+            format!(
+                "have one of the runs in conflict change something else (steer_subagent), or merge in that order; {again}"
+            )
         }
-        _ if ended.is_empty() && working_shown.iter().any(|run| run.fence.as_ref().is_some_and(|fence| fence.denied_writes.is_some())) => {
-            format!("tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory; {again}")
+        _ if ended.is_empty()
+            && working_shown.iter().any(|run| {
+                run.fence
+                    .as_ref()
+                    .is_some_and(|fence| fence.denied_writes.is_some())
+            }) =>
+        {
+            format!(
+                "tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory; {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(is_alive) => {
-            format!("it has reported, but lives on: use its report (check_subagent_status), wait, or cancel it (steer_subagent); {again}")
+            format!(
+                "it has reported, but lives on: use its report (check_subagent_status), wait, or cancel it (steer_subagent); {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.silent_since.is_some()) => {
-            format!("check whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}")
+            format!(
+                "check whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it; {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.overdue_since.is_some()) => {
-            format!("check the progress of the overdue run (check_subagent_status, get_subagent_logs); {again}")
+            format!(
+                "check the progress of the overdue run (check_subagent_status, get_subagent_logs); {again}"
+            )
         }
         _ if ended.is_empty() && working_shown.iter().any(|run| run.reported.is_some()) => {
             format!("check_subagent_status shows its report; to wait for its end: {again}")
         }
         _ if underway.is_empty() => {
-            let rest = stopped.first().map_or_else(|| "nothing is left to wait for".to_owned(), resume_hint);
+            let rest = stopped
+                .first()
+                .map_or_else(|| "nothing is left to wait for".to_owned(), resume_hint);
             format!("check the results (check_subagent_status, get_subagent_logs); {rest}")
         }
         _ => format!("check what ended; for the others {again}"),
@@ -183,28 +311,55 @@ pub(in crate::mcp) fn waited(waited: &Waited, from: Option<Cursor>) -> Shown {
 /// either tool.
 #[must_use]
 pub(in crate::mcp) fn waited_for_one(found: &Waited, given: &str) -> Shown {
-    let mut runs = found.ended.iter().chain(&found.stopped).chain(&found.working);
+    let mut runs = found
+        .ended
+        .iter()
+        .chain(&found.stopped)
+        .chain(&found.working);
     let run = runs.find(|run| run.run_id == given || run.name == given);
-    let request = found.needs.iter().find(|request| request.run_id == given || request.run_name == given);
+    let request = found
+        .needs
+        .iter()
+        .find(|request| request.run_id == given || request.run_name == given);
     let (run_id, name, status) = match (run, request) {
         (Some(run), _) => (&run.run_id, &run.name, run.status.as_str()),
         (None, Some(request)) => (&request.run_id, &request.run_name, "waiting"),
         (None, None) => return waited(found, None),
     };
-    waited(found, None).with("run_id", line(run_id, 60)).with("name", line(name, 60)).with("status", line(status, 40))
+    waited(found, None)
+        .with("run_id", line(run_id, 60))
+        .with("name", line(name, 60))
+        .with("status", line(status, 40))
 }
 
 /// Formats what a run without children took.
 fn took(run: &RunView) -> String {
-    run.tree.as_ref().filter(|tree| tree.runs == 1).map(|tree| format!(", {}", tree_line(tree))).unwrap_or_default()
+    run.tree
+        .as_ref()
+        .filter(|tree| tree.runs == 1)
+        .map(|tree| format!(", {}", tree_line(tree)))
+        .unwrap_or_default()
 }
 
 /// Formats what each tree of several runs took whose last run has ended.
 fn trees(ended: &[RunView]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let of_several = ended.iter().filter_map(|run| run.tree.as_ref().filter(|tree| tree.runs > 1).map(|tree| (run, tree)));
-    let name = |run: &RunView| if run.run_id == run.root { line(&run.name, 60) } else { format!("the tree of {}", line(&run.name, 60)) };
-    let lines = of_several.filter(|(run, _)| seen.insert(run.root.clone())).map(|(run, tree)| format!("{}: {}", name(run), tree_line(tree)));
+    let of_several = ended.iter().filter_map(|run| {
+        run.tree
+            .as_ref()
+            .filter(|tree| tree.runs > 1)
+            .map(|tree| (run, tree))
+    });
+    let name = |run: &RunView| {
+        if run.run_id == run.root {
+            line(&run.name, 60)
+        } else {
+            format!("the tree of {}", line(&run.name, 60))
+        }
+    };
+    let lines = of_several
+        .filter(|(run, _)| seen.insert(run.root.clone()))
+        .map(|(run, tree)| format!("{}: {}", name(run), tree_line(tree)));
     lines.take(TREES_MAX).collect()
 }
 
@@ -217,7 +372,11 @@ fn add_names(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown
     if names.is_empty() {
         return shown;
     }
-    let more = format!("… {} {what}: {}", names.len(), line(&names.join(", "), 2_000));
+    let more = format!(
+        "… {} {what}: {}",
+        names.len(),
+        line(&names.join(", "), 2_000)
+    );
     shown.line(more).with(field, names)
 }
 
@@ -231,8 +390,17 @@ mod tests {
 
     #[test]
     fn wait_for_many_runs_shows_few_and_names_all() {
-        let run = |n: usize| RunView { name: format!("run-{n}"), agent: "echo".into(), result: Some("r".repeat(9_000)), ..RunView::default() };
-        let request = |n: usize| RequestView { number: format!("Q{n}"), question: "q".repeat(5_000), ..RequestView::default() };
+        let run = |n: usize| RunView {
+            name: format!("run-{n}"),
+            agent: "echo".into(),
+            result: Some("r".repeat(9_000)),
+            ..RunView::default()
+        };
+        let request = |n: usize| RequestView {
+            number: format!("Q{n}"),
+            question: "q".repeat(5_000),
+            ..RequestView::default()
+        };
         let many = Waited {
             outcome: WaitOutcome::Event.into(),
             needs: (0..40).map(request).collect(),
@@ -243,13 +411,25 @@ mod tests {
         };
         let result = waited(&many, None).into_result();
         let text = result.content[0].as_text().expect("text").text.clone();
-        assert!(text.lines().count() <= 25 && text.ends_with("then wait_for_subagents cursor=9"), "{text}");
+        assert!(
+            text.lines().count() <= 25 && text.ends_with("then wait_for_subagents cursor=9"),
+            "{text}"
+        );
         let data = result.structured_content.expect("data");
         for n in 0..40 {
             let name = format!("run-{n}");
-            assert!(text.contains(&name) && data.to_string().contains(&name) && text.contains(&format!("Q{n}")), "{name}");
+            assert!(
+                text.contains(&name)
+                    && data.to_string().contains(&name)
+                    && text.contains(&format!("Q{n}")),
+                "{name}"
+            );
         }
-        assert!(data.to_string().len() < 48 * 1024, "{} bytes", data.to_string().len());
+        assert!(
+            data.to_string().len() < 48 * 1024,
+            "{} bytes",
+            data.to_string().len()
+        );
         assert_eq!(data["ended_more"].as_array().map(Vec::len), Some(33));
     }
 
@@ -269,22 +449,71 @@ mod tests {
             result: Some("[/STOP_WORK]".into()),
             ..RunView::default()
         };
-        let known_stop = RunView { attention: run.attention.clone().map(|known| AttentionView { is_new: false, ..known }), ..run.clone() };
-        let stopped = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![run], cursor: 5, ..Waited::default() };
-        let text = waited(&stopped, None).into_result().content[0].as_text().expect("text").text.clone();
-        assert!(text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"), "{text}");
-        assert!(text.contains("node_modules is missing") && text.contains("npm install") && !text.contains("STOP_WORK"), "{text}");
+        let known_stop = RunView {
+            attention: run.attention.clone().map(|known| AttentionView {
+                is_new: false,
+                ..known
+            }),
+            ..run.clone()
+        };
+        let stopped = Waited {
+            outcome: WaitOutcome::Event.into(),
+            stopped: vec![run],
+            cursor: 5,
+            ..Waited::default()
+        };
+        let text = waited(&stopped, None).into_result().content[0]
+            .as_text()
+            .expect("text")
+            .text
+            .clone();
+        assert!(
+            text.contains("action=resume run_id=otter") && text.ends_with("cursor=5"),
+            "{text}"
+        );
+        assert!(
+            text.contains("node_modules is missing")
+                && text.contains("npm install")
+                && !text.contains("STOP_WORK"),
+            "{text}"
+        );
         // Beside a new end, the known stop is not forgotten.
-        let ended = RunView { name: "badger".into(), state: RunStateKind::Finished.into(), ..RunView::default() };
-        let both = Waited { outcome: WaitOutcome::Event.into(), stopped: vec![known_stop], ended: vec![ended], ..Waited::default() };
-        let text = waited(&both, None).into_result().content[0].as_text().expect("text").text.clone();
-        assert!(text.contains("next: check the results") && text.contains("action=resume run_id=otter"), "{text}");
+        let ended = RunView {
+            name: "badger".into(),
+            state: RunStateKind::Finished.into(),
+            ..RunView::default()
+        };
+        let both = Waited {
+            outcome: WaitOutcome::Event.into(),
+            stopped: vec![known_stop],
+            ended: vec![ended],
+            ..Waited::default()
+        };
+        let text = waited(&both, None).into_result().content[0]
+            .as_text()
+            .expect("text")
+            .text
+            .clone();
+        assert!(
+            text.contains("next: check the results") && text.contains("action=resume run_id=otter"),
+            "{text}"
+        );
     }
 
     #[test]
     fn wait_without_runs_is_reported() {
-        let idle = Waited { outcome: WaitOutcome::Idle.into(), ..Waited::default() };
-        let text = waited(&idle, None).into_result().content[0].as_text().expect("text").text.clone();
-        assert!(text.contains("no live run") && text.contains("next: run_subagent"), "{text}");
+        let idle = Waited {
+            outcome: WaitOutcome::Idle.into(),
+            ..Waited::default()
+        };
+        let text = waited(&idle, None).into_result().content[0]
+            .as_text()
+            .expect("text")
+            .text
+            .clone();
+        assert!(
+            text.contains("no live run") && text.contains("next: run_subagent"),
+            "{text}"
+        );
     }
 }

@@ -25,10 +25,24 @@ pub(in crate::mcp) struct CheckAnswerArgs {
 
 /// Waits for an answer: at most the time that the caller asks for, that its client allows, and that is left of the
 /// reply timeout, which starts with the first check of this request.
-pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, args: CheckAnswerArgs) -> ToolResult {
-    let CheckAnswerArgs { message_id, wait_s: asked_s, run_id } = args;
+pub(in crate::mcp) async fn check_answer(
+    session: &Session,
+    caller: &Caller,
+    args: CheckAnswerArgs,
+) -> ToolResult {
+    let CheckAnswerArgs {
+        message_id,
+        wait_s: asked_s,
+        run_id,
+    } = args;
     let messages = session.check_own_run(run_id.as_deref()).await?;
-    let mut request = session.client().call(&ReadRequest { message_id: message_id.clone(), wait_ms: 0 }).await?;
+    let mut request = session
+        .client()
+        .call(&ReadRequest {
+            message_id: message_id.clone(),
+            wait_ms: 0,
+        })
+        .await?;
     request.messages.splice(..0, messages);
     if is_settled(&request) {
         session.forget_check(&request.message_id);
@@ -36,15 +50,28 @@ pub(in crate::mcp) async fn check_answer(session: &Session, caller: &Caller, arg
     }
     let reply_timeout = Duration::from_millis(request.patience_ms);
     // The reply timeout does not count while the child run works.
-    let left = if request.held { caller.cap } else { reply_timeout.saturating_sub(session.first_check(&request.message_id).elapsed()) };
+    let left = if request.held {
+        caller.cap
+    } else {
+        reply_timeout.saturating_sub(session.first_check(&request.message_id).elapsed())
+    };
     // The original tool with this alias was made for polling.
-    let default = if caller.alias.is_some() { Duration::ZERO } else { caller.cap };
+    let default = if caller.alias.is_some() {
+        Duration::ZERO
+    } else {
+        caller.cap
+    };
     let wait = caller.bounded(asked_s, default).min(left);
     let mut latest = request;
     if !wait.is_zero() {
-        let read = ReadRequest { message_id, wait_ms: wait_ms(wait) };
+        let read = ReadRequest {
+            message_id,
+            wait_ms: wait_ms(wait),
+        };
         let earlier = std::mem::take(&mut latest.messages);
-        latest = caller.wait_with_progress("waiting for the answer", session.client().call(&read)).await??;
+        latest = caller
+            .wait_with_progress("waiting for the answer", session.client().call(&read))
+            .await??;
         latest.messages.splice(..0, earlier);
     }
     if is_settled(&latest) || latest.held {
@@ -67,7 +94,10 @@ fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> Refusal {
     let number = line(&request.number, 24);
     Refusal::new(
         codes::STALLED,
-        format!("Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open", reply_timeout.as_secs()),
+        format!(
+            "Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open",
+            reply_timeout.as_secs()
+        ),
         format!(
             "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer is still delivered"
         ),
@@ -95,16 +125,41 @@ fn answer_result(session: &Session, caller: &Caller, request: &RequestView) -> T
             .with("answerContent", json!(request.answer))
             .with("messageStatus", request.message_status.as_str());
     }
-    shown = shown.line(format!("{} asked at {}: {}", line(&request.number, 24), line(&request.asked_at, 40), quoted(&request.question, 300)));
+    shown = shown.line(format!(
+        "{} asked at {}: {}",
+        line(&request.number, 24),
+        line(&request.asked_at, 40),
+        quoted(&request.question, 300)
+    ));
     match (answer, &request.child_name) {
         (Some(answer), _) => reply(answer_line(shown, request, answer)),
         (None, Some(child)) => {
-            let again = format!("check_answer message_id={} again", line(&request.number, 24));
-            reply(shown.line(format!("approved: run {} is working on it", line(child, 60))).next(again))
+            let again = format!(
+                "check_answer message_id={} again",
+                line(&request.number, 24)
+            );
+            reply(
+                shown
+                    .line(format!(
+                        "approved: run {} is working on it",
+                        line(child, 60)
+                    ))
+                    .next(again),
+            )
         }
         (None, None) => {
-            let again = format!("check_answer message_id={} again, or continue with what does not depend on it", line(&request.number, 24));
-            reply(shown.line(format!("no answer yet; the question is open until {}", line(&request.expires_at, 40))).next(again))
+            let again = format!(
+                "check_answer message_id={} again, or continue with what does not depend on it",
+                line(&request.number, 24)
+            );
+            reply(
+                shown
+                    .line(format!(
+                        "no answer yet; the question is open until {}",
+                        line(&request.expires_at, 40)
+                    ))
+                    .next(again),
+            )
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::mcp::session::Session;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{
-    Ask, AskAndWait, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView, OperationView, PathView, ReadRequest, ReadTogether,
-    RequestApproval, RequestView, Word, codes,
+    Ask, AskAndWait, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView,
+    OperationView, PathView, ReadRequest, ReadTogether, RequestApproval, RequestView, Word, codes,
 };
 use adjutant_core::policy::REQUEST_APPROVAL;
 use adjutant_core::signal::{Independence, Priority};
@@ -47,11 +47,20 @@ pub(in crate::mcp) struct AskParentArgs {
 }
 
 /// Commits the question, then waits for the answer. The question stays open even if the wait times out or fails.
-pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
+pub(in crate::mcp) async fn ask_parent(
+    session: &Session,
+    caller: &Caller,
+    args: AskParentArgs,
+) -> ToolResult {
     let question = match (&args.question, args.questions.is_empty()) {
         (Some(question), true) => question.clone(),
         (None, false) => return ask_together(session, caller, args).await,
-        _ => return Err(Refusal::invalid("pass either `question` or `questions`", "pass one question, or a list in questions")),
+        _ => {
+            return Err(Refusal::invalid(
+                "pass either `question` or `questions`",
+                "pass one question, or a list in questions",
+            ));
+        }
     };
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let clarification = clarification(&args);
@@ -66,25 +75,36 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
         expires_s: args.expires_s,
     };
     let at_once = session.compat() || !ask.blocking;
-    let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
+    let wait = caller.bounded(
+        args.wait_s,
+        if at_once { Duration::ZERO } else { caller.cap },
+    );
     let key = args.idempotency_key.as_deref();
     if wait.is_zero() {
         return commit_and_wait(session, caller, key, &ask, wait, messages).await;
     }
-    let call = AskAndWait { ask, wait_ms: wait_ms(wait) };
+    let call = AskAndWait {
+        ask,
+        wait_ms: wait_ms(wait),
+    };
     let answered = async {
         match key {
             Some(key) => session.client().call_with_key(&call, key).await,
             None => session.client().call(&call).await,
         }
     };
-    match caller.wait_with_progress("waiting for the answer", answered).await? {
+    match caller
+        .wait_with_progress("waiting for the answer", answered)
+        .await?
+    {
         Ok(mut latest) => {
             latest.messages.splice(..0, messages);
             asked(&latest)
         }
         // A hub of an older version has no such call.
-        Err(error) if error.code == codes::NOT_FOUND => commit_and_wait(session, caller, key, &call.ask, wait, messages).await,
+        Err(error) if error.code == codes::NOT_FOUND => {
+            commit_and_wait(session, caller, key, &call.ask, wait, messages).await
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -92,9 +112,19 @@ pub(in crate::mcp) async fn ask_parent(session: &Session, caller: &Caller, args:
 /// Commits several questions as one group, then waits until no blocking question is open.
 async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
     let mut messages = session.check_own_run(args.run_id.as_deref()).await?;
-    let mut call = AskTogether { clarification: clarification(&args), ..AskTogether::default() };
+    let mut call = AskTogether {
+        clarification: clarification(&args),
+        ..AskTogether::default()
+    };
     for entry in args.questions {
-        let QuestionEntry { question, question_id, context, options, default, blocking } = entry;
+        let QuestionEntry {
+            question,
+            question_id,
+            context,
+            options,
+            default,
+            blocking,
+        } = entry;
         call.questions.push(Ask {
             question,
             question_id,
@@ -107,16 +137,30 @@ async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -
         });
     }
     let at_once = session.compat() || call.questions.iter().all(|ask| !ask.blocking);
-    let wait = caller.bounded(args.wait_s, if at_once { Duration::ZERO } else { caller.cap });
+    let wait = caller.bounded(
+        args.wait_s,
+        if at_once { Duration::ZERO } else { caller.cap },
+    );
     let mut latest = match args.idempotency_key.as_deref() {
         Some(key) => session.client().call_with_key(&call, key).await?,
         None => session.client().call(&call).await?,
     };
     if let Some(first) = latest.requests.first().filter(|_| !wait.is_zero()) {
-        let read = ReadTogether { message_id: first.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.wait_with_progress("waiting for the answers", session.client().call(&read)).await? {
+        let read = ReadTogether {
+            message_id: first.message_id.clone(),
+            wait_ms: wait_ms(wait),
+        };
+        match caller
+            .wait_with_progress("waiting for the answers", session.client().call(&read))
+            .await?
+        {
             Ok(read) => {
-                messages.extend(latest.requests.iter_mut().flat_map(|request| std::mem::take(&mut request.messages)));
+                messages.extend(
+                    latest
+                        .requests
+                        .iter_mut()
+                        .flat_map(|request| std::mem::take(&mut request.messages)),
+                );
                 latest = read;
             }
             Err(error) => tracing::warn!(%error, "the wait for answers failed"),
@@ -126,9 +170,18 @@ async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -
 }
 
 fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> Shown {
-    messages.extend(requests.iter().flat_map(|request| request.messages.iter().cloned()));
-    let first = requests.first().map_or("", |request| request.message_id.as_str());
-    let open: Vec<&RequestView> = requests.iter().filter(|request| request.status == RequestStateKind::Pending).collect();
+    messages.extend(
+        requests
+            .iter()
+            .flat_map(|request| request.messages.iter().cloned()),
+    );
+    let first = requests
+        .first()
+        .map_or("", |request| request.message_id.as_str());
+    let open: Vec<&RequestView> = requests
+        .iter()
+        .filter(|request| request.status == RequestStateKind::Pending)
+        .collect();
     let answers: Vec<Value> = requests
         .iter()
         .map(|request| {
@@ -136,8 +189,17 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
                 "status": request.status, "answer": request.answer, "answered_by": request.answered_by})
         })
         .collect();
-    let status = if open.is_empty() { "answered" } else { "pending" };
-    let mut shown = with_messages(Shown::new(json!({"message_id": first, "messageId": first, "status": status, "answers": answers})), &messages);
+    let status = if open.is_empty() {
+        "answered"
+    } else {
+        "pending"
+    };
+    let mut shown = with_messages(
+        Shown::new(
+            json!({"message_id": first, "messageId": first, "status": status, "answers": answers}),
+        ),
+        &messages,
+    );
     for request in requests {
         shown = match &request.answer {
             Some(answer) => shown.line(answer_text(request, answer)),
@@ -152,10 +214,17 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     if open.is_empty() {
         return shown.next("continue with your task, using these answers; where one is missing, decide yourself and say so in your report");
     }
-    let numbers: Vec<String> = open.iter().map(|request| line(&request.number, 24)).collect();
-    let instructions =
-        format!("Stored, and visible to your parent: {}. Call check_answer for each before you need it; do not ask again.", numbers.join(", "));
-    shown.with("instructions", instructions.as_str()).next(instructions)
+    let numbers: Vec<String> = open
+        .iter()
+        .map(|request| line(&request.number, 24))
+        .collect();
+    let instructions = format!(
+        "Stored, and visible to your parent: {}. Call check_answer for each before you need it; do not ask again.",
+        numbers.join(", ")
+    );
+    shown
+        .with("instructions", instructions.as_str())
+        .next(instructions)
 }
 
 /// The arguments of `request_approval`.
@@ -181,7 +250,11 @@ pub(in crate::mcp) struct RequestApprovalArgs {
 }
 
 /// Commits a request for a decision, then waits for it.
-pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller, args: RequestApprovalArgs) -> ToolResult {
+pub(in crate::mcp) async fn request_approval(
+    session: &Session,
+    caller: &Caller,
+    args: RequestApprovalArgs,
+) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let is_stated = args.command.is_some() || args.url.is_some() || !args.paths.is_empty();
     let ask = RequestApproval {
@@ -197,13 +270,32 @@ pub(in crate::mcp) async fn request_approval(session: &Session, caller: &Caller,
             tool: REQUEST_APPROVAL.to_owned(),
             command: args.command,
             urls: args.url.into_iter().collect(),
-            paths: args.paths.into_iter().map(|path| PathView { path, real: None }).collect(),
+            paths: args
+                .paths
+                .into_iter()
+                .map(|path| PathView { path, real: None })
+                .collect(),
             complete: true,
             ..OperationView::default()
         }),
     };
-    let wait = caller.bounded(args.wait_s, if session.compat() || !ask.blocking { Duration::ZERO } else { caller.cap });
-    commit_and_wait(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+    let wait = caller.bounded(
+        args.wait_s,
+        if session.compat() || !ask.blocking {
+            Duration::ZERO
+        } else {
+            caller.cap
+        },
+    );
+    commit_and_wait(
+        session,
+        caller,
+        args.idempotency_key.as_deref(),
+        &ask,
+        wait,
+        messages,
+    )
+    .await
 }
 
 /// The arguments of `delegate_work`.
@@ -227,7 +319,11 @@ pub(in crate::mcp) struct DelegateWorkArgs {
 }
 
 /// Commits a delegation, then waits for the decision and, if the task blocks the run, for the end of the task.
-pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, args: DelegateWorkArgs) -> ToolResult {
+pub(in crate::mcp) async fn delegate_work(
+    session: &Session,
+    caller: &Caller,
+    args: DelegateWorkArgs,
+) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
     let ask = Delegate {
         task: args.new_task_description,
@@ -242,8 +338,23 @@ pub(in crate::mcp) async fn delegate_work(session: &Session, caller: &Caller, ar
         budget: args.budget,
         expires_s: args.expires_s,
     };
-    let wait = caller.bounded(args.wait_s, if session.compat() { Duration::ZERO } else { caller.cap });
-    commit_and_wait(session, caller, args.idempotency_key.as_deref(), &ask, wait, messages).await
+    let wait = caller.bounded(
+        args.wait_s,
+        if session.compat() {
+            Duration::ZERO
+        } else {
+            caller.cap
+        },
+    );
+    commit_and_wait(
+        session,
+        caller,
+        args.idempotency_key.as_deref(),
+        &ask,
+        wait,
+        messages,
+    )
+    .await
 }
 
 /// Commits a request, waits for its outcome, and returns it.
@@ -260,8 +371,14 @@ async fn commit_and_wait<C: Call<Reply = RequestView>>(
         None => session.client().call(ask).await?,
     };
     if !wait.is_zero() {
-        let read = ReadRequest { message_id: latest.message_id.clone(), wait_ms: wait_ms(wait) };
-        match caller.wait_with_progress("waiting for the answer", session.client().call(&read)).await? {
+        let read = ReadRequest {
+            message_id: latest.message_id.clone(),
+            wait_ms: wait_ms(wait),
+        };
+        match caller
+            .wait_with_progress("waiting for the answer", session.client().call(&read))
+            .await?
+        {
             Ok(settled) => {
                 messages.append(&mut latest.messages);
                 latest = settled;
@@ -279,7 +396,13 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
     }
     let mut shown = described(request);
     if let Some(answer) = request.answer.as_ref().filter(|_| !request.held) {
-        return reply(answer_line(shown.with("answer", answer.as_str()).with("answerContent", answer.as_str()), request, answer));
+        return reply(answer_line(
+            shown
+                .with("answer", answer.as_str())
+                .with("answerContent", answer.as_str()),
+            request,
+            answer,
+        ));
     }
     let number = line(&request.number, 24);
     let kind = line(request.kind.as_str(), 20);
@@ -304,7 +427,10 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
     // A pending request is not an error, so the result says how to continue.
     shown = shown
         .with("instructions", instructions.as_str())
-        .line(format!("asked {number}, message_id {}: no answer yet", line(&request.message_id, 60)));
+        .line(format!(
+            "asked {number}, message_id {}: no answer yet",
+            line(&request.message_id, 60)
+        ));
     reply(shown.next(instructions))
 }
 

@@ -26,5 +26,7 @@ pub(in crate::mcp) fn with_messages(shown: Shown, messages: &[MessageView]) -> S
         .iter()
         .map(|message| json!({"message_id": message.message_id, "from": message.from, "sent_at": message.sent_at, "text": message.text}))
         .collect();
-    shown.with("messages", data).lines(messages.iter().map(show::message_line))
+    shown
+        .with("messages", data)
+        .lines(messages.iter().map(show::message_line))
 }

@@ -24,12 +24,24 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
     run_id: Option<String>,
 }
 
-pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &Caller, args: CheckSubagentStatusArgs) -> ToolResult {
-    let run = session.client().call(&GetRun { run: args.run_id.unwrap_or_default(), ..GetRun::default() }).await?;
+pub(in crate::mcp) async fn check_subagent_status(
+    session: &Session,
+    _caller: &Caller,
+    args: CheckSubagentStatusArgs,
+) -> ToolResult {
+    let run = session
+        .client()
+        .call(&GetRun {
+            run: args.run_id.unwrap_or_default(),
+            ..GetRun::default()
+        })
+        .await?;
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
     shown = with_messages(shown, &run.messages);
     if session.compat() {
-        shown = shown.with("runId", run.run_id.as_str()).with("agentName", run.agent.as_str());
+        shown = shown
+            .with("runId", run.run_id.as_str())
+            .with("agentName", run.agent.as_str());
     }
     // Checking reads answers as check_answer does.
     let mut answers = Vec::new();
@@ -39,22 +51,39 @@ pub(in crate::mcp) async fn check_subagent_status(session: &Session, _caller: &C
             exchanges.push(known.clone());
             continue;
         }
-        let request = session.client().call(&ReadRequest { message_id: known.message_id.clone(), wait_ms: 0 }).await?;
+        let request = session
+            .client()
+            .call(&ReadRequest {
+                message_id: known.message_id.clone(),
+                wait_ms: 0,
+            })
+            .await?;
         let answer = request.answer.clone().unwrap_or_default();
         shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
         answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.question, "answer": answer}));
         exchanges.push(request);
     }
     exchanges.sort_by(|one, other| one.asked_at.cmp(&other.asked_at));
-    if let (true, Value::Object(metadata)) = (session.compat(), crate::view::metadata(&run, &exchanges)) {
-        shown = metadata.into_iter().fold(shown, |shown, (name, value)| shown.with(&name, value));
+    if let (true, Value::Object(metadata)) =
+        (session.compat(), crate::view::metadata(&run, &exchanges))
+    {
+        shown = metadata
+            .into_iter()
+            .fold(shown, |shown, (name, value)| shown.with(&name, value));
     }
     let given = !answers.is_empty();
     shown = shown.with("answers", answers);
     shown = shown.lines(show::request_lines(&run));
-    let next = match run.pending.iter().find(|request| request.status == RequestStateKind::Pending) {
+    let next = match run
+        .pending
+        .iter()
+        .find(|request| request.status == RequestStateKind::Pending)
+    {
         _ if given => "continue with your task, using the answers".to_owned(),
-        Some(request) => format!("check_answer message_id={} waits for the answer", line(&request.number, 24)),
+        Some(request) => format!(
+            "check_answer message_id={} waits for the answer",
+            line(&request.number, 24)
+        ),
         None => "continue with your task; report the result with update_subagent_status".to_owned(),
     };
     reply(shown.next(next))
@@ -77,12 +106,21 @@ pub(in crate::mcp) struct UpdateSubagentStatusArgs {
     run_id: Option<String>,
 }
 
-pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &Caller, args: UpdateSubagentStatusArgs) -> ToolResult {
+pub(in crate::mcp) async fn update_subagent_status(
+    session: &Session,
+    _caller: &Caller,
+    args: UpdateSubagentStatusArgs,
+) -> ToolResult {
     let percent = match args.percent {
         None => None,
         Some(percent) => match u8::try_from(percent) {
             Ok(percent) if percent <= 100 => Some(percent),
-            _ => return Err(Refusal::invalid(format!("percent is {percent}"), "pass 0 to 100")),
+            _ => {
+                return Err(Refusal::invalid(
+                    format!("percent is {percent}"),
+                    "pass 0 to 100",
+                ));
+            }
         },
     };
     let set = SetStatus {
@@ -98,10 +136,24 @@ pub(in crate::mcp) async fn update_subagent_status(session: &Session, _caller: &
         total_duration: args.total_duration,
     };
     let run = session.client().call(&set).await?;
-    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("recorded: {}; {}", args.status, show::run_line(&run)));
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!(
+        "recorded: {}; {}",
+        args.status,
+        show::run_line(&run)
+    ));
     let shown = with_messages(shown, &run.messages);
-    let shown = if session.compat() { shown.with("runId", run.run_id.as_str()) } else { shown };
-    reply(shown.next(if args.status.spoken() == Some(ReportedStatus::Running) { "continue with your task" } else { "end your turn" }))
+    let shown = if session.compat() {
+        shown.with("runId", run.run_id.as_str())
+    } else {
+        shown
+    };
+    reply(
+        shown.next(if args.status.spoken() == Some(ReportedStatus::Running) {
+            "continue with your task"
+        } else {
+            "end your turn"
+        }),
+    )
 }
 
 /// The arguments of `stop_work`.
@@ -120,7 +172,11 @@ pub(in crate::mcp) struct StopWorkArgs {
 }
 
 /// Saves a checkpoint. The process is stopped unless it exits by itself.
-pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args: StopWorkArgs) -> ToolResult {
+pub(in crate::mcp) async fn stop_work(
+    session: &Session,
+    _caller: &Caller,
+    args: StopWorkArgs,
+) -> ToolResult {
     let stop = StopWork {
         run: args.run_id.unwrap_or_default(),
         stop_reason: args.stop_reason,
@@ -133,6 +189,9 @@ pub(in crate::mcp) async fn stop_work(session: &Session, _caller: &Caller, args:
         error_recovery: args.error_recovery,
     };
     let run = session.client().call(&stop).await?;
-    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!("your checkpoint is saved; {}", show::run_line(&run)));
+    let shown = Shown::new(show::run_brief(&run, RESULT_CHARS)).line(format!(
+        "your checkpoint is saved; {}",
+        show::run_line(&run)
+    ));
     reply(shown.next("end your turn: you are resumed when it is resolved"))
 }

@@ -31,36 +31,67 @@ pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String
         ("default", _) => " (no decision in time)",
         _ => "",
     };
-    let own = request.question_id.as_ref().map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
-    format!("answer to {}{own} by {}{note}: {}", line(&request.number, 24), line(by, 200), quoted(answer, usize::MAX))
+    let own = request
+        .question_id
+        .as_ref()
+        .map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
+    format!(
+        "answer to {}{own} by {}{note}: {}",
+        line(&request.number, 24),
+        line(by, 200),
+        quoted(answer, usize::MAX)
+    )
 }
 
 pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
     let by = request.answered_by.as_deref().unwrap_or("nobody");
     let text = answer_text(request, answer);
-    let independence = request.delegation.as_ref().map(|delegation| delegation.independence.known());
+    let independence = request
+        .delegation
+        .as_ref()
+        .map(|delegation| delegation.independence.known());
     let next = match request.decision.as_ref().map(Word::known) {
         None => "continue with your task, using this answer",
-        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => "continue with your task, using that result",
-        Some(Some(DecisionKind::Approved)) if independence == Some(Some(Independence::Parallel)) => {
+        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => {
+            "continue with your task, using that result"
+        }
+        Some(Some(DecisionKind::Approved))
+            if independence == Some(Some(Independence::Parallel)) =>
+        {
             "continue with your own task; a message reports when that run has ended"
         }
-        Some(Some(DecisionKind::Approved)) if independence.is_some() => "continue with your own task; do not wait for that run",
-        Some(Some(DecisionKind::Denied)) if independence.is_some() => "continue without it, as the reason says",
-        Some(Some(DecisionKind::Approved)) => "do exactly what you showed; anything else needs a new approval",
+        Some(Some(DecisionKind::Approved)) if independence.is_some() => {
+            "continue with your own task; do not wait for that run"
+        }
+        Some(Some(DecisionKind::Denied)) if independence.is_some() => {
+            "continue without it, as the reason says"
+        }
+        Some(Some(DecisionKind::Approved)) => {
+            "do exactly what you showed; anything else needs a new approval"
+        }
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
     let mut shown = shown.with("answered_by", by).line(text).next(next);
     if let (Some(child), Some(name)) = (&request.child, &request.child_name) {
-        shown = shown.with("child", child.as_str()).with("child_name", name.as_str());
-        shown = shown.line(format!("run {} was started for it, run_id {}", line(name, 60), line(child, 60)));
+        shown = shown
+            .with("child", child.as_str())
+            .with("child_name", name.as_str());
+        shown = shown.line(format!(
+            "run {} was started for it, run_id {}",
+            line(name, 60),
+            line(child, 60)
+        ));
     }
     if let Some(result) = &request.child_result {
-        shown = shown.with("child_result", result.as_str()).line(format!("it ended: {}", quoted(result, usize::MAX)));
+        shown = shown
+            .with("child_result", result.as_str())
+            .line(format!("it ended: {}", quoted(result, usize::MAX)));
     }
     match &request.decision {
         None => shown,
-        Some(decision) => shown.with("decision", decision.as_str()).with("reason", request.reason.as_deref().unwrap_or_default()),
+        Some(decision) => shown
+            .with("decision", decision.as_str())
+            .with("reason", request.reason.as_deref().unwrap_or_default()),
     }
 }
 
@@ -69,7 +100,10 @@ pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<Refusal>
     match request.status.known() {
         Some(RequestStateKind::Expired) => Some(Refusal::new(
             codes::EXPIRED,
-            format!("{number} expired at {} without an answer", line(&request.expires_at, 40)),
+            format!(
+                "{number} expired at {} without an answer",
+                line(&request.expires_at, 40)
+            ),
             "decide yourself and say so in your report, or ask again with ask_parent",
         )),
         Some(RequestStateKind::Withdrawn) => Some(Refusal::new(

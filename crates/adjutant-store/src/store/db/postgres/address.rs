@@ -16,13 +16,27 @@ impl Address {
     /// Names this session to the server.
     pub(super) fn new(address: &PostgresAddress, application: &str) -> Self {
         let mut config = tokio_postgres::Config::new();
-        config.user(&address.user).dbname(&address.database).application_name(application);
+        config
+            .user(&address.user)
+            .dbname(&address.database)
+            .application_name(application);
         if let Some(password) = &address.password {
             config.password(password.reveal());
         }
-        config.ssl_mode(if address.verifies_tls { tokio_postgres::config::SslMode::Require } else { tokio_postgres::config::SslMode::Disable });
-        let tls = address.verifies_tls.then(|| Tls { root_certificates: address.root_certificates.clone() });
-        Self { config, host: address.host.clone(), port: address.port, tls }
+        config.ssl_mode(if address.verifies_tls {
+            tokio_postgres::config::SslMode::Require
+        } else {
+            tokio_postgres::config::SslMode::Disable
+        });
+        let tls = address.verifies_tls.then(|| Tls {
+            root_certificates: address.root_certificates.clone(),
+        });
+        Self {
+            config,
+            host: address.host.clone(),
+            port: address.port,
+            tls,
+        }
     }
 
     pub(super) fn driver(&self) -> &tokio_postgres::Config {

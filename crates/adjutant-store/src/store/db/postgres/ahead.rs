@@ -43,8 +43,14 @@ enum Written<'s> {
 /// Returns the table that a statement changes. The removal of a row may remove rows of other tables. The store has no `WITH` that writes.
 fn written(sql: &str) -> Written<'_> {
     let sql = sql.trim_start();
-    let named = |rest: &'_ str| -> usize { rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len()) };
-    match ["INSERT INTO ", "UPDATE "].iter().find_map(|verb| sql.strip_prefix(verb)) {
+    let named = |rest: &'_ str| -> usize {
+        rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(rest.len())
+    };
+    match ["INSERT INTO ", "UPDATE "]
+        .iter()
+        .find_map(|verb| sql.strip_prefix(verb))
+    {
         Some(rest) if named(rest) > 0 => Written::Table(&rest[..named(rest)]),
         None if ["SELECT", "WITH"].iter().any(|verb| sql.starts_with(verb)) => Written::Nothing,
         _ => Written::Any,
@@ -54,7 +60,9 @@ fn written(sql: &str) -> Written<'_> {
 /// Returns whether a statement contains a name as a word.
 fn has_word(sql: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    sql.match_indices(name).any(|(at, _)| !sql[..at].ends_with(is_part) && !sql[at + name.len()..].starts_with(is_part))
+    sql.match_indices(name).any(|(at, _)| {
+        !sql[..at].ends_with(is_part) && !sql[at + name.len()..].starts_with(is_part)
+    })
 }
 
 impl Ahead {
@@ -62,7 +70,10 @@ impl Ahead {
     pub(super) fn note(&self, sql: &str) {
         match written(sql) {
             Written::Nothing => {}
-            Written::Table(table) => self.kept.borrow_mut().retain(|(read, _)| !has_word(&read.sql, table)),
+            Written::Table(table) => self
+                .kept
+                .borrow_mut()
+                .retain(|(read, _)| !has_word(&read.sql, table)),
             Written::Any => self.kept.borrow_mut().clear(),
         }
     }
@@ -86,8 +97,14 @@ impl Ahead {
     pub(super) fn announce(&self, sql: &str, values: impl Params) -> Error {
         let mut bound = Bound::default();
         // Numbers are counted here, so a read of them has to be made at its time.
-        if written(sql) == Written::Nothing && !sql.contains("sqlite_sequence") && values.bind_to(&mut bound).is_ok() {
-            let read = Read { sql: sql.to_owned(), values: bound.0 };
+        if written(sql) == Written::Nothing
+            && !sql.contains("sqlite_sequence")
+            && values.bind_to(&mut bound).is_ok()
+        {
+            let read = Read {
+                sql: sql.to_owned(),
+                values: bound.0,
+            };
             let mut waiting = self.waiting.borrow_mut();
             if waiting.len() < AHEAD_MAX && !waiting.contains(&read) && self.kept(&read).is_none() {
                 waiting.push(read);
@@ -98,12 +115,20 @@ impl Ahead {
 
     /// Returns the reply to a read that was sent ahead.
     pub(super) fn kept(&self, read: &Read) -> Option<Reply> {
-        self.kept.borrow().iter().find(|(kept, _)| kept == read).map(|(_, reply)| Arc::clone(reply))
+        self.kept
+            .borrow()
+            .iter()
+            .find(|(kept, _)| kept == read)
+            .map(|(_, reply)| Arc::clone(reply))
     }
 
     /// Takes the reads to send with another one.
     pub(super) fn take(&self, with: &Read) -> Vec<Read> {
-        self.waiting.take().into_iter().filter(|read| read != with).collect()
+        self.waiting
+            .take()
+            .into_iter()
+            .filter(|read| read != with)
+            .collect()
     }
 
     /// Keeps a reply, in place of the oldest one if there are too many.
@@ -143,13 +168,22 @@ impl Connection {
 
     /// Returns the texts in the first column of the reply to an announced read without parameters, if it has arrived.
     pub(in crate::store::db) fn known(&self, sql: &str) -> Option<Vec<String>> {
-        let rows = self.ahead.kept(&Read { sql: sql.to_owned(), values: Vec::new() })?;
-        rows.iter().map(|row| row.try_get::<_, String>(0).ok()).collect()
+        let rows = self.ahead.kept(&Read {
+            sql: sql.to_owned(),
+            values: Vec::new(),
+        })?;
+        rows.iter()
+            .map(|row| row.try_get::<_, String>(0).ok())
+            .collect()
     }
 
     /// Refuses a write in a function that only announces reads.
     pub(super) fn check_announces_no_write(&self) -> Result<()> {
-        if self.ahead.is_announcing() { Err(Error::Other("a write cannot be announced".to_owned())) } else { Ok(()) }
+        if self.ahead.is_announcing() {
+            Err(Error::Other("a write cannot be announced".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -159,8 +193,14 @@ mod tests {
 
     #[test]
     fn changed_table_is_known() {
-        assert_eq!(written("INSERT INTO events (at) VALUES (?1)"), Written::Table("events"));
-        assert_eq!(written(" UPDATE runs INDEXED BY runs_x SET a = 1"), Written::Table("runs"));
+        assert_eq!(
+            written("INSERT INTO events (at) VALUES (?1)"),
+            Written::Table("events")
+        );
+        assert_eq!(
+            written(" UPDATE runs INDEXED BY runs_x SET a = 1"),
+            Written::Table("runs")
+        );
         assert_eq!(written("SELECT 1"), Written::Nothing);
         for other in ["DELETE FROM runs", "INSERT OR IGNORE INTO a VALUES (1)"] {
             assert_eq!(written(other), Written::Any, "{other}");
@@ -169,7 +209,14 @@ mod tests {
 
     #[test]
     fn tables_are_found_as_words() {
-        assert!(has_word("SELECT 1 FROM runs", "runs") && has_word("FROM a JOIN runs r", "runs") && has_word("FROM runs, b", "runs"));
-        assert!(!has_word("SELECT 1 FROM tree_runs", "runs") && !has_word("SELECT 1 FROM runs_old", "runs"));
+        assert!(
+            has_word("SELECT 1 FROM runs", "runs")
+                && has_word("FROM a JOIN runs r", "runs")
+                && has_word("FROM runs, b", "runs")
+        );
+        assert!(
+            !has_word("SELECT 1 FROM tree_runs", "runs")
+                && !has_word("SELECT 1 FROM runs_old", "runs")
+        );
     }
 }

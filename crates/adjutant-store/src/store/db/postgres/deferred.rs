@@ -31,7 +31,9 @@ impl Deferred {
         match self {
             Self::Begin(form) => Ok(query(client, form, &[]).await?.1),
             Self::Text(sql) => run_text(client, sql).await,
-            Self::Fence(form, values) | Self::Bound(form, values) | Self::One(form, values) => Ok(query(client, form, values).await?.1),
+            Self::Fence(form, values) | Self::Bound(form, values) | Self::One(form, values) => {
+                Ok(query(client, form, values).await?.1)
+            }
         }
     }
 
@@ -42,30 +44,53 @@ impl Deferred {
 }
 
 /// Runs statements without parameters. Returns the number of rows that the last one changed.
-pub(super) async fn run_text(client: &Client, sql: &str) -> std::result::Result<u64, tokio_postgres::Error> {
+pub(super) async fn run_text(
+    client: &Client,
+    sql: &str,
+) -> std::result::Result<u64, tokio_postgres::Error> {
     let count = |message: &SimpleQueryMessage| match message {
         SimpleQueryMessage::CommandComplete(count) => Some(*count),
         _ => None,
     };
-    Ok(client.simple_query(sql).await?.iter().filter_map(count).next_back().unwrap_or(0))
+    Ok(client
+        .simple_query(sql)
+        .await?
+        .iter()
+        .filter_map(count)
+        .next_back()
+        .unwrap_or(0))
 }
 
 impl Connection {
     /// Sends the deferred statements and a request together, and waits for the replies.
-    pub(super) fn exchange<T>(&self, request: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
+    pub(super) fn exchange<T>(
+        &self,
+        request: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
         let deferred = self.deferred.take();
         if deferred.is_empty() {
             return self.note(self.session.wait(request));
         }
         let client = self.session.client();
         // Each is sent when it is first polled, which is in this order.
-        let earlier = futures::future::join_all(deferred.iter().map(|statement| statement.run(client)));
-        let replies = self.session.wait(async { Ok(futures::future::join(earlier, request).await) });
+        let earlier =
+            futures::future::join_all(deferred.iter().map(|statement| statement.run(client)));
+        let replies = self
+            .session
+            .wait(async { Ok(futures::future::join(earlier, request).await) });
         let (earlier, reply) = self.note(replies)?;
         for (statement, result) in deferred.iter().zip(earlier) {
             match (statement, result) {
-                (Deferred::Fence(..), Ok(0)) => return self.note(Err(Error::Lost("another hub has taken over the store".to_owned()))),
-                (Deferred::One(..), Ok(count)) if count != 1 => return self.note(Err(not_one_row())).inspect_err(|error| self.doom(error)),
+                (Deferred::Fence(..), Ok(0)) => {
+                    return self.note(Err(Error::Lost(
+                        "another hub has taken over the store".to_owned(),
+                    )));
+                }
+                (Deferred::One(..), Ok(count)) if count != 1 => {
+                    return self
+                        .note(Err(not_one_row()))
+                        .inspect_err(|error| self.doom(error));
+                }
                 (_, Ok(_)) => {}
                 (_, Err(error)) => {
                     let error = self.session.error(&error);
@@ -87,12 +112,20 @@ impl Connection {
     /// Runs a statement with the next one.
     pub(super) fn defer(&self, statement: Deferred) -> Result<()> {
         self.deferred.borrow_mut().push(statement);
-        if self.deferred.borrow().len() < DEFERRED_MAX { Ok(()) } else { self.flush() }
+        if self.deferred.borrow().len() < DEFERRED_MAX {
+            Ok(())
+        } else {
+            self.flush()
+        }
     }
 
     /// Sends the deferred statements and waits for their replies.
     pub(super) fn flush(&self) -> Result<()> {
-        if self.deferred.borrow().is_empty() { Ok(()) } else { self.exchange(std::future::ready(Ok(()))) }
+        if self.deferred.borrow().is_empty() {
+            Ok(())
+        } else {
+            self.exchange(std::future::ready(Ok(())))
+        }
     }
 
     /// Runs a statement that writes with the next one.

@@ -19,16 +19,26 @@ pub(super) fn history(connection: &Connection) -> Result<(History, String)> {
     while let Some(row) = rows.next() {
         let text = |column| match row.value(column)? {
             ValueRef::Text(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-            other => Err(Error::Type { column, found: other.type_name() }),
+            other => Err(Error::Type {
+                column,
+                found: other.type_name(),
+            }),
         };
         let number = |column| match row.value(column)? {
             ValueRef::Integer(number) => Ok(number),
-            other => Err(Error::Type { column, found: other.type_name() }),
+            other => Err(Error::Type {
+                column,
+                found: other.type_name(),
+            }),
         };
         secret = text(0)?;
         history.era = number(1)?;
         if !matches!(row.value(2)?, ValueRef::Null) {
-            history.leads.push(Led { epoch: number(2)?, id: text(3)?, last: number(4)? });
+            history.leads.push(Led {
+                epoch: number(2)?,
+                id: text(3)?,
+                last: number(4)?,
+            });
         }
     }
     history.store = identity_of(&secret);
@@ -36,11 +46,18 @@ pub(super) fn history(connection: &Connection) -> Result<(History, String)> {
         let mut statement = connection.prepare("SELECT era, gaps FROM eras");
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next() {
-            let (ValueRef::Integer(era), ValueRef::Text(gaps)) = (row.value(0)?, row.value(1)?) else {
+            let (ValueRef::Integer(era), ValueRef::Text(gaps)) = (row.value(0)?, row.value(1)?)
+            else {
                 return Err(Error::Corrupt("an era has no numbers".to_owned()));
             };
-            let gaps: BTreeMap<String, (i64, i64)> = serde_json::from_slice(gaps).map_err(|error| Error::Corrupt(format!("era {era}: {error}")))?;
-            history.starts.insert(era, gaps.into_iter().map(|(table, (_, start))| (table, start)).collect());
+            let gaps: BTreeMap<String, (i64, i64)> = serde_json::from_slice(gaps)
+                .map_err(|error| Error::Corrupt(format!("era {era}: {error}")))?;
+            history.starts.insert(
+                era,
+                gaps.into_iter()
+                    .map(|(table, (_, start))| (table, start))
+                    .collect(),
+            );
         }
     }
     Ok((history, secret))
@@ -49,7 +66,12 @@ pub(super) fn history(connection: &Connection) -> Result<(History, String)> {
 /// Returns the id of the lead of an epoch.
 pub(super) fn lead_id(connection: &Connection, epoch: i64) -> Result<String> {
     let (history, _) = history(connection)?;
-    history.leads.into_iter().find(|led| led.epoch == epoch).map(|led| led.id).ok_or(Error::NoRows)
+    history
+        .leads
+        .into_iter()
+        .find(|led| led.epoch == epoch)
+        .map(|led| led.id)
+        .ok_or(Error::NoRows)
 }
 
 /// Refuses a database that lacks what was confirmed.

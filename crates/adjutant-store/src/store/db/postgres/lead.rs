@@ -68,11 +68,18 @@ fn held_lock() -> String {
 }
 
 fn channel(connection: &Connection) -> Result<String> {
-    Ok(format!("adj_lead_{}", connection.number(&format!("SELECT {SCHEMA_ID}::bigint"))?))
+    Ok(format!(
+        "adj_lead_{}",
+        connection.number(&format!("SELECT {SCHEMA_ID}::bigint"))?
+    ))
 }
 
 /// Waits for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
-pub(in crate::store) fn wait_for_lock(address: &PostgresAddress, token_hash: &str, note: &ConfirmedNote) -> Result<Connection> {
+pub(in crate::store) fn wait_for_lock(
+    address: &PostgresAddress,
+    token_hash: &str,
+    note: &ConfirmedNote,
+) -> Result<Connection> {
     loop {
         let connection = match until_reached(|| connect_to_write(address)) {
             // It has been reported.
@@ -81,7 +88,10 @@ pub(in crate::store) fn wait_for_lock(address: &PostgresAddress, token_hash: &st
         };
         match wait_with(&connection, token_hash, note) {
             Ok(()) => return Ok(connection),
-            Err(Error::Lost(problem)) => tracing::warn!(problem, "the connection was lost while this hub waited for leadership"),
+            Err(Error::Lost(problem)) => tracing::warn!(
+                problem,
+                "the connection was lost while this hub waited for leadership"
+            ),
             Err(error) => return Err(error),
         }
         // An administrator may end sessions as fast as they begin.
@@ -94,9 +104,15 @@ fn wait_with(connection: &Connection, token_hash: &str, note: &ConfirmedNote) ->
     let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hubs') AND attname IN ('token_hash', 'confirmed')";
     let (mut is_entered, mut has_said) = (false, false);
     loop {
-        let found = if has_said { 2 } else { connection.number(columns)? };
+        let found = if has_said {
+            2
+        } else {
+            connection.number(columns)?
+        };
         if found > 0 && !is_entered || found > 1 && !has_said {
-            connection.prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)").execute([])?;
+            connection
+                .prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)")
+                .execute([])?;
             let own = i64::from(connection.backend);
             connection
                 .prepare("INSERT INTO hubs (backend, token_hash) VALUES (?1, ?2) ON CONFLICT (backend) DO UPDATE SET token_hash = ?2")
@@ -110,7 +126,14 @@ fn wait_with(connection: &Connection, token_hash: &str, note: &ConfirmedNote) ->
             }
         }
         let began = Instant::now();
-        match lock_within(connection, if has_said { LOCK_WAIT_MS } else { FIRST_LOCK_WAIT_MS }) {
+        match lock_within(
+            connection,
+            if has_said {
+                LOCK_WAIT_MS
+            } else {
+                FIRST_LOCK_WAIT_MS
+            },
+        ) {
             Ok(()) => return Ok(()),
             Err(error @ Error::Lost(_)) => return Err(error),
             Err(error) if began.elapsed() < LOCK_WAIT_MIN => return Err(error),
@@ -155,23 +178,42 @@ impl Heartbeat {
         let connection = connect(address)?;
         connection.session.set_reply_within(HEARTBEAT_TIMEOUT);
         let channel = channel(&connection)?;
-        Ok(Self { connection, channel })
+        Ok(Self {
+            connection,
+            channel,
+        })
     }
 
     /// Notifies the other hubs. `generation` changes with the description of this hub. `confirmed`: what it has confirmed, as JSON.
-    pub(in crate::store) fn send(&self, holder: i64, generation: u64, confirmed: &str) -> Result<HeartbeatReply> {
-        let sql = format!("SELECT (SELECT l.pid::bigint FROM pg_locks l WHERE {}), pg_notify(?1, ?2)::text", held_lock());
+    pub(in crate::store) fn send(
+        &self,
+        holder: i64,
+        generation: u64,
+        confirmed: &str,
+    ) -> Result<HeartbeatReply> {
+        let sql = format!(
+            "SELECT (SELECT l.pid::bigint FROM pg_locks l WHERE {}), pg_notify(?1, ?2)::text",
+            held_lock()
+        );
         let mut statement = self.connection.prepare(&sql);
-        let mut rows = statement.query(crate::store::db::params![self.channel, format!("{holder} {generation} {confirmed}")])?;
+        let mut rows = statement.query(crate::store::db::params![
+            self.channel,
+            format!("{holder} {generation} {confirmed}")
+        ])?;
         let holder = match rows.next().ok_or(Error::NoRows)?.value(0)? {
             ValueRef::Integer(pid) => Some(pid),
             _ => None,
         };
         // The first heartbeats are sent before a new store has its schema.
         if self.connection.number(HAS_HISTORY)? == 0 {
-            return Ok(HeartbeatReply { holder, ..HeartbeatReply::default() });
+            return Ok(HeartbeatReply {
+                holder,
+                ..HeartbeatReply::default()
+            });
         }
-        let mut statement = self.connection.prepare("SELECT token_hash, confirmed FROM hubs JOIN pg_stat_activity ON pid = backend");
+        let mut statement = self.connection.prepare(
+            "SELECT token_hash, confirmed FROM hubs JOIN pg_stat_activity ON pid = backend",
+        );
         let mut rows = statement.query([])?;
         let (mut token_hashes, mut known_to_others) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next() {
@@ -181,19 +223,35 @@ impl Heartbeat {
         // Most of the time, nobody knows more than the leader.
         let is_missing = !known_to_others.is_empty() && {
             let (history, _) = history(&self.connection)?;
-            known_to_others.iter().any(|known| known.is_missing_in(&history))
+            known_to_others
+                .iter()
+                .any(|known| known.is_missing_in(&history))
         };
         let epoch = Some(self.connection.number("SELECT epoch FROM hub")?);
-        Ok(HeartbeatReply { holder, epoch, token_hashes, known_to_others, is_missing })
+        Ok(HeartbeatReply {
+            holder,
+            epoch,
+            token_hashes,
+            known_to_others,
+            is_missing,
+        })
     }
 }
 
 fn text(value: ValueRef<'_>) -> String {
-    if let ValueRef::Text(text) = value { String::from_utf8_lossy(text).into_owned() } else { String::new() }
+    if let ValueRef::Text(text) = value {
+        String::from_utf8_lossy(text).into_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// Follows the leader until `report` returns `false`, and takes the lock away from one that is silent.
-pub(in crate::store) fn watch_leader(address: &PostgresAddress, note: &ConfirmedNote, mut report: impl FnMut(LeaderStatus) -> bool) {
+pub(in crate::store) fn watch_leader(
+    address: &PostgresAddress,
+    note: &ConfirmedNote,
+    mut report: impl FnMut(LeaderStatus) -> bool,
+) {
     let mut failures = RepeatedFailures::default();
     loop {
         let ended = match connect(address) {
@@ -215,7 +273,11 @@ pub(in crate::store) fn watch_leader(address: &PostgresAddress, note: &Confirmed
     }
 }
 
-fn watch_with(connection: &Connection, note: &ConfirmedNote, report: &mut impl FnMut(LeaderStatus) -> bool) -> Result<()> {
+fn watch_with(
+    connection: &Connection,
+    note: &ConfirmedNote,
+    report: &mut impl FnMut(LeaderStatus) -> bool,
+) -> Result<()> {
     connection.run(&format!("LISTEN {}", channel(connection)?))?;
     if connection.number(HAS_HISTORY)? > 0 {
         note.follow(&history(connection)?.0);
@@ -232,7 +294,10 @@ fn watch_with(connection: &Connection, note: &ConfirmedNote, report: &mut impl F
             Some(heartbeat) => {
                 since = Instant::now();
                 let mut parts = heartbeat.splitn(3, ' ');
-                let (pid, generation) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                let (pid, generation) = (
+                    parts.next().unwrap_or_default(),
+                    parts.next().unwrap_or_default(),
+                );
                 holder = pid.parse().ok();
                 if let Some(confirmed) = parts.next().and_then(of_text) {
                     note.learn_from_leader(&confirmed);
@@ -240,7 +305,11 @@ fn watch_with(connection: &Connection, note: &ConfirmedNote, report: &mut impl F
                 let leader = format!("{pid} {generation}");
                 let is_new = received.as_ref() != Some(&leader);
                 received = Some(leader);
-                if !report(if is_new { leader_status(connection)? } else { continue }) {
+                if !report(if is_new {
+                    leader_status(connection)?
+                } else {
+                    continue;
+                }) {
                     return Ok(());
                 }
             }
@@ -259,7 +328,10 @@ fn watch_with(connection: &Connection, note: &ConfirmedNote, report: &mut impl F
 }
 
 fn current_holder(connection: &Connection) -> Result<Option<i64>> {
-    match connection.number(&format!("SELECT l.pid::bigint FROM pg_locks l WHERE {}", held_lock())) {
+    match connection.number(&format!(
+        "SELECT l.pid::bigint FROM pg_locks l WHERE {}",
+        held_lock()
+    )) {
         Ok(pid) => Ok(Some(pid)),
         Err(Error::NoRows) => Ok(None),
         Err(error) => Err(error),
@@ -271,13 +343,22 @@ fn end_session(connection: &Connection, holder: i64) -> Result<()> {
     if !matches!(leader_status(connection)?, LeaderStatus::Leader(_)) {
         return Ok(());
     }
-    tracing::warn!(holder, silent_ms = SILENCE_MAX.as_millis(), "the leader is silent: its session is ended");
-    let ended = format!("SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l WHERE l.pid = {holder} AND {}", held_lock());
+    tracing::warn!(
+        holder,
+        silent_ms = SILENCE_MAX.as_millis(),
+        "the leader is silent: its session is ended"
+    );
+    let ended = format!(
+        "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l WHERE l.pid = {holder} AND {}",
+        held_lock()
+    );
     connection.number(&ended).map(|_| ())
 }
 
 fn leader_status(connection: &Connection) -> Result<LeaderStatus> {
-    let Some(holder) = current_holder(connection)? else { return Ok(LeaderStatus::NoLeader) };
+    let Some(holder) = current_holder(connection)? else {
+        return Ok(LeaderStatus::NoLeader);
+    };
     let has_column = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hub') AND attname = 'leader'";
     if connection.number(has_column)? > 0 {
         let mut statement = connection.prepare("SELECT leader FROM hub");
@@ -285,10 +366,13 @@ fn leader_status(connection: &Connection) -> Result<LeaderStatus> {
         if let Some(row) = rows.next()
             && let ValueRef::Text(json) = row.value(0)?
         {
-            return serde_json::from_slice(json).map(LeaderStatus::Leader).map_err(|error| Error::Other(error.to_string()));
+            return serde_json::from_slice(json)
+                .map(LeaderStatus::Leader)
+                .map_err(|error| Error::Other(error.to_string()));
         }
     }
-    let mut statement = connection.prepare("SELECT application_name FROM pg_stat_activity WHERE pid = ?1");
+    let mut statement =
+        connection.prepare("SELECT application_name FROM pg_stat_activity WHERE pid = ?1");
     let mut rows = statement.query([holder])?;
     Ok(match rows.next() {
         Some(row) => LeaderStatus::Unshared(text(row.value(0)?)),

@@ -47,7 +47,12 @@ pub(super) const NUMBERED_TABLES: &str = "SELECT c.relname::text FROM pg_attrdef
 
 /// Returns the tables of the schema in its order.
 pub(super) fn tables() -> impl Iterator<Item = &'static str> {
-    let name = |line: &'static str| line.strip_prefix("CREATE TABLE ")?.split_whitespace().next().map(|name| name.trim_matches('"'));
+    let name = |line: &'static str| {
+        line.strip_prefix("CREATE TABLE ")?
+            .split_whitespace()
+            .next()
+            .map(|name| name.trim_matches('"'))
+    };
     open::schema().flat_map(str::lines).filter_map(name)
 }
 
@@ -131,7 +136,10 @@ impl Connection {
             deadline: Cell::new(None),
             read_at: Cell::new(None),
         };
-        connection.backend = connection.number("SELECT pg_backend_pid()")?.try_into().unwrap_or(0);
+        connection.backend = connection
+            .number("SELECT pg_backend_pid()")?
+            .try_into()
+            .unwrap_or(0);
         if connection.backend != connection.session.announced_backend() {
             return Err(Error::Other(POOLER.to_owned()));
         }
@@ -154,7 +162,10 @@ impl Connection {
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Statement<'_> {
-        Statement { connection: self, sql: sql.to_owned() }
+        Statement {
+            connection: self,
+            sql: sql.to_owned(),
+        }
     }
 
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
@@ -174,20 +185,31 @@ impl Connection {
         let row = rows.next().ok_or(Error::NoRows)?;
         match row.value(0)? {
             ValueRef::Integer(value) => Ok(value),
-            other => Err(Error::Type { column: 0, found: other.type_name() }),
+            other => Err(Error::Type {
+                column: 0,
+                found: other.type_name(),
+            }),
         }
     }
 
     /// Returns whether the deadline of the reads has passed, as far as two clocks agree.
     fn is_late(&self) -> bool {
-        self.deadline.get().is_some_and(|deadline| Instant::now() + DEADLINE_SLACK >= deadline)
+        self.deadline
+            .get()
+            .is_some_and(|deadline| Instant::now() + DEADLINE_SLACK >= deadline)
     }
 
     /// Records what a result says about the session.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
         // Before its deadline, a statement is cancelled by an administrator or by a timeout of the role.
         let is_cancelled = matches!(result, Err(Error::Interrupted)) && !self.is_late();
-        let result = if is_cancelled { Err(Error::Lost("a statement was cancelled on the server".to_owned())) } else { result };
+        let result = if is_cancelled {
+            Err(Error::Lost(
+                "a statement was cancelled on the server".to_owned(),
+            ))
+        } else {
+            result
+        };
         if let Err(error) = &result {
             match (error, self.state.get()) {
                 (Error::Lost(_), _) => self.state.set(State::Lost),
@@ -199,7 +221,9 @@ impl Connection {
     }
 
     pub(super) fn begin_write(&self) -> Result<()> {
-        let Some(epoch) = self.epoch else { return Err(Error::Other("this connection only reads".to_owned())) };
+        let Some(epoch) = self.epoch else {
+            return Err(Error::Other("this connection only reads".to_owned()));
+        };
         let number = self.transaction.get() + 1;
         // A prepared statement is not planned again.
         let values = vec![Value::Integer(number), Value::Integer(epoch)];
@@ -215,21 +239,34 @@ impl Connection {
         self.begin(match self.deadline.get() {
             None => Deferred::Bound(self.form(begin, &[])?, Vec::new()),
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now()).as_millis().max(1);
+                let left = deadline
+                    .saturating_duration_since(Instant::now())
+                    .as_millis()
+                    .max(1);
                 Deferred::Text(format!("{begin}; SET LOCAL statement_timeout = {left}"))
             }
         })?;
         let last = self.read_at.replace(Some(Instant::now()));
-        if last.is_none_or(|last| last.elapsed() > CHECKED_AFTER) { self.flush() } else { Ok(()) }
+        if last.is_none_or(|last| last.elapsed() > CHECKED_AFTER) {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn has_time_left(&self) -> Result<bool> {
-        let Some(deadline) = self.deadline.get() else { return Ok(true) };
-        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        let Some(deadline) = self.deadline.get() else {
+            return Ok(true);
+        };
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .as_millis();
         if left == 0 {
             return Ok(false);
         }
-        self.defer(Deferred::Text(format!("SET LOCAL statement_timeout = {left}")))?;
+        self.defer(Deferred::Text(format!(
+            "SET LOCAL statement_timeout = {left}"
+        )))?;
         Ok(true)
     }
 
@@ -252,7 +289,8 @@ impl Connection {
         self.ahead.clear();
         // What has not been sent needs no end.
         if std::mem::take(&mut *self.deferred.borrow_mut()).is_empty() {
-            self.session.send(self.session.client().simple_query("COMMIT"));
+            self.session
+                .send(self.session.client().simple_query("COMMIT"));
         }
         Ok(())
     }
@@ -275,13 +313,23 @@ impl Connection {
     /// Notes that the last transaction is confirmed.
     pub(super) fn note_confirmed(&self) {
         if let (Some(note), Some(epoch)) = (&self.note, self.epoch) {
-            note.note(&self.lead, Reached { epoch, transaction: self.transaction.get() }, self.numbers.last());
+            note.note(
+                &self.lead,
+                Reached {
+                    epoch,
+                    transaction: self.transaction.get(),
+                },
+                self.numbers.last(),
+            );
         }
     }
 
     /// Stores the numbers that were used, with the next statement.
     fn store_numbers(&self) -> Result<()> {
-        self.numbers.to_store().into_iter().try_for_each(|counter| self.store_number(counter))
+        self.numbers
+            .to_store()
+            .into_iter()
+            .try_for_each(|counter| self.store_number(counter))
     }
 
     /// Stores the last used number of a table, with the next statement.
@@ -294,7 +342,10 @@ impl Connection {
     pub(super) fn roll_back(&self) -> Result<()> {
         self.numbers.forget();
         let unsent = self.deferred.take();
-        if unsent.iter().any(|statement| matches!(statement, Deferred::Begin(_))) {
+        if unsent
+            .iter()
+            .any(|statement| matches!(statement, Deferred::Begin(_)))
+        {
             self.ahead.clear();
             self.state.set(State::Idle);
             return Ok(());
@@ -317,7 +368,10 @@ impl Connection {
 
     pub(super) fn savepoint(&self) -> Result<()> {
         self.numbers.mark();
-        self.defer(Deferred::Bound(self.form("SAVEPOINT call", &[])?, Vec::new()))
+        self.defer(Deferred::Bound(
+            self.form("SAVEPOINT call", &[])?,
+            Vec::new(),
+        ))
     }
 
     pub(super) fn release_savepoint(&self) -> Result<()> {
@@ -340,14 +394,19 @@ impl Connection {
     /// Returns why the transaction can only be rolled back.
     pub(super) fn failure(&self) -> Option<Error> {
         match self.state.get() {
-            State::Failed => Some(Error::Other("a statement of the transaction has failed".to_owned())),
+            State::Failed => Some(Error::Other(
+                "a statement of the transaction has failed".to_owned(),
+            )),
             State::Doomed => self.doom.borrow().clone(),
             State::Idle | State::InTransaction | State::Lost => None,
         }
     }
 
     pub(super) fn is_in_transaction(&self) -> bool {
-        matches!(self.state.get(), State::InTransaction | State::Failed | State::Doomed)
+        matches!(
+            self.state.get(),
+            State::InTransaction | State::Failed | State::Doomed
+        )
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -383,7 +442,11 @@ impl Connection {
         let types: Vec<Option<Type>> = values.iter().map(type_of).collect();
         let suits = |form: &&ServerStatement| {
             form.params().len() == types.len()
-                && form.params().iter().zip(&types).all(|(of, wanted)| wanted.as_ref().is_none_or(|wanted| wanted == of))
+                && form
+                    .params()
+                    .iter()
+                    .zip(&types)
+                    .all(|(of, wanted)| wanted.as_ref().is_none_or(|wanted| wanted == of))
         };
         let text = match self.statements.borrow().get(sql) {
             Some(prepared) => {
@@ -394,8 +457,13 @@ impl Connection {
             }
             None => translate::translated(sql),
         };
-        let types: Vec<Type> = types.into_iter().map(|of| of.unwrap_or(Type::UNKNOWN)).collect();
-        let collated = translate::with_collation(&text, |parameter| types.get(parameter - 1) == Some(&Type::TEXT));
+        let types: Vec<Type> = types
+            .into_iter()
+            .map(|of| of.unwrap_or(Type::UNKNOWN))
+            .collect();
+        let collated = translate::with_collation(&text, |parameter| {
+            types.get(parameter - 1) == Some(&Type::TEXT)
+        });
         let form = self.exchange(self.session.client().prepare_typed(&collated, &types))?;
         if form.params().len() != values.len() {
             return Err(wrong_count(values.len(), form.params().len()));
@@ -405,14 +473,29 @@ impl Connection {
             // Statements with changing text, such as lists, would otherwise stay on the server.
             statements.clear();
         }
-        statements.entry(sql.to_owned()).or_insert_with(|| Prepared { text, forms: Vec::new() }).forms.push(form.clone());
+        statements
+            .entry(sql.to_owned())
+            .or_insert_with(|| Prepared {
+                text,
+                forms: Vec::new(),
+            })
+            .forms
+            .push(form.clone());
         Ok(form)
     }
 
     /// Reads the rows of a query while they arrive. The driver receives only a few in advance.
-    pub(super) fn scan(&self, sql: &str, mut each: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
+    pub(super) fn scan(
+        &self,
+        sql: &str,
+        mut each: impl FnMut(Row<'_>) -> Result<()>,
+    ) -> Result<()> {
         let form = self.form(sql, &[])?;
-        let rows = self.exchange(self.session.client().query_raw(&form, std::iter::empty::<&str>()))?;
+        let rows = self.exchange(
+            self.session
+                .client()
+                .query_raw(&form, std::iter::empty::<&str>()),
+        )?;
         let mut rows = std::pin::pin!(rows);
         while let Some(row) = self.note(self.session.wait(rows.try_next()))? {
             each(Row(&row))?;
@@ -432,16 +515,25 @@ impl Connection {
         if self.ahead.is_announcing() {
             return Err(self.ahead.announce(sql, values));
         }
-        self.numbers.yield_to(sql).into_iter().try_for_each(|counter| self.store_number(counter))?;
+        self.numbers
+            .yield_to(sql)
+            .into_iter()
+            .try_for_each(|counter| self.store_number(counter))?;
         let (form, values) = self.bound(sql, values)?;
-        let is_write = form.columns().is_empty() || ["INSERT", "UPDATE", "DELETE"].iter().any(|word| sql.trim_start().starts_with(word));
+        let is_write = form.columns().is_empty()
+            || ["INSERT", "UPDATE", "DELETE"]
+                .iter()
+                .any(|word| sql.trim_start().starts_with(word));
         if is_write {
             self.ahead.note(sql);
             let (rows, count) = self.exchange(query(self.session.client(), &form, &values))?;
             self.changes.set(self.changes.get() + count);
             return Ok((Arc::new(rows), count));
         }
-        let read = Read { sql: sql.to_owned(), values };
+        let read = Read {
+            sql: sql.to_owned(),
+            values,
+        };
         if let Some(reply) = self.ahead.kept(&read) {
             let count = reply.len() as u64;
             return Ok((reply, count));
@@ -451,8 +543,15 @@ impl Connection {
             others.push((self.form(&other.sql, &other.values)?, other));
         }
         let client = self.session.client();
-        let others_reply = futures::future::try_join_all(others.iter().map(|(form, other)| query(client, form, &other.values)));
-        let ((rows, count), replies) = self.exchange(futures::future::try_join(query(client, &form, &read.values), others_reply))?;
+        let others_reply = futures::future::try_join_all(
+            others
+                .iter()
+                .map(|(form, other)| query(client, form, &other.values)),
+        );
+        let ((rows, count), replies) = self.exchange(futures::future::try_join(
+            query(client, &form, &read.values),
+            others_reply,
+        ))?;
         for ((_, other), (rows, _)) in others.into_iter().zip(replies) {
             self.ahead.keep(other, rows);
         }
@@ -465,7 +564,10 @@ impl Connection {
         if self.state.get() != State::InTransaction {
             return self.fetch(sql, values).map(|_| ());
         }
-        self.numbers.yield_to(sql).into_iter().try_for_each(|counter| self.store_number(counter))?;
+        self.numbers
+            .yield_to(sql)
+            .into_iter()
+            .try_for_each(|counter| self.store_number(counter))?;
         let (form, values) = self.bound(sql, values)?;
         self.defer_write(sql, Deferred::Bound(form, values))
     }
@@ -489,18 +591,27 @@ impl Connection {
         let mut bound = Bound::default();
         values.bind_to(&mut bound)?;
         let Bound(mut values) = bound;
-        let numbered = numbers::with_number(sql, column, values.len()).filter(|_| self.epoch.is_some() && self.state.get() == State::InTransaction);
+        let numbered = numbers::with_number(sql, column, values.len())
+            .filter(|_| self.epoch.is_some() && self.state.get() == State::InTransaction);
         let Some((table, numbered)) = numbered else {
-            let (rows, _) = self.fetch(&format!("{sql} RETURNING {column}"), super::params_from_iter(values))?;
+            let (rows, _) = self.fetch(
+                &format!("{sql} RETURNING {column}"),
+                super::params_from_iter(values),
+            )?;
             return match Row(rows.first().ok_or(Error::NoRows)?).value(0)? {
                 ValueRef::Integer(number) => Ok(number),
-                other => Err(Error::Type { column: 0, found: other.type_name() }),
+                other => Err(Error::Type {
+                    column: 0,
+                    found: other.type_name(),
+                }),
             };
         };
         let number = match self.numbers.next(table) {
             Some(number) => number,
             None => {
-                let last = self.number(&format!("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0)"))?;
+                let last = self.number(&format!(
+                    "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0)"
+                ))?;
                 self.numbers.learn(table, last);
                 self.numbers.next(table).unwrap_or(last + 1)
             }
@@ -513,8 +624,16 @@ impl Connection {
 }
 
 /// Sends a query when it is first polled. Returns its rows, and the number of rows that it returned or changed.
-async fn query(client: &Client, form: &ServerStatement, values: &[Value]) -> std::result::Result<(Vec<ServerRow>, u64), tokio_postgres::Error> {
-    let parameters: Vec<_> = values.iter().zip(form.params()).map(|(value, of)| parameter(value, of)).collect();
+async fn query(
+    client: &Client,
+    form: &ServerStatement,
+    values: &[Value],
+) -> std::result::Result<(Vec<ServerRow>, u64), tokio_postgres::Error> {
+    let parameters: Vec<_> = values
+        .iter()
+        .zip(form.params())
+        .map(|(value, of)| parameter(value, of))
+        .collect();
     let mut stream = std::pin::pin!(client.query_raw(form, parameters).await?);
     let mut rows = Vec::new();
     while let Some(row) = stream.try_next().await? {
@@ -533,8 +652,13 @@ impl Bind for Bound {
             ValueRef::Integer(value) => Value::Integer(value),
             ValueRef::Real(value) => Value::Real(value),
             ValueRef::Text(text) => {
-                let text = std::str::from_utf8(text).map_err(|error| Error::Other(error.to_string()))?;
-                Value::Text(if text.contains('\0') { without_nul(text) } else { text.to_owned() })
+                let text =
+                    std::str::from_utf8(text).map_err(|error| Error::Other(error.to_string()))?;
+                Value::Text(if text.contains('\0') {
+                    without_nul(text)
+                } else {
+                    text.to_owned()
+                })
             }
             ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
         });
@@ -593,7 +717,10 @@ pub(super) struct Row<'a>(&'a ServerRow);
 
 impl<'a> Row<'a> {
     pub(super) fn value(&self, column: usize) -> Result<ValueRef<'a>> {
-        let raw: Raw<'a> = self.0.try_get(column).map_err(|error| Error::Other(error.to_string()))?;
+        let raw: Raw<'a> = self
+            .0
+            .try_get(column)
+            .map_err(|error| Error::Other(error.to_string()))?;
         raw.value().map_err(Error::Other)
     }
 }

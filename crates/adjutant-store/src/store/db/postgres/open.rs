@@ -36,7 +36,8 @@ const SERVER_MIN: i64 = 150_000;
 /// `adjt`, the class of the session lock. Its object is the schema.
 pub(super) const LOCK_CLASS: i32 = 0x6164_6a74;
 /// The schema, as the object of the lock.
-pub(super) const SCHEMA_ID: &str = "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
+pub(super) const SCHEMA_ID: &str =
+    "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
 /// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
 const LOCK_TIMEOUT_MS: u32 = 5_000;
 /// The problem of a hub whose store another hub uses since.
@@ -58,17 +59,30 @@ pub(in crate::store) struct Replaced {
 impl Connection {
     /// Returns what a new session needs to replace this one. `None`: it does not write.
     pub(in crate::store) fn replaced(&self) -> Option<Replaced> {
-        Some(Replaced { backend: self.backend, epoch: self.epoch?, lead: self.lead.clone(), transaction: self.transaction.get() })
+        Some(Replaced {
+            backend: self.backend,
+            epoch: self.epoch?,
+            lead: self.lead.clone(),
+            transaction: self.transaction.get(),
+        })
     }
 }
 
 /// Opens the session that writes, creates the schema and takes the session lock. Waits for a server that cannot be reached.
-pub(in crate::store) fn writable(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+pub(in crate::store) fn writable(
+    address: &PostgresAddress,
+    replaced: Option<&Replaced>,
+    note: &Arc<ConfirmedNote>,
+) -> Result<Connection> {
     until_reached(|| lead(address, replaced, note))
 }
 
 /// Makes a session that holds the lock the one that writes. `leader`: how this hub describes itself to others that share the store, as JSON.
-pub(in crate::store) fn begin_lead(connection: Connection, leader: Option<&str>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+pub(in crate::store) fn begin_lead(
+    connection: Connection,
+    leader: Option<&str>,
+    note: &Arc<ConfirmedNote>,
+) -> Result<Connection> {
     prepare_schema(&connection)?;
     let epoch = connection
         .prepare(&format!(
@@ -88,7 +102,10 @@ pub(in crate::store) fn history_of(connection: &Connection) -> Result<(History, 
 }
 
 /// Opens a session that reads. Waits for a server that cannot be reached.
-pub(in crate::store) fn read_only(address: &PostgresAddress, note: Option<&ConfirmedNote>) -> Result<Connection> {
+pub(in crate::store) fn read_only(
+    address: &PostgresAddress,
+    note: Option<&ConfirmedNote>,
+) -> Result<Connection> {
     until_reached(|| {
         let connection = connect(address)?;
         if let Some(note) = note {
@@ -105,7 +122,9 @@ pub(in crate::store) fn read_only(address: &PostgresAddress, note: Option<&Confi
 /// Returns whether the database has a store.
 pub(in crate::store) fn has_store(address: &PostgresAddress) -> Result<bool> {
     let connection = until_reached(|| connect(address))?;
-    Ok(connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hub'")? > 0)
+    Ok(connection.number(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'hub'",
+    )? > 0)
 }
 
 /// Tries until the server is reached, or for a limited time.
@@ -136,15 +155,24 @@ pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T>
 }
 
 pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
-    let name = format!("adj on {} (pid {})", rustix::system::uname().nodename().to_string_lossy(), std::process::id());
+    let name = format!(
+        "adj on {} (pid {})",
+        rustix::system::uname().nodename().to_string_lossy(),
+        std::process::id()
+    );
     let address = address.clone().with_password().map_err(Error::Other)?;
     let connection = Connection::new(Session::connect(&Address::new(&address, &name))?)?;
     let version = connection.number("SELECT current_setting('server_version_num')::bigint")?;
     if version < SERVER_MIN {
-        return Err(Error::Other(format!("PostgreSQL {} is too old: 15 or newer is needed", version / 10_000)));
+        return Err(Error::Other(format!(
+            "PostgreSQL {} is too old: 15 or newer is needed",
+            version / 10_000
+        )));
     }
     if connection.number("SELECT (current_setting('server_encoding') = 'UTF8')::int")? == 0 {
-        return Err(Error::Other("the database is not encoded in UTF8".to_owned()));
+        return Err(Error::Other(
+            "the database is not encoded in UTF8".to_owned(),
+        ));
     }
     // The server notices a hub whose machine or network has failed, or that is suspended in a transaction: its locks would delay others for hours.
     // A stronger setting of the server, such as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants that
@@ -163,13 +191,20 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
 /// Connects for writing.
 pub(super) fn connect_to_write(address: &PostgresAddress) -> Result<Connection> {
     let connection = connect(address)?;
-    if connection.number("SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int")? == 0 {
+    if connection.number(
+        "SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int",
+    )? == 0
+    {
         return Ok(connection);
     }
     Err(Error::Lost("the server is read-only: it follows another server, or default_transaction_read_only is on".to_owned()))
 }
 
-fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+fn lead(
+    address: &PostgresAddress,
+    replaced: Option<&Replaced>,
+    note: &Arc<ConfirmedNote>,
+) -> Result<Connection> {
     let connection = connect_to_write(address)?;
     if let Some(replaced) = replaced {
         // The server may not have noticed that the old connection is gone.
@@ -186,7 +221,10 @@ fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<Confi
     // The lock was free for a moment: another hub may use the store since. One that does so in a database that was set back may have the same epoch.
     let is_same = |connection: &Connection| {
         check(connection, note)?;
-        let sql = format!("SELECT epoch FROM hub JOIN leads USING (epoch) WHERE epoch = {} AND id = '{}'", replaced.epoch, replaced.lead);
+        let sql = format!(
+            "SELECT epoch FROM hub JOIN leads USING (epoch) WHERE epoch = {} AND id = '{}'",
+            replaced.epoch, replaced.lead
+        );
         match connection.number(&sql) {
             Err(Error::NoRows) => Err(taken_over()),
             found => found.map(|_| ()),
@@ -197,7 +235,13 @@ fn lead(address: &PostgresAddress, replaced: Option<&Replaced>, note: &Arc<Confi
         return ready(connection, epoch, replaced.lead.clone(), note);
     }
     is_same(&connection)?;
-    lock(&connection).map_err(|error| if let Error::Other(holder) = error { Error::TakenOver(holder) } else { error })?;
+    lock(&connection).map_err(|error| {
+        if let Error::Other(holder) = error {
+            Error::TakenOver(holder)
+        } else {
+            error
+        }
+    })?;
     is_same(&connection)?;
     ready(connection, replaced.epoch, replaced.lead.clone(), note)
 }
@@ -208,18 +252,27 @@ pub(in crate::store) fn taken_over() -> Error {
 }
 
 /// Returns a session that writes in an epoch, as a lead.
-fn ready(mut connection: Connection, epoch: i64, lead: String, note: &Arc<ConfirmedNote>) -> Result<Connection> {
+fn ready(
+    mut connection: Connection,
+    epoch: i64,
+    lead: String,
+    note: &Arc<ConfirmedNote>,
+) -> Result<Connection> {
     connection.epoch = Some(epoch);
     connection.lead = lead;
     connection.note = Some(Arc::clone(note));
-    connection.transaction.set(connection.number("SELECT transaction FROM hub")?);
+    connection
+        .transaction
+        .set(connection.number("SELECT transaction FROM hub")?);
     connection.state.set(State::Idle);
     Ok(connection)
 }
 
 /// Takes the session lock of the schema, which the server releases when this session ends.
 fn lock(connection: &Connection) -> Result<()> {
-    let Err(error) = lock_within(connection, LOCK_TIMEOUT_MS) else { return Ok(()) };
+    let Err(error) = lock_within(connection, LOCK_TIMEOUT_MS) else {
+        return Ok(());
+    };
     if let Error::Lost(_) = error {
         return Err(error);
     }
@@ -233,34 +286,50 @@ fn lock(connection: &Connection) -> Result<()> {
         Some(row) => {
             let text = |column| {
                 row.value(column).map(|value| {
-                    if let crate::store::db::ValueRef::Text(text) = value { String::from_utf8_lossy(text).into_owned() } else { String::new() }
+                    if let crate::store::db::ValueRef::Text(text) = value {
+                        String::from_utf8_lossy(text).into_owned()
+                    } else {
+                        String::new()
+                    }
                 })
             };
-            format!("{}, connected from {} since {}", text(0)?, text(1)?, text(2)?)
+            format!(
+                "{}, connected from {} since {}",
+                text(0)?,
+                text(1)?,
+                text(2)?
+            )
         }
         None => error.to_string(),
     };
-    Err(Error::Other(format!("another hub uses this store: {holder}; stop it first, or let both share the store (store_shared = true)")))
+    Err(Error::Other(format!(
+        "another hub uses this store: {holder}; stop it first, or let both share the store (store_shared = true)"
+    )))
 }
 
 /// Takes the session lock within a time.
 pub(super) fn lock_within(connection: &Connection, limit_ms: u32) -> Result<()> {
     connection.run(&format!("SET lock_timeout = {limit_ms}"))?;
-    let locked = connection.run(&format!("SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"));
+    let locked = connection.run(&format!(
+        "SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"
+    ));
     connection.run("SET lock_timeout = 0")?;
     locked.map(|_| ())
 }
 
 /// Creates the schema in an empty database, migrates an older one, and refuses a foreign or newer one.
 fn prepare_schema(connection: &Connection) -> Result<()> {
-    let tables = connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")?;
+    let tables =
+        connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")?;
     if tables == 0 {
         create_schema(connection)?;
     }
     let is_ours =
         connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('hub', 'runs', 'events')")?;
     if is_ours != 3 {
-        return Err(Error::Other("the database contains other tables: give Adjutant a database of its own".to_owned()));
+        return Err(Error::Other(
+            "the database contains other tables: give Adjutant a database of its own".to_owned(),
+        ));
     }
     let found = connection.number("SELECT version FROM hub")?;
     if found > VERSION {
@@ -269,10 +338,18 @@ fn prepare_schema(connection: &Connection) -> Result<()> {
         )));
     }
     if found < SCHEMA_VERSION {
-        return Err(Error::Other(format!("the database has schema {found}, and this version of adj cannot migrate it to {VERSION}")));
+        return Err(Error::Other(format!(
+            "the database has schema {found}, and this version of adj cannot migrate it to {VERSION}"
+        )));
     }
-    for (migration, next) in MIGRATIONS.iter().zip(SCHEMA_VERSION + 1..).filter(|(_, next)| *next > found) {
-        connection.execute_batch(&format!("BEGIN; {migration} UPDATE hub SET version = {next}; COMMIT"))?;
+    for (migration, next) in MIGRATIONS
+        .iter()
+        .zip(SCHEMA_VERSION + 1..)
+        .filter(|(_, next)| *next > found)
+    {
+        connection.execute_batch(&format!(
+            "BEGIN; {migration} UPDATE hub SET version = {next}; COMMIT"
+        ))?;
     }
     Ok(())
 }

@@ -59,8 +59,16 @@ impl AnnouncedBackend {
 
 impl<S> Pipelined<S> {
     pub(super) fn new(inner: S, backend: AnnouncedBackend) -> Self {
-        let received = Received { backend, ..Received::default() };
-        Self { inner, sent: Sent::default(), received, requests: Requests::default() }
+        let received = Received {
+            backend,
+            ..Received::default()
+        };
+        Self {
+            inner,
+            sent: Sent::default(),
+            received,
+            requests: Requests::default(),
+        }
     }
 }
 
@@ -82,7 +90,10 @@ impl Sent {
         let mut bytes_left = std::mem::take(&mut self.partial);
         bytes_left.extend_from_slice(bytes);
         let mut rest = bytes_left.as_slice();
-        while let Some((message, after)) = self.message_length(rest).and_then(|length| rest.split_at_checked(length)) {
+        while let Some((message, after)) = self
+            .message_length(rest)
+            .and_then(|length| rest.split_at_checked(length))
+        {
             if self.has_started {
                 self.pass(message, requests);
             } else {
@@ -152,12 +163,21 @@ impl Received {
     fn accept(&mut self, mut bytes: &[u8], requests: &mut Requests) {
         while !bytes.is_empty() {
             if self.header.len() < HEADER_BYTES {
-                let (header, after) = bytes.split_at(bytes.len().min(HEADER_BYTES - self.header.len()));
+                let (header, after) =
+                    bytes.split_at(bytes.len().min(HEADER_BYTES - self.header.len()));
                 self.header.extend_from_slice(header);
                 self.ready.extend_from_slice(header);
                 bytes = after;
-                let Some(size) = self.header.get(1..HEADER_BYTES).and_then(|size| <[u8; 4]>::try_from(size).ok()) else { continue };
-                self.rest = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX).saturating_sub(4);
+                let Some(size) = self
+                    .header
+                    .get(1..HEADER_BYTES)
+                    .and_then(|size| <[u8; 4]>::try_from(size).ok())
+                else {
+                    continue;
+                };
+                self.rest = usize::try_from(u32::from_be_bytes(size))
+                    .unwrap_or(usize::MAX)
+                    .saturating_sub(4);
             }
             let (rest, after) = bytes.split_at(bytes.len().min(self.rest));
             self.ready.extend_from_slice(rest);
@@ -176,7 +196,9 @@ impl Received {
 
     fn end_message(&mut self, kind: u8, requests: &mut Requests) {
         if let (b'K', Some(backend)) = (kind, self.key_data.first_chunk::<4>()) {
-            self.backend.0.store(i32::from_be_bytes(*backend), Ordering::Relaxed);
+            self.backend
+                .0
+                .store(i32::from_be_bytes(*backend), Ordering::Relaxed);
         }
         match (kind, requests.front()) {
             (b'Z', Some(_)) => drop(requests.pop_front()),
@@ -198,7 +220,11 @@ impl Received {
     fn skip(&mut self, requests: &mut Requests) {
         while let Some(request) = requests.front().copied() {
             self.ready.push(b'E');
-            self.ready.extend_from_slice(&u32::try_from(SKIPPED.len() + 4).unwrap_or(u32::MAX).to_be_bytes());
+            self.ready.extend_from_slice(
+                &u32::try_from(SKIPPED.len() + 4)
+                    .unwrap_or(u32::MAX)
+                    .to_be_bytes(),
+            );
             self.ready.extend_from_slice(SKIPPED);
             if request == Request::Ended {
                 return;
@@ -223,7 +249,11 @@ impl<S: AsyncWrite + Unpin> Pipelined<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Pipelined<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         if this.sent.ready.len() > UNSENT_MAX {
             ready!(this.poll_send(context))?;
@@ -245,7 +275,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pipelined<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Pipelined<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while this.received.ready.is_empty() {
             let mut bytes = [0; READ_BYTES];
@@ -274,7 +308,9 @@ mod tests {
     use super::*;
 
     fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-        let size = u32::try_from(body.len() + 4).expect("a short message").to_be_bytes();
+        let size = u32::try_from(body.len() + 4)
+            .expect("a short message")
+            .to_be_bytes();
         [&[kind], size.as_slice(), body].concat()
     }
 
@@ -287,7 +323,10 @@ mod tests {
         let mut types = String::new();
         while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
             types.push(char::from(header[0]));
-            let size = usize::try_from(u32::from_be_bytes([header[1], header[2], header[3], header[4]])).expect("a size");
+            let size = usize::try_from(u32::from_be_bytes([
+                header[1], header[2], header[3], header[4],
+            ]))
+            .expect("a size");
             bytes = &rest[size - 4..];
         }
         types
@@ -295,7 +334,13 @@ mod tests {
 
     /// Returns the types of the messages that the server receives, and the requests. The driver writes `chunk` bytes at a time.
     fn sent(requests: &[Vec<u8>], chunk: usize) -> (String, Requests) {
-        let (mut sent, mut open) = (Sent { has_started: true, ..Sent::default() }, Requests::default());
+        let (mut sent, mut open) = (
+            Sent {
+                has_started: true,
+                ..Sent::default()
+            },
+            Requests::default(),
+        );
         for bytes in requests.concat().chunks(chunk) {
             sent.accept(bytes, &mut open);
         }
@@ -319,7 +364,15 @@ mod tests {
         for chunk in [1, 7, 1_000] {
             let (messages, mut requests) = sent(&[statement(), statement(), statement()], chunk);
             assert_eq!(messages, "BEBEBES");
-            let replies = [row.clone(), complete.clone(), complete.clone(), message(b'N', b"notice"), row.clone(), complete.clone(), ready.clone()];
+            let replies = [
+                row.clone(),
+                complete.clone(),
+                complete.clone(),
+                message(b'N', b"notice"),
+                row.clone(),
+                complete.clone(),
+                ready.clone(),
+            ];
             assert_eq!(received(&replies, &mut requests, chunk), "DCZCZNDCZ");
             assert!(requests.is_empty());
         }
@@ -329,18 +382,43 @@ mod tests {
     fn other_requests_have_their_own_sync() {
         let query = message(b'Q', b"ROLLBACK\0");
         let prepare = [message(b'P', b"a"), message(b'D', b"a"), SYNC.to_vec()].concat();
-        let (messages, mut requests) = sent(&[query.clone(), statement(), query, statement(), prepare], 1_000);
+        let (messages, mut requests) = sent(
+            &[query.clone(), statement(), query, statement(), prepare],
+            1_000,
+        );
         assert_eq!(messages, "QBESQBESPDS");
         let ready = READY.to_vec();
-        let replies = [message(b'C', b""), ready.clone(), message(b'E', b""), ready.clone(), message(b'C', b""), ready.clone()];
+        let replies = [
+            message(b'C', b""),
+            ready.clone(),
+            message(b'E', b""),
+            ready.clone(),
+            message(b'C', b""),
+            ready.clone(),
+        ];
         assert_eq!(received(&replies, &mut requests, 3), "CZEZCZ");
         assert_eq!(requests.len(), 2);
     }
 
     #[test]
     fn statements_after_a_failed_one_fail() {
-        let (_, mut requests) = sent(&[statement(), statement(), statement(), statement(), message(b'Q', b"")], 1_000);
-        let replies = [message(b'C', b""), message(b'E', b""), READY.to_vec(), message(b'C', b""), READY.to_vec()];
+        let (_, mut requests) = sent(
+            &[
+                statement(),
+                statement(),
+                statement(),
+                statement(),
+                message(b'Q', b""),
+            ],
+            1_000,
+        );
+        let replies = [
+            message(b'C', b""),
+            message(b'E', b""),
+            READY.to_vec(),
+            message(b'C', b""),
+            READY.to_vec(),
+        ];
         assert_eq!(received(&replies, &mut requests, 4), "CZEZEZEZCZ");
         assert!(requests.is_empty());
     }
@@ -349,7 +427,14 @@ mod tests {
     fn process_of_the_server_is_read_from_any_pieces() {
         for chunk in [1, 3, 1_000] {
             let mut received = Received::default();
-            for bytes in [message(b'R', &[0; 4]), message(b'K', &[0, 0, 1, 2, 9, 9, 9, 9]), READY.to_vec()].concat().chunks(chunk) {
+            for bytes in [
+                message(b'R', &[0; 4]),
+                message(b'K', &[0, 0, 1, 2, 9, 9, 9, 9]),
+                READY.to_vec(),
+            ]
+            .concat()
+            .chunks(chunk)
+            {
                 received.accept(bytes, &mut Requests::default());
                 received.ready.clear();
             }
@@ -363,8 +448,14 @@ mod tests {
         let startup = [0, 0, 0, 9, 0, 3, 0, 0, 0];
         sent.accept(&startup[..5], &mut Requests::default());
         assert!(sent.ready.is_empty());
-        sent.accept(&[&startup[5..], &message(b'p', b"password")].concat(), &mut Requests::default());
-        assert_eq!((&sent.ready[..9], types(&sent.ready[9..])), (startup.as_slice(), "p".to_owned()));
+        sent.accept(
+            &[&startup[5..], &message(b'p', b"password")].concat(),
+            &mut Requests::default(),
+        );
+        assert_eq!(
+            (&sent.ready[..9], types(&sent.ready[9..])),
+            (startup.as_slice(), "p".to_owned())
+        );
         assert!(sent.current == *b"p");
     }
 }

@@ -44,38 +44,62 @@ pub(super) struct Session {
 }
 
 /// Reads and writes the socket while it is polled.
-type Messages = Pin<Box<dyn Stream<Item = std::result::Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
+type Messages =
+    Pin<Box<dyn Stream<Item = std::result::Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
 
 fn messages<S, T>(mut connection: Connection<S, T>) -> Messages
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    Box::pin(futures::stream::poll_fn(move |context| connection.poll_message(context)))
+    Box::pin(futures::stream::poll_fn(move |context| {
+        connection.poll_message(context)
+    }))
 }
 
 impl Session {
     /// Connects and authenticates.
     pub(super) fn connect(address: &Address) -> Result<Self> {
-        let socket = Socket::connect(address).map_err(|error| Error::Lost(format!("error connecting to server: {error}")))?;
+        let socket = Socket::connect(address)
+            .map_err(|error| Error::Lost(format!("error connecting to server: {error}")))?;
         let (progress, until) = (Progress::default(), Instant::now() + CONNECT_TIMEOUT);
         let backend = AnnouncedBackend::default();
-        let connected = match address.tls().map(|tls| tls.connector_for(address.host(), backend.clone())).transpose().map_err(Error::Other)? {
+        let connected = match address
+            .tls()
+            .map(|tls| tls.connector_for(address.host(), backend.clone()))
+            .transpose()
+            .map_err(Error::Other)?
+        {
             None => {
-                let connecting = address.driver().connect_raw(Pipelined::new(socket.clone(), backend.clone()), NoTls);
-                progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
+                let connecting = address
+                    .driver()
+                    .connect_raw(Pipelined::new(socket.clone(), backend.clone()), NoTls);
+                progress
+                    .block_on(connecting, &socket, until, || {})
+                    .map(|done| done.map(|(client, connection)| (client, messages(connection))))
             }
             Some(tls) => {
                 let connecting = address.driver().connect_raw(socket.clone(), tls);
-                progress.block_on(connecting, &socket, until, || {}).map(|done| done.map(|(client, connection)| (client, messages(connection))))
+                progress
+                    .block_on(connecting, &socket, until, || {})
+                    .map(|done| done.map(|(client, connection)| (client, messages(connection))))
             }
         };
         let (client, messages) = match connected {
             Some(Ok(connected)) => connected,
             Some(Err(error)) => return Err(of_server(&error)),
-            None => return Err(Error::Lost(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))),
+            None => {
+                return Err(Error::Lost(format!(
+                    "no connection within {} s",
+                    CONNECT_TIMEOUT.as_secs()
+                )));
+            }
         };
-        let (messages, notifications, end) = (RefCell::new(Some(messages)), RefCell::default(), RefCell::default());
+        let (messages, notifications, end) = (
+            RefCell::new(Some(messages)),
+            RefCell::default(),
+            RefCell::default(),
+        );
         Ok(Self {
             client: Some(client),
             messages,
@@ -105,15 +129,24 @@ impl Session {
     }
 
     /// Waits for a reply.
-    pub(super) fn wait<T>(&self, reply: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>) -> Result<T> {
+    pub(super) fn wait<T>(
+        &self,
+        reply: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
         let limit = self.reply_within.get();
         self.round_trips.set(self.round_trips.get() + 1);
-        match self.progress.block_on(reply, &self.socket, Instant::now() + limit, || self.serve()) {
+        match self
+            .progress
+            .block_on(reply, &self.socket, Instant::now() + limit, || self.serve())
+        {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(self.error(&error)),
             None => {
                 self.has_timed_out.set(true);
-                Err(Error::Lost(format!("no reply from PostgreSQL within {} s", limit.as_secs())))
+                Err(Error::Lost(format!(
+                    "no reply from PostgreSQL within {} s",
+                    limit.as_secs()
+                )))
             }
         }
     }
@@ -138,9 +171,17 @@ impl Session {
             None if self.has_ended() => Poll::Ready(None),
             None => Poll::Pending,
         });
-        match self.progress.block_on(next, &self.socket, until, || self.serve()) {
+        match self
+            .progress
+            .block_on(next, &self.socket, until, || self.serve())
+        {
             Some(Some(payload)) => Ok(Some(payload)),
-            Some(None) => Err(Error::Lost(self.end.borrow().clone().unwrap_or_else(|| "the connection ended".to_owned()))),
+            Some(None) => Err(Error::Lost(
+                self.end
+                    .borrow()
+                    .clone()
+                    .unwrap_or_else(|| "the connection ended".to_owned()),
+            )),
             None => Ok(None),
         }
     }
@@ -160,7 +201,9 @@ impl Session {
         let mut messages = self.messages.borrow_mut();
         let mut context = self.progress.context();
         while let Some(open) = messages.as_mut() {
-            let Poll::Ready(message) = open.as_mut().poll_next(&mut context) else { return };
+            let Poll::Ready(message) = open.as_mut().poll_next(&mut context) else {
+                return;
+            };
             // The future that waits for it is polled again.
             self.progress.flag.0.store(true, Ordering::Relaxed);
             match message {
@@ -173,8 +216,10 @@ impl Session {
                 }
                 Some(Ok(_)) => {}
                 ended => {
-                    let problem =
-                        ended.and_then(std::result::Result::err).map_or_else(|| "the connection ended".to_owned(), |error| message_of(&error));
+                    let problem = ended.and_then(std::result::Result::err).map_or_else(
+                        || "the connection ended".to_owned(),
+                        |error| message_of(&error),
+                    );
                     *self.end.borrow_mut() = Some(problem);
                     *messages = None;
                 }
@@ -216,7 +261,10 @@ impl Wake for Flag {
 impl Default for Progress {
     fn default() -> Self {
         let flag = Arc::new(Flag::default());
-        Self { waker: Waker::from(Arc::clone(&flag)), flag }
+        Self {
+            waker: Waker::from(Arc::clone(&flag)),
+            flag,
+        }
     }
 }
 
@@ -226,7 +274,13 @@ impl Progress {
     }
 
     /// Waits for a future on this thread, which may belong to a runtime. `serve` reads and writes the socket. `None`: timed out.
-    fn block_on<F: Future>(&self, future: F, socket: &Socket, until: Instant, serve: impl Fn()) -> Option<F::Output> {
+    fn block_on<F: Future>(
+        &self,
+        future: F,
+        socket: &Socket,
+        until: Instant,
+        serve: impl Fn(),
+    ) -> Option<F::Output> {
         let mut future = pin!(future);
         let mut context = self.context();
         loop {
@@ -274,7 +328,11 @@ const PASSING: [&str; 16] = [
 /// Classifies an error of the server or of the connection to it.
 fn of_server(error: &tokio_postgres::Error) -> Error {
     let Some(db) = error.as_db_error() else {
-        return if is_permanent(error) { Error::Other(message_of(error)) } else { Error::Lost(message_of(error)) };
+        return if is_permanent(error) {
+            Error::Other(message_of(error))
+        } else {
+            Error::Lost(message_of(error))
+        };
     };
     // The detail is left out, because it contains values.
     let message = db.message().to_owned();
@@ -298,13 +356,19 @@ fn of_server(error: &tokio_postgres::Error) -> Error {
 fn is_permanent(error: &tokio_postgres::Error) -> bool {
     // The driver has the kind only in its message. TLS reports a refused certificate as invalid data.
     let is_of = |kind: &str| error.to_string().starts_with(kind);
-    let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    let is_refused = io.map_or(is_of("error performing TLS handshake"), |io| io.kind() == std::io::ErrorKind::InvalidData);
+    let io =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    let is_refused = io.map_or(is_of("error performing TLS handshake"), |io| {
+        io.kind() == std::io::ErrorKind::InvalidData
+    });
     is_refused || is_of("invalid configuration") || is_of("authentication error")
 }
 
 /// The driver's error for a server that asks for a password, and what to do about it.
-const NO_PASSWORD: (&str, &str) = ("password missing", "the server asks for a password: set PGPASSWORD, or add a line for this address to ~/.pgpass");
+const NO_PASSWORD: (&str, &str) = (
+    "password missing",
+    "the server asks for a password: set PGPASSWORD, or add a line for this address to ~/.pgpass",
+);
 
 /// Returns the message of an error with its causes. The password is not part of them.
 fn message_of(error: &tokio_postgres::Error) -> String {

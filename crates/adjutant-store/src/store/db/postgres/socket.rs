@@ -40,10 +40,16 @@ impl Socket {
     /// Connects to the first address that accepts.
     pub(super) fn connect(address: &Address) -> io::Result<Self> {
         let stream = match address.directory() {
-            Some(directory) => Stream::Unix(connect_unix(&format!("{directory}/.s.PGSQL.{}", address.port()))?),
+            Some(directory) => Stream::Unix(connect_unix(&format!(
+                "{directory}/.s.PGSQL.{}",
+                address.port()
+            ))?),
             None => Stream::Tcp(connect_tcp(address.host(), address.port())?),
         };
-        Ok(Self(Arc::new(Inner { stream, is_full: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Inner {
+            stream,
+            is_full: AtomicBool::new(false),
+        })))
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -60,9 +66,16 @@ impl Socket {
             if left.is_zero() {
                 return Ok(false);
             }
-            let write = if self.0.is_full.swap(false, Ordering::Relaxed) { PollFlags::OUT } else { PollFlags::empty() };
+            let write = if self.0.is_full.swap(false, Ordering::Relaxed) {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
             let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN | write)];
-            let limit = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+            let limit = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
             match poll(&mut fds, Some(&limit)) {
                 Ok(0) => return Ok(false),
                 Ok(_) => return Ok(true),
@@ -90,7 +103,12 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 
 /// Connects without waiting: a server whose queue is full refuses.
 fn connect_unix(path: &str) -> io::Result<UnixStream> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }
@@ -114,7 +132,11 @@ fn uninterrupted<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let space = into.initialize_unfilled();
         let read = uninterrupted(|| match &self.0.stream {
             Stream::Tcp(stream) => (&*stream).read(space),
@@ -125,12 +147,18 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = polled(uninterrupted(|| match &self.0.stream {
             Stream::Tcp(stream) => (&*stream).write(bytes),
             Stream::Unix(stream) => (&*stream).write(bytes),
         }));
-        self.0.is_full.store(written.is_pending(), Ordering::Relaxed);
+        self.0
+            .is_full
+            .store(written.is_pending(), Ordering::Relaxed);
         written
     }
 

@@ -21,12 +21,20 @@ pub(super) struct Tls {
 
 impl Tls {
     /// Reads the certificates, for a connection to a host. Blocks.
-    pub(super) fn connector_for(&self, host: &str, backend: AnnouncedBackend) -> Result<Handshake, String> {
+    pub(super) fn connector_for(
+        &self,
+        host: &str,
+        backend: AnnouncedBackend,
+    ) -> Result<Handshake, String> {
         let connector = match &self.root_certificates {
             Some(file) => crate::tls::connector_for(file)?,
             None => crate::tls::connector()?,
         };
-        Ok(Handshake { connector, name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?, backend })
+        Ok(Handshake {
+            connector,
+            name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?,
+            backend,
+        })
     }
 }
 
@@ -58,13 +66,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, into)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
 

@@ -32,7 +32,9 @@ pub(super) fn translated(sql: &str) -> String {
             }
             c if c.is_ascii_digit() => {
                 // A digit that begins no word, such as in `$12`.
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+                let end = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric())
+                    .unwrap_or(rest.len());
                 out.push_str(&rest[..end]);
                 rest = &rest[end..];
             }
@@ -54,9 +56,15 @@ pub(super) fn with_collation(translated: &str, is_text: impl Fn(usize) -> bool) 
     while let Some(c) = rest.chars().next() {
         is_quoted ^= c == '\'';
         if c == '$' && !is_quoted {
-            let end = rest[1..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |at| at + 1);
+            let end = rest[1..]
+                .find(|c: char| !c.is_ascii_digit())
+                .map_or(rest.len(), |at| at + 1);
             let is_text = rest[1..end].parse().is_ok_and(&is_text);
-            out.push_str(&if is_text { format!("({} COLLATE \"C\")", &rest[..end]) } else { rest[..end].to_owned() });
+            out.push_str(&if is_text {
+                format!("({} COLLATE \"C\")", &rest[..end])
+            } else {
+                rest[..end].to_owned()
+            });
             rest = &rest[end..];
         } else {
             out.push(c);
@@ -67,7 +75,9 @@ pub(super) fn with_collation(translated: &str, is_text: impl Fn(usize) -> bool) 
 }
 
 fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
     &text[..end]
 }
 
@@ -90,15 +100,34 @@ mod tests {
     #[test]
     fn parameters_and_hints_are_translated() {
         for (sql, expected) in [
-            ("SELECT a FROM t INDEXED BY t_a WHERE a = ?1 AND b = ?12", "SELECT a FROM t WHERE a = $1 AND b = $12"),
+            (
+                "SELECT a FROM t INDEXED BY t_a WHERE a = ?1 AND b = ?12",
+                "SELECT a FROM t WHERE a = $1 AND b = $12",
+            ),
             ("UPDATE t INDEXED BY t_a SET a = ?2", "UPDATE t SET a = $2"),
-            ("SELECT '?1 INDEXED BY x', 'it''s' FROM t", "SELECT '?1 INDEXED BY x', 'it''s' FROM t"),
-            ("FROM a CROSS JOIN b c ON c.x = a.x CROSS JOIN d ON d.x = 1", "FROM a JOIN b c ON c.x = a.x JOIN d ON d.x = 1"),
-            ("FROM a w CROSS JOIN b e WHERE e.x = ?1", "FROM a w CROSS JOIN b e WHERE e.x = $1"),
-            ("FROM a q INDEXED BY i CROSS JOIN runs r ON r.id = q.run", "FROM a q JOIN runs r ON r.id = q.run"),
+            (
+                "SELECT '?1 INDEXED BY x', 'it''s' FROM t",
+                "SELECT '?1 INDEXED BY x', 'it''s' FROM t",
+            ),
+            (
+                "FROM a CROSS JOIN b c ON c.x = a.x CROSS JOIN d ON d.x = 1",
+                "FROM a JOIN b c ON c.x = a.x JOIN d ON d.x = 1",
+            ),
+            (
+                "FROM a w CROSS JOIN b e WHERE e.x = ?1",
+                "FROM a w CROSS JOIN b e WHERE e.x = $1",
+            ),
+            (
+                "FROM a q INDEXED BY i CROSS JOIN runs r ON r.id = q.run",
+                "FROM a q JOIN runs r ON r.id = q.run",
+            ),
         ] {
             assert_eq!(translated(sql), expected);
         }
-        assert_eq!(with_collation("a = $1 AND b = $12 AND c = '$1'", |parameter| parameter == 12), "a = $1 AND b = ($12 COLLATE \"C\") AND c = '$1'");
+        assert_eq!(
+            with_collation("a = $1 AND b = $12 AND c = '$1'", |parameter| parameter
+                == 12),
+            "a = $1 AND b = ($12 COLLATE \"C\") AND c = '$1'"
+        );
     }
 }

@@ -43,7 +43,10 @@ pub(super) enum Raw<'a> {
 }
 
 impl<'a> FromSql<'a> for Raw<'a> {
-    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+    fn from_sql(
+        of: &Type,
+        raw: &'a [u8],
+    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self::Value(of.clone(), raw))
     }
 
@@ -59,15 +62,33 @@ impl<'a> FromSql<'a> for Raw<'a> {
 impl<'a> Raw<'a> {
     /// Returns the value. `Err`: the store has no such type.
     pub(super) fn value(self) -> Result<ValueRef<'a>, String> {
-        let Self::Value(of, raw) = self else { return Ok(ValueRef::Null) };
+        let Self::Value(of, raw) = self else {
+            return Ok(ValueRef::Null);
+        };
         let value = match of {
-            Type::BOOL => raw.first().map(|byte| ValueRef::Integer(i64::from(*byte != 0))),
-            Type::INT2 => raw.try_into().ok().map(|bytes| ValueRef::Integer(i16::from_be_bytes(bytes).into())),
-            Type::INT4 => raw.try_into().ok().map(|bytes| ValueRef::Integer(i32::from_be_bytes(bytes).into())),
-            Type::INT8 => raw.try_into().ok().map(|bytes| ValueRef::Integer(i64::from_be_bytes(bytes))),
-            Type::FLOAT8 => raw.try_into().ok().map(|bytes| ValueRef::Real(f64::from_be_bytes(bytes))),
+            Type::BOOL => raw
+                .first()
+                .map(|byte| ValueRef::Integer(i64::from(*byte != 0))),
+            Type::INT2 => raw
+                .try_into()
+                .ok()
+                .map(|bytes| ValueRef::Integer(i16::from_be_bytes(bytes).into())),
+            Type::INT4 => raw
+                .try_into()
+                .ok()
+                .map(|bytes| ValueRef::Integer(i32::from_be_bytes(bytes).into())),
+            Type::INT8 => raw
+                .try_into()
+                .ok()
+                .map(|bytes| ValueRef::Integer(i64::from_be_bytes(bytes))),
+            Type::FLOAT8 => raw
+                .try_into()
+                .ok()
+                .map(|bytes| ValueRef::Real(f64::from_be_bytes(bytes))),
             Type::NUMERIC => numeric(raw),
-            Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => Some(ValueRef::Text(raw)),
+            Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => {
+                Some(ValueRef::Text(raw))
+            }
             Type::BYTEA => Some(ValueRef::Blob(raw)),
             _ => None,
         };
@@ -77,8 +98,15 @@ impl<'a> Raw<'a> {
 
 /// Converts a `numeric`, the type of sums and averages: an integer if it is one.
 fn numeric(raw: &[u8]) -> Option<ValueRef<'static>> {
-    let mut fields = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-    let (count, weight, sign, _scale) = (fields.next()?, fields.next()?.cast_signed(), fields.next()?, fields.next()?);
+    let mut fields = raw
+        .chunks_exact(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let (count, weight, sign, _scale) = (
+        fields.next()?,
+        fields.next()?.cast_signed(),
+        fields.next()?,
+        fields.next()?,
+    );
     let sign = match sign {
         0x0000 => 1,
         0x4000 => -1,
@@ -88,10 +116,16 @@ fn numeric(raw: &[u8]) -> Option<ValueRef<'static>> {
     let whole = usize::try_from(i32::from(weight) + 1).unwrap_or(0);
     if digits.len() <= whole {
         let digits = digits.into_iter().chain(std::iter::repeat(0)).take(whole);
-        let value = digits.into_iter().try_fold(0i128, |value, digit| value.checked_mul(10_000)?.checked_add(i128::from(digit)))?;
+        let value = digits.into_iter().try_fold(0i128, |value, digit| {
+            value.checked_mul(10_000)?.checked_add(i128::from(digit))
+        })?;
         return i64::try_from(sign * value).ok().map(ValueRef::Integer);
     }
-    let value = digits.iter().enumerate().map(|(at, digit)| f64::from(*digit) * 10_000f64.powi(i32::from(weight) - at as i32)).sum::<f64>();
+    let value = digits
+        .iter()
+        .enumerate()
+        .map(|(at, digit)| f64::from(*digit) * 10_000f64.powi(i32::from(weight) - at as i32))
+        .sum::<f64>();
     Some(ValueRef::Real(sign as f64 * value))
 }
 
@@ -100,7 +134,12 @@ mod tests {
     use super::*;
 
     fn read(fields: &[u16]) -> Option<ValueRef<'static>> {
-        numeric(&fields.iter().flat_map(|field| field.to_be_bytes()).collect::<Vec<_>>())
+        numeric(
+            &fields
+                .iter()
+                .flat_map(|field| field.to_be_bytes())
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
@@ -110,7 +149,10 @@ mod tests {
         assert_eq!(read(&[2, 1, 0, 0, 1, 2]), Some(ValueRef::Integer(10_002)));
         assert_eq!(read(&[1, 2, 0, 0, 3]), Some(ValueRef::Integer(300_000_000)));
         assert_eq!(read(&[2, 0, 0, 2, 1, 5_000]), Some(ValueRef::Real(1.5)));
-        assert_eq!(read(&[1, u16::MAX, 0, 2, 2_500]), Some(ValueRef::Real(0.25)));
+        assert_eq!(
+            read(&[1, u16::MAX, 0, 2, 2_500]),
+            Some(ValueRef::Real(0.25))
+        );
         assert_eq!(read(&[0, 0, 0xC000, 0]), None);
     }
 }

@@ -13,7 +13,8 @@ const CHECKPOINT_PAGES: u32 = 1000;
 const CHECKPOINT_PAGES_BUSY: u32 = 4000;
 /// The preallocated size of the log: the pages before a checkpoint without load, plus those of the commit that makes it
 /// due. Under load the log grows once, and keeps its size.
-pub(in crate::store) const PREALLOCATED_BYTES: u64 = 32 + (CHECKPOINT_PAGES as u64 + 100) * (24 + 4096);
+pub(in crate::store) const PREALLOCATED_BYTES: u64 =
+    32 + (CHECKPOINT_PAGES as u64 + 100) * (24 + 4096);
 
 /// The log as the writer uses it. Checkpoints run between transactions, after the replies: SQLite's own ones run within a
 /// commit, so its callers would wait for them.
@@ -36,7 +37,9 @@ impl Log {
         }
         // Counted again by the next commit, which overwrites the log or, if a reader needs it, appends to it.
         self.pages.store(0, Ordering::Relaxed);
-        let checkpoint = connection.prepare("PRAGMA wal_checkpoint(PASSIVE)").and_then(|mut run| run.query([])?.next().map(|_| ()));
+        let checkpoint = connection
+            .prepare("PRAGMA wal_checkpoint(PASSIVE)")
+            .and_then(|mut run| run.query([])?.next().map(|_| ()));
         if let Err(error) = checkpoint {
             tracing::debug!(%error, "the checkpoint failed; a later one follows");
         }
@@ -44,7 +47,12 @@ impl Log {
 }
 
 fn is_checkpoint_due(pages: u32, is_idle: bool) -> bool {
-    pages >= if is_idle { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY }
+    pages
+        >= if is_idle {
+            CHECKPOINT_PAGES
+        } else {
+            CHECKPOINT_PAGES_BUSY
+        }
 }
 
 /// Extends the write-ahead log to its full size, so that a commit overwrites existing blocks and the file system
@@ -74,8 +82,14 @@ mod tests {
 
     #[test]
     fn checkpoint_waits_for_an_idle_writer_up_to_a_limit() {
-        assert!(!is_checkpoint_due(CHECKPOINT_PAGES - 1, true) && is_checkpoint_due(CHECKPOINT_PAGES, true));
-        assert!(!is_checkpoint_due(CHECKPOINT_PAGES_BUSY - 1, false) && is_checkpoint_due(CHECKPOINT_PAGES_BUSY, false));
+        assert!(
+            !is_checkpoint_due(CHECKPOINT_PAGES - 1, true)
+                && is_checkpoint_due(CHECKPOINT_PAGES, true)
+        );
+        assert!(
+            !is_checkpoint_due(CHECKPOINT_PAGES_BUSY - 1, false)
+                && is_checkpoint_due(CHECKPOINT_PAGES_BUSY, false)
+        );
     }
 
     #[test]
@@ -84,10 +98,21 @@ mod tests {
         let home = Home::at(&dir.path().join("home")).expect("a home");
         home.ensure().expect("a home");
         let connection = writable(&home).expect("it opens");
-        connection.execute_batch("CREATE TABLE filler (text TEXT)").expect("a table");
-        let length = || std::fs::metadata(home.database_log()).expect("there is a log").len();
+        connection
+            .execute_batch("CREATE TABLE filler (text TEXT)")
+            .expect("a table");
+        let length = || {
+            std::fs::metadata(home.database_log())
+                .expect("there is a log")
+                .len()
+        };
         let fill = |pages: u32| {
-            connection.execute("INSERT INTO filler VALUES (?1)", [".".repeat(pages as usize * 4096)]).expect("a commit");
+            connection
+                .execute(
+                    "INSERT INTO filler VALUES (?1)",
+                    [".".repeat(pages as usize * 4096)],
+                )
+                .expect("a commit");
         };
         // Without load, the log stays within its preallocated size.
         for _ in 0..40 {
@@ -101,8 +126,14 @@ mod tests {
             connection.maintain(false);
         }
         let limit = u64::from(CHECKPOINT_PAGES_BUSY + 100) * (24 + 4096);
-        assert!(length() > PREALLOCATED_BYTES && length() <= limit, "{}", length());
-        let intact: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
+        assert!(
+            length() > PREALLOCATED_BYTES && length() <= limit,
+            "{}",
+            length()
+        );
+        let intact: String = connection
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .expect("a check");
         assert_eq!(intact, "ok");
     }
 }

@@ -53,20 +53,37 @@ pub(in crate::store) enum Mode {
 
 impl Connection {
     /// Opens a file. Its statements are cached, up to a number of them, and may use these functions.
-    pub(in crate::store) fn open(path: &Path, mode: Mode, statements_max: usize, functions: &[TextFunction]) -> Result<Self> {
-        assert!(rusqlite::version_number() >= VERSION_MIN, "the SQLite in this binary is too old to be safe");
+    pub(in crate::store) fn open(
+        path: &Path,
+        mode: Mode,
+        statements_max: usize,
+        functions: &[TextFunction],
+    ) -> Result<Self> {
+        assert!(
+            rusqlite::version_number() >= VERSION_MIN,
+            "the SQLite in this binary is too old to be safe"
+        );
         let mode = match mode {
-            Mode::ReadWrite => rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE,
+            Mode::ReadWrite => {
+                rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE
+                    | rusqlite::OpenFlags::SQLITE_OPEN_CREATE
+            }
             Mode::ReadOnly => rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
         };
-        let connection = rusqlite::Connection::open_with_flags(path, mode | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let connection = rusqlite::Connection::open_with_flags(
+            path,
+            mode | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
         connection.set_prepared_statement_cache_capacity(statements_max);
         // With the planner's stability guarantee, SQLite does not prepare a statement again when a bound value could matter to a
         // partial index.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         functions::register(&connection)?;
-        let connection = Self { connection, log: None };
+        let connection = Self {
+            connection,
+            log: None,
+        };
         for (name, convert) in functions {
             connection.add_text_function(name, *convert)?;
         }
@@ -77,13 +94,17 @@ impl Connection {
     pub(super) fn open_in_memory() -> Self {
         let connection = rusqlite::Connection::open_in_memory().expect("a database");
         functions::register(&connection).expect("functions");
-        Self { connection, log: None }
+        Self {
+            connection,
+            log: None,
+        }
     }
 
     /// Counts the pages in the write-ahead log after each commit. Replaces SQLite's own checkpoints.
     pub(in crate::store) fn watch_log(&mut self) -> Result<()> {
         // This pragma removes the hook, so it comes first.
-        self.connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
+        self.connection
+            .execute_batch("PRAGMA wal_autocheckpoint = 0")?;
         let log = log::Log::default();
         let pages: Arc<AtomicU32> = log.pages();
         self.connection.wal_hook(Some(move |_: &mut Wal, count| {
@@ -96,15 +117,22 @@ impl Connection {
 
     /// Registers a function that converts a text for SQL statements.
     fn add_text_function(&self, name: &str, convert: fn(&str) -> String) -> Result<()> {
-        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
-        Ok(self.connection.create_scalar_function(name, 1, flags, move |context| match context.get_raw(0) {
-            SqliteValue::Text(text) => Ok(Some(convert(&String::from_utf8_lossy(text)))),
-            _ => Ok(None),
-        })?)
+        let flags = FunctionFlags::SQLITE_UTF8
+            | FunctionFlags::SQLITE_DETERMINISTIC
+            | FunctionFlags::SQLITE_INNOCUOUS;
+        Ok(self
+            .connection
+            .create_scalar_function(name, 1, flags, move |context| match context.get_raw(0) {
+                SqliteValue::Text(text) => Ok(Some(convert(&String::from_utf8_lossy(text)))),
+                _ => Ok(None),
+            })?)
     }
 
     pub(super) fn prepare(&self, sql: &str) -> Result<Statement<'_>> {
-        Ok(Statement { statement: self.connection.prepare_cached(sql)?, connection: &self.connection })
+        Ok(Statement {
+            statement: self.connection.prepare_cached(sql)?,
+            connection: &self.connection,
+        })
     }
 
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
@@ -127,7 +155,9 @@ impl Connection {
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
         let handler = deadline.map(|deadline| move || Instant::now() >= deadline);
-        Ok(self.connection.progress_handler(DEADLINE_CHECK_OPS, handler)?)
+        Ok(self
+            .connection
+            .progress_handler(DEADLINE_CHECK_OPS, handler)?)
     }
 
     pub(super) fn maintain(&self, is_idle: bool) {
@@ -146,9 +176,17 @@ pub(super) struct Statement<'c> {
 impl Statement<'_> {
     fn bind(&mut self, values: impl Params) -> Result<()> {
         let expected = self.statement.parameter_count();
-        let mut binding = Binding { statement: &mut self.statement, bound: 0, expected };
+        let mut binding = Binding {
+            statement: &mut self.statement,
+            bound: 0,
+            expected,
+        };
         values.bind_to(&mut binding)?;
-        if binding.bound == expected { Ok(()) } else { Err(wrong_count(binding.bound, expected)) }
+        if binding.bound == expected {
+            Ok(())
+        } else {
+            Err(wrong_count(binding.bound, expected))
+        }
     }
 
     pub(super) fn execute(&mut self, values: impl Params) -> Result<usize> {
@@ -187,7 +225,9 @@ impl Bind for Binding<'_, '_> {
         if self.bound > self.expected {
             return Err(wrong_count(self.bound, self.expected));
         }
-        Ok(self.statement.raw_bind_parameter(self.bound, Bound(value))?)
+        Ok(self
+            .statement
+            .raw_bind_parameter(self.bound, Bound(value))?)
     }
 }
 
@@ -237,9 +277,16 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
             Some(ErrorCode::ConstraintViolation) => Self::Constraint(error.to_string()),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(error.to_string()),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Corrupt(error.to_string())
+            }
             _ if error.sqlite_error().is_some_and(|error| {
-                matches!(error.extended_code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)
+                matches!(
+                    error.extended_code,
+                    ffi::SQLITE_IOERR_SHMSIZE
+                        | ffi::SQLITE_IOERR_SHMOPEN
+                        | ffi::SQLITE_IOERR_SHMMAP
+                )
             }) =>
             {
                 Self::SharedMemory(error.to_string())

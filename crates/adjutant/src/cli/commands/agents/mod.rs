@@ -26,7 +26,15 @@ pub async fn agents(args: &AgentsArgs, cx: &Context) -> CommandResult {
 
 /// Lists all agents, and waits for the version of the named one.
 async fn list_agents(cx: &Context, name: Option<&str>) -> Result<AgentList, Failure> {
-    Ok(cx.hub.call(&ListAgents { env: dispatch_env(), versions: true, all: true, await_version_of: name.map(ToOwned::to_owned) }).await?)
+    Ok(cx
+        .hub
+        .call(&ListAgents {
+            env: dispatch_env(),
+            versions: true,
+            all: true,
+            await_version_of: name.map(ToOwned::to_owned),
+        })
+        .await?)
 }
 
 /// Finds an agent by name.
@@ -45,7 +53,9 @@ async fn list(cx: &Context) -> CommandResult {
         cx.out.print_json_list(&list.agents, 0, &list.warnings)?;
         return Ok(Exit::Done);
     }
-    let is_absent = |agent: &&AgentView| !agent.found && !is_not_executable(agent) && agent.source == crate::config::BUILT_IN;
+    let is_absent = |agent: &&AgentView| {
+        !agent.found && !is_not_executable(agent) && agent.source == crate::config::BUILT_IN
+    };
     let (absent, here): (Vec<_>, Vec<_>) = list.agents.iter().partition(is_absent);
     let rows: Vec<Vec<Cell>> = here.iter().map(|agent| row(agent)).collect();
     let columns = [
@@ -59,26 +69,42 @@ async fn list(cx: &Context) -> CommandResult {
         Column::optional("USAGE", 6),
         Column::optional("DESCRIPTION", 1),
     ];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     for agent in &here {
         for remark in remarks(agent) {
-            cx.out.print_message(&format!("{}: {}", text::line(&agent.name), text::line(&remark)))?;
+            cx.out.print_message(&format!(
+                "{}: {}",
+                text::line(&agent.name),
+                text::line(&remark)
+            ))?;
         }
     }
-    let asked: Vec<&str> = here.iter().filter(|agent| agent.version_pending).map(|agent| agent.name.as_str()).collect();
+    let asked: Vec<&str> = here
+        .iter()
+        .filter(|agent| agent.version_pending)
+        .map(|agent| agent.name.as_str())
+        .collect();
     if !asked.is_empty() {
-        cx.out.print_message(&format!("versions not known yet: {} (adj agents NAME waits for it)", text::line(&asked.join(", "))))?;
+        cx.out.print_message(&format!(
+            "versions not known yet: {} (adj agents NAME waits for it)",
+            text::line(&asked.join(", "))
+        ))?;
     }
     if !absent.is_empty() {
         let names: Vec<&str> = absent.iter().map(|agent| agent.name.as_str()).collect();
-        cx.out.print_message(&format!("not found on PATH: {}", text::line(&names.join(", "))))?;
+        cx.out.print_message(&format!(
+            "not found on PATH: {}",
+            text::line(&names.join(", "))
+        ))?;
     }
     let offered = match Config::load(&cx.home) {
         Ok(config) => add::offered(&config),
         // The hub reports the broken configuration among the warnings below.
         Err(_) if !list.warnings.is_empty() => Vec::new(),
         Err(error) => {
-            cx.out.print_message(&format!("warning: {}", text::line(&error.to_string())))?;
+            cx.out
+                .print_message(&format!("warning: {}", text::line(&error.to_string())))?;
             Vec::new()
         }
     };
@@ -86,9 +112,11 @@ async fn list(cx: &Context) -> CommandResult {
         cx.out.print_message(&format!("found {name}, which speaks ACP but has not been tested; add it with: adj agents add {name}"))?;
     }
     for warning in &list.warnings {
-        cx.out.print_message(&format!("warning: {}", text::line(warning)))?;
+        cx.out
+            .print_message(&format!("warning: {}", text::line(warning)))?;
     }
-    cx.out.suggest("adj agents NAME   or   adj agents test NAME")?;
+    cx.out
+        .suggest("adj agents NAME   or   adj agents test NAME")?;
     Ok(Exit::Done)
 }
 
@@ -132,17 +160,31 @@ fn is_not_executable(agent: &AgentView) -> bool {
 fn remarks(agent: &AgentView) -> Vec<String> {
     let mut remarks = Vec::new();
     if !agent.found {
-        remarks.push(agent.problem.clone().unwrap_or_else(|| "program not found".to_owned()));
+        remarks.push(
+            agent
+                .problem
+                .clone()
+                .unwrap_or_else(|| "program not found".to_owned()),
+        );
         return remarks;
     }
     if let (Some(note), version) = (&agent.version_note, &agent.version) {
-        remarks.push(version.as_ref().map_or_else(|| note.clone(), |version| format!("{version} is {note}")));
+        remarks.push(
+            version
+                .as_ref()
+                .map_or_else(|| note.clone(), |version| format!("{version} is {note}")),
+        );
     }
     if let Some(until) = &agent.limited_until {
-        remarks.push(format!("has reached its usage limit; its runs wait until {until}"));
+        remarks.push(format!(
+            "has reached its usage limit; its runs wait until {until}"
+        ));
     }
     if let Some(gate) = &agent.gate {
-        remarks.push(format!("its model is called through the gate, at {}", gate.base_url));
+        remarks.push(format!(
+            "its model is called through the gate, at {}",
+            gate.base_url
+        ));
     }
     remarks.extend(agent.quota_windows.iter().map(QuotaWindowView::text));
     if agent.documented_only {
@@ -168,14 +210,29 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
     }
     let config = crate::cli::commands::config::load(&cx.home)?;
     let preset = preset_of(&config, name);
-    let title = [agent.name.as_str(), agent.description.as_str()].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(" – ");
+    let title = [agent.name.as_str(), agent.description.as_str()]
+        .iter()
+        .filter(|text| !text.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" – ");
     let mut lines: Vec<(&str, String)> = vec![("agent", title)];
-    let declared = if agent.source == crate::config::BUILT_IN { "built in".to_owned() } else { format!("declared in {}", agent.source) };
+    let declared = if agent.source == crate::config::BUILT_IN {
+        "built in".to_owned()
+    } else {
+        format!("declared in {}", agent.source)
+    };
     lines.push(("harness", format!("{} ({declared})", agent.harness)));
     lines.push(match (&agent.program, agent.found) {
         (Some(program), _) => ("program", program.clone()),
         (None, true) => ("program", "adj itself".to_owned()),
-        (None, false) => ("program", agent.problem.clone().unwrap_or_else(|| "not found".to_owned())),
+        (None, false) => (
+            "program",
+            agent
+                .problem
+                .clone()
+                .unwrap_or_else(|| "not found".to_owned()),
+        ),
     });
     if let Some(preset) = &preset {
         if !agent.found {
@@ -184,23 +241,44 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
         if agent.versions_tried.is_some() || !preset.about.version_args.is_empty() {
             lines.push(("version", version(&agent)));
         } else {
-            lines.push(("version", "unknown and not tested; check it with adj agents test".to_owned()));
+            lines.push((
+                "version",
+                "unknown and not tested; check it with adj agents test".to_owned(),
+            ));
         }
     }
     if let Some(sign_in) = &agent.sign_in {
-        lines.push(("signed in", sign_in.by.as_ref().map_or_else(|| format!("probably not: {}", sign_in.how), |by| format!("probably: found {by}"))));
+        lines.push((
+            "signed in",
+            sign_in.by.as_ref().map_or_else(
+                || format!("probably not: {}", sign_in.how),
+                |by| format!("probably: found {by}"),
+            ),
+        ));
     }
     lines.push(("pool", agent.pool.clone()));
     if let (Some(until), Some(at)) = (&agent.limited_until, &agent.limit_reported_at) {
-        lines.push(("limit", format!("reached at {at}; its runs wait until {until}")));
+        lines.push((
+            "limit",
+            format!("reached at {at}; its runs wait until {until}"),
+        ));
     }
     for window in &agent.quota_windows {
-        lines.push(("quota", format!("{} (reported at {})", window.text(), window.reported_at)));
+        lines.push((
+            "quota",
+            format!("{} (reported at {})", window.text(), window.reported_at),
+        ));
     }
     lines.push(match &agent.gate {
-        Some(gate) => ("gate", format!("on, to {}, with the key of {}", gate.base_url, gate.key)),
+        Some(gate) => (
+            "gate",
+            format!("on, to {}, with the key of {}", gate.base_url, gate.key),
+        ),
         None if agent.can_have_gate => ("gate", "off".to_owned()),
-        None => ("gate", "none: it is not known how its model is called through one".to_owned()),
+        None => (
+            "gate",
+            "none: it is not known how its model is called through one".to_owned(),
+        ),
     });
     if let Some(can) = agent.can {
         let all = [
@@ -210,7 +288,13 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
             (can.approvals, "asks for approval"),
             (can.usage, "reports usage"),
         ];
-        let list = |is_so: bool| all.iter().filter(|(can, _)| *can == is_so).map(|(_, what)| *what).collect::<Vec<_>>().join(", ");
+        let list = |is_so: bool| {
+            all.iter()
+                .filter(|(can, _)| *can == is_so)
+                .map(|(_, what)| *what)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         lines.push(("can", list(true)));
         lines.push(("cannot", list(false)));
     }
@@ -218,31 +302,70 @@ async fn show(name: &str, cx: &Context) -> CommandResult {
         lines.extend(preset_lines(preset, &agent));
     }
     if agent.permissions_not_enforced {
-        lines.push(("permissions", format!("{} (not enforced: the agent is a plain program)", agent.permissions)));
+        lines.push((
+            "permissions",
+            format!(
+                "{} (not enforced: the agent is a plain program)",
+                agent.permissions
+            ),
+        ));
     }
-    if let Some((_, entry)) = config.agents.iter().find(|(agent, _)| agent.as_str() == name) {
+    if let Some((_, entry)) = config
+        .agents
+        .iter()
+        .find(|(agent, _)| agent.as_str() == name)
+    {
         // The others are shown above.
-        let shown = ["args", "env", "env_pass", "permissions", "trust_repo", "isolation", "timeout", "patience", "stall", "grace"];
-        lines.extend(crate::cli::commands::config::settings(entry).into_iter().filter(|(field, _)| shown.contains(field)));
+        let shown = [
+            "args",
+            "env",
+            "env_pass",
+            "permissions",
+            "trust_repo",
+            "isolation",
+            "timeout",
+            "patience",
+            "stall",
+            "grace",
+        ];
+        lines.extend(
+            crate::cli::commands::config::settings(entry)
+                .into_iter()
+                .filter(|(field, _)| shown.contains(field)),
+        );
     }
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        let (label, columns) = (cx.out.paint.apply(Style::Dim, &format!("{label:<11}")), cx.out.columns.unwrap_or(100).saturating_sub(12).max(40));
+        let (label, columns) = (
+            cx.out.paint.apply(Style::Dim, &format!("{label:<11}")),
+            cx.out.columns.unwrap_or(100).saturating_sub(12).max(40),
+        );
         for (n, part) in text::wrap(&text::line(value), columns).iter().enumerate() {
-            cx.out.print_line(&if n == 0 { format!("{label} {part}") } else { format!("{:<11} {part}", "") })?;
+            cx.out.print_line(&if n == 0 {
+                format!("{label} {part}")
+            } else {
+                format!("{:<11} {part}", "")
+            })?;
         }
     }
-    cx.out.suggest(&format!("adj agents test {}", text::line(name)))?;
+    cx.out
+        .suggest(&format!("adj agents test {}", text::line(name)))?;
     Ok(Exit::Done)
 }
 
 fn preset_of(config: &Config, name: &str) -> Option<Preset> {
-    let entry = config.agents.iter().find(|(agent, _)| agent.as_str() == name)?.1;
+    let entry = config
+        .agents
+        .iter()
+        .find(|(agent, _)| agent.as_str() == name)?
+        .1;
     Preset::from_text(&entry.spec.preset)
 }
 
 fn version(agent: &AgentView) -> String {
-    let tried =
-        agent.versions_tried.as_ref().map_or_else(|| "not tested, from its documentation only".to_owned(), |tried| format!("tested: {tried}"));
+    let tried = agent.versions_tried.as_ref().map_or_else(
+        || "not tested, from its documentation only".to_owned(),
+        |tried| format!("tested: {tried}"),
+    );
     match (&agent.version, &agent.version_note) {
         (Some(version), Some(note)) => format!("{version}, {note}"),
         (Some(version), None) => format!("{version} ({tried})"),
@@ -257,7 +380,13 @@ fn preset_lines(preset: &Preset, agent: &AgentView) -> Vec<(&'static str, String
         if let Some(why) = agent.unsupported_profiles.get(&Word::read(name)) {
             return format!("refused: {why}");
         }
-        let how = profile.args.iter().chain(&profile.mode).cloned().collect::<Vec<_>>().join(" ");
+        let how = profile
+            .args
+            .iter()
+            .chain(&profile.mode)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ");
         match (profile.about.as_str(), how.as_str()) {
             ("", "") => "no options added".to_owned(),
             ("", how) => how.to_owned(),

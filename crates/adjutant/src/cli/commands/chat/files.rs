@@ -42,15 +42,24 @@ async fn lines(chat_id: i64, cx: &Context) -> CommandResult {
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<String, Failure> {
-    let line = serde_json::to_string(value).map_err(|error| fail(cli_codes::IO, format!("cannot write JSON: {error}")))?;
+    let line = serde_json::to_string(value)
+        .map_err(|error| fail(cli_codes::IO, format!("cannot write JSON: {error}")))?;
     Ok(line + "\n")
 }
 
 async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
     let chat = chat(chat_id, cx).await?;
-    let names: Vec<String> = chat.participants.iter().map(|one| text::line(&one.name)).collect();
+    let names: Vec<String> = chat
+        .participants
+        .iter()
+        .map(|one| text::line(&one.name))
+        .collect();
     let (title, by) = (text::line(&chat.title), text::line(&chat.started_by));
-    cx.out.print_data(&format!("# {title}\n\nChat {chat_id}, started {} by {by}. With {}.\n", chat.started_at, names.join(", ")))?;
+    cx.out.print_data(&format!(
+        "# {title}\n\nChat {chat_id}, started {} by {by}. With {}.\n",
+        chat.started_at,
+        names.join(", ")
+    ))?;
     // A branch starts with the messages that it continues from, as answering agents see them.
     let mut before = Vec::new();
     let mut branch = branch_point(&chat);
@@ -60,7 +69,11 @@ async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
         before.push((parent, last));
     }
     for (parent, last) in before.iter().rev() {
-        cx.out.print_line(&format!("\nFrom chat {}, {}:", parent.chat_id, text::line(&parent.title)))?;
+        cx.out.print_line(&format!(
+            "\nFrom chat {}, {}:",
+            parent.chat_id,
+            text::line(&parent.title)
+        ))?;
         entries(parent.chat_id, *last, cx).await?;
     }
     if !before.is_empty() {
@@ -72,7 +85,16 @@ async fn markdown(chat_id: i64, cx: &Context) -> CommandResult {
 
 /// Reads a chat without its messages.
 async fn chat(chat_id: i64, cx: &Context) -> Result<ChatView, Failure> {
-    Ok(cx.hub.call(&ShowChat { chat_id, limit: Some(1), peek: true, ..ShowChat::default() }).await?.chat)
+    Ok(cx
+        .hub
+        .call(&ShowChat {
+            chat_id,
+            limit: Some(1),
+            peek: true,
+            ..ShowChat::default()
+        })
+        .await?
+        .chat)
 }
 
 /// Returns the chat that a branch continues from, and the last shared message.
@@ -85,9 +107,24 @@ fn branch_point(chat: &ChatView) -> Option<(i64, i64)> {
 async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
     let mut after = 0;
     loop {
-        let page = cx.hub.call(&ShowChat { chat_id, after: Some(after), limit: Some(500), peek: true, ..ShowChat::default() }).await?;
+        let page = cx
+            .hub
+            .call(&ShowChat {
+                chat_id,
+                after: Some(after),
+                limit: Some(500),
+                peek: true,
+                ..ShowChat::default()
+            })
+            .await?;
         for entry in page.messages.iter().filter(|entry| entry.seq <= last) {
-            let mut head = format!("\n## {}.{} {}, {}", entry.chat_id, entry.seq, text::line(&entry.name), entry.at);
+            let mut head = format!(
+                "\n## {}.{} {}, {}",
+                entry.chat_id,
+                entry.seq,
+                text::line(&entry.name),
+                entry.at
+            );
             if entry.kind != EntryKind::Message {
                 head.push_str(&format!(" ({})", text::line(entry.kind.as_str())));
             }
@@ -96,9 +133,16 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
             }
             cx.out.print_data(&format!("{head}\n\n"))?;
             // Quoted, so that a heading in a message cannot look like ours.
-            let columns = cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(2));
-            for line in text::block(&entry.text).lines().flat_map(|line| text::wrap(line, columns)) {
-                cx.out.print_data(&format!("{}\n", format!("> {line}").trim_end()))?;
+            let columns = cx
+                .out
+                .columns
+                .map_or(usize::MAX, |columns| columns.saturating_sub(2));
+            for line in text::block(&entry.text)
+                .lines()
+                .flat_map(|line| text::wrap(line, columns))
+            {
+                cx.out
+                    .print_data(&format!("{}\n", format!("> {line}").trim_end()))?;
             }
         }
         if page.more == 0 || page.messages.is_empty() || page.cursor >= last {
@@ -113,25 +157,52 @@ async fn entries(chat_id: i64, last: i64, cx: &Context) -> Result<(), Failure> {
 pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     let name = args.file.display().to_string();
     let broken = |error: std::io::Error| fail(cli_codes::IO, format!("{name}: {error}"));
-    let mut input: Box<dyn Read> = if name == "-" { Box::new(std::io::stdin()) } else { Box::new(std::fs::File::open(&args.file).map_err(broken)?) };
+    let mut input: Box<dyn Read> = if name == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(&args.file).map_err(broken)?)
+    };
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(broken)?;
-    let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut lines = text.lines().enumerate();
-    let Some((_, first)) = lines.next() else { return Err(fail(codes::INVALID, format!("{name} is empty"))) };
-    let unusable = |number: usize, denied: Denied| fail(codes::INVALID, format!("{name}, line {}: {denied}", number + 1));
+    let Some((_, first)) = lines.next() else {
+        return Err(fail(codes::INVALID, format!("{name} is empty")));
+    };
+    let unusable = |number: usize, denied: Denied| {
+        fail(
+            codes::INVALID,
+            format!("{name}, line {}: {denied}", number + 1),
+        )
+    };
     let head: CarriedChat = parse_line(&name, 0, first)?;
     let mut check = FileCheck::head(&head.parts()).map_err(|denied| unusable(0, denied))?;
-    let mut parts = vec![ImportChat { head: Some(head), ..ImportChat::default() }];
+    let mut parts = vec![ImportChat {
+        head: Some(head),
+        ..ImportChat::default()
+    }];
     let mut bytes = 0;
     for (number, line) in lines {
         let entry: CarriedEntry = parse_line(&name, number, line)?;
-        check.entry(&entry.parts()).map_err(|denied| unusable(number, denied))?;
+        check
+            .entry(&entry.parts())
+            .map_err(|denied| unusable(number, denied))?;
         bytes += line.len();
         match parts.last_mut() {
-            Some(part) if part.entries.len() < PART && (bytes <= PART_BYTES_MAX || part.entries.is_empty()) => part.entries.push(entry),
+            Some(part)
+                if part.entries.len() < PART
+                    && (bytes <= PART_BYTES_MAX || part.entries.is_empty()) =>
+            {
+                part.entries.push(entry)
+            }
             _ => {
-                parts.push(ImportChat { entries: vec![entry], ..ImportChat::default() });
+                parts.push(ImportChat {
+                    entries: vec![entry],
+                    ..ImportChat::default()
+                });
                 bytes = line.len();
             }
         }
@@ -142,10 +213,18 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
     for (number, mut part) in parts.into_iter().enumerate() {
         part.chat_id = chat.as_ref().map(|chat| chat.chat_id);
         part.more = number < last;
-        let into = part.chat_id.map_or_else(|| "new".to_owned(), |id| id.to_string());
-        chat = Some(cx.hub.call_with_key(&part, &format!("import-{hash}-{into}-{number}")).await?);
+        let into = part
+            .chat_id
+            .map_or_else(|| "new".to_owned(), |id| id.to_string());
+        chat = Some(
+            cx.hub
+                .call_with_key(&part, &format!("import-{hash}-{into}-{number}"))
+                .await?,
+        );
     }
-    let Some(chat) = chat else { return Err(fail(codes::INTERNAL, "nothing was imported")) };
+    let Some(chat) = chat else {
+        return Err(fail(codes::INTERNAL, "nothing was imported"));
+    };
     if cx.out.json {
         cx.out.print_json(&chat)?;
     } else {
@@ -156,5 +235,10 @@ pub async fn import(args: &ChatImportArgs, cx: &Context) -> CommandResult {
 }
 
 fn parse_line<T: DeserializeOwned>(name: &str, number: usize, line: &str) -> Result<T, Failure> {
-    serde_json::from_slice(line.as_bytes()).map_err(|error| fail(codes::INVALID, format!("{name}, line {}: {error}", number + 1)))
+    serde_json::from_slice(line.as_bytes()).map_err(|error| {
+        fail(
+            codes::INVALID,
+            format!("{name}, line {}: {error}", number + 1),
+        )
+    })
 }

@@ -3,7 +3,10 @@
 mod files;
 mod open;
 
-use crate::cli::args::{ChatArgs, ChatCommand, ChatLsArgs, ChatPostArgs, ChatShareArgs, ChatShowArgs, ChatStartArgs, ChatSummariseArgs, SearchIn};
+use crate::cli::args::{
+    ChatArgs, ChatCommand, ChatLsArgs, ChatPostArgs, ChatShareArgs, ChatShowArgs, ChatStartArgs,
+    ChatSummariseArgs, SearchIn,
+};
 use crate::cli::commands::{peer, search};
 use crate::cli::context::{Context, text_argument};
 use crate::cli::exit::{Exit, cli_codes};
@@ -14,8 +17,9 @@ use crate::config;
 use crate::present::duration;
 use crate::text;
 use crate::view::{
-    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats, ListChats, MentionView, ParticipantStats,
-    ReadAnswers, ReceiptView, Say, ShowChat, StartChat, SummariseChat, TurnStats, unread_text,
+    Answers, ArchiveChat, ChatEntryView, ChatFilter, ChatPage, ChatStatus, ChatView, GetChatStats,
+    ListChats, MentionView, ParticipantStats, ReadAnswers, ReceiptView, Say, ShowChat, StartChat,
+    SummariseChat, TurnStats, unread_text,
 };
 use adjutant_core::chat::{ChatKind, EntryKind, Receipt};
 use std::time::Instant;
@@ -31,14 +35,24 @@ const ANSWER_WAIT_MS: u64 = 600_000;
 const FLAGS_BEFORE_MAX: i64 = 20;
 const INDENT: &str = "  ";
 /// The note for a reader whose messages were lost.
-const CHAT_RESET: &str = "the database of the hub was set back: messages that you have seen are lost (adj doctor)";
+const CHAT_RESET: &str =
+    "the database of the hub was set back: messages that you have seen are lost (adj doctor)";
 
 /// Runs `adj chat …`.
 pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
     let Some(what) = args.what else {
         return match args.chat {
             Some(chat) => open::open(chat, cx).await,
-            None => ls(&ChatLsArgs { all: false, limit: None }, cx).await,
+            None => {
+                ls(
+                    &ChatLsArgs {
+                        all: false,
+                        limit: None,
+                    },
+                    cx,
+                )
+                .await
+            }
         };
     };
     match what {
@@ -49,15 +63,41 @@ pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
         ChatCommand::Watch(args) => watch(args.chat, cx).await,
         ChatCommand::Edit(args) => {
             let text = text_argument(&args.text, "the message")?;
-            let posted = cx.hub.call(&Say { edit_of: Some(args.message), message: Some(text), ..Say::default() }).await?;
+            let posted = cx
+                .hub
+                .call(&Say {
+                    edit_of: Some(args.message),
+                    message: Some(text),
+                    ..Say::default()
+                })
+                .await?;
             print_done(&posted, "edited", &posted.message.message_id, cx)
         }
         ChatCommand::Pin(args) => {
-            let posted = cx.hub.call(&Say { edit_of: Some(args.message), pin: Some(!args.undo), ..Say::default() }).await?;
-            print_done(&posted, if args.undo { "unpinned" } else { "pinned" }, &posted.message.message_id, cx)
+            let posted = cx
+                .hub
+                .call(&Say {
+                    edit_of: Some(args.message),
+                    pin: Some(!args.undo),
+                    ..Say::default()
+                })
+                .await?;
+            print_done(
+                &posted,
+                if args.undo { "unpinned" } else { "pinned" },
+                &posted.message.message_id,
+                cx,
+            )
         }
         ChatCommand::Branch(args) => {
-            let chat = cx.hub.call(&StartChat { title: args.title, branch_from: Some(args.from), ..StartChat::default() }).await?;
+            let chat = cx
+                .hub
+                .call(&StartChat {
+                    title: args.title,
+                    branch_from: Some(args.from),
+                    ..StartChat::default()
+                })
+                .await?;
             print_started(&chat, cx)
         }
         ChatCommand::Search(args) => search::search(args, &[SearchIn::Chats], cx).await,
@@ -65,32 +105,67 @@ pub async fn chat(args: ChatArgs, cx: &Context) -> CommandResult {
         ChatCommand::Export(args) => files::export(&args, cx).await,
         ChatCommand::Import(args) => files::import(&args, cx).await,
         ChatCommand::Share(args) => peer::share(args, true, cx).await,
-        ChatCommand::Unshare(args) => peer::share(ChatShareArgs { chat: args.chat, peer: args.peer, read_only: false }, false, cx).await,
+        ChatCommand::Unshare(args) => {
+            peer::share(
+                ChatShareArgs {
+                    chat: args.chat,
+                    peer: args.peer,
+                    read_only: false,
+                },
+                false,
+                cx,
+            )
+            .await
+        }
         ChatCommand::Follow(args) => peer::follow(args, cx).await,
         ChatCommand::Unfollow(args) => peer::unfollow(args.chat, cx).await,
         ChatCommand::Stats(args) => stats(args.chat, cx).await,
         ChatCommand::Archive(args) => {
-            let call = ArchiveChat { chat_id: args.chat, archived: !args.undo, cwd: working_directory()?, env: config::dispatch_env() };
+            let call = ArchiveChat {
+                chat_id: args.chat,
+                archived: !args.undo,
+                cwd: working_directory()?,
+                env: config::dispatch_env(),
+            };
             let chat = cx.hub.call(&call).await?;
-            print_done(&chat, if args.undo { "restored" } else { "archived" }, &args.chat.to_string(), cx)
+            print_done(
+                &chat,
+                if args.undo { "restored" } else { "archived" },
+                &args.chat.to_string(),
+                cx,
+            )
         }
     }
 }
 
-fn print_done<T: serde::Serialize>(data: &T, what: &str, which: &str, cx: &Context) -> CommandResult {
+fn print_done<T: serde::Serialize>(
+    data: &T,
+    what: &str,
+    which: &str,
+    cx: &Context,
+) -> CommandResult {
     if cx.out.json {
         cx.out.print_json(data)?;
     } else {
-        cx.out.print_message(&format!("{what}: {}", text::line(which)))?;
+        cx.out
+            .print_message(&format!("{what}: {}", text::line(which)))?;
     }
     Ok(Exit::Done)
 }
 
 async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
     let status = args.all.then(|| ChatFilter::All.into());
-    let list = cx.hub.call(&ListChats { status, limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)), wait_ms: 0 }).await?;
+    let list = cx
+        .hub
+        .call(&ListChats {
+            status,
+            limit: Some(args.limit.unwrap_or(CHATS_SHOWN_MAX)),
+            wait_ms: 0,
+        })
+        .await?;
     if cx.out.json {
-        cx.out.print_json_list(&list.chats, u64::from(list.more), &[])?;
+        cx.out
+            .print_json_list(&list.chats, u64::from(list.more), &[])?;
         return Ok(Exit::Done);
     }
     if list.chats.is_empty() {
@@ -108,9 +183,11 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
         Column::optional(since, 1),
         Column::always("TITLE"),
     ];
-    cx.out.print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
+    cx.out
+        .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     if list.more {
-        cx.out.print_message("… and older chats: adj chat ls -n N")?;
+        cx.out
+            .print_message("… and older chats: adj chat ls -n N")?;
     }
     Ok(Exit::Done)
 }
@@ -118,7 +195,10 @@ async fn ls(args: &ChatLsArgs, cx: &Context) -> CommandResult {
 fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
     let unread = match (chat.unread, chat.mentioned) {
         (0, _) => plain(""),
-        (unread, true) => painted(&format!("{}, mentions you", unread_text(unread)), Style::Attention),
+        (unread, true) => painted(
+            &format!("{}, mentions you", unread_text(unread)),
+            Style::Attention,
+        ),
         (unread, false) => plain(&unread_text(unread)),
     };
     let labels = [
@@ -127,8 +207,16 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
         (chat.status == ChatStatus::Archived, "archived"),
         (chat.kind != ChatKind::Chat, chat.kind.as_str()),
     ];
-    let labels: Vec<&str> = labels.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
-    let title = if labels.is_empty() { chat.title.clone() } else { format!("{} ({})", chat.title, labels.join(", ")) };
+    let labels: Vec<&str> = labels
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, word)| *word)
+        .collect();
+    let title = if labels.is_empty() {
+        chat.title.clone()
+    } else {
+        format!("{} ({})", chat.title, labels.join(", "))
+    };
     vec![
         painted(&chat.chat_id.to_string(), Style::Strong),
         plain(&chat.participant_count.to_string()),
@@ -140,8 +228,24 @@ fn row(chat: &ChatView, cx: &Context) -> Vec<Cell> {
 }
 
 async fn start(args: ChatStartArgs, cx: &Context) -> CommandResult {
-    let ChatStartArgs { title, participants, private, template, instructions } = args;
-    let chat = cx.hub.call(&StartChat { title, participants, private, template, instructions, branch_from: None }).await?;
+    let ChatStartArgs {
+        title,
+        participants,
+        private,
+        template,
+        instructions,
+    } = args;
+    let chat = cx
+        .hub
+        .call(&StartChat {
+            title,
+            participants,
+            private,
+            template,
+            instructions,
+            branch_from: None,
+        })
+        .await?;
     print_started(&chat, cx)
 }
 
@@ -151,7 +255,10 @@ fn print_started(chat: &ChatView, cx: &Context) -> CommandResult {
         return Ok(Exit::Done);
     }
     cx.out.print_line(&chat.chat_id.to_string())?;
-    cx.out.suggest(&format!("adj chat {id}   or   adj chat post {id} \"…\"", id = chat.chat_id))?;
+    cx.out.suggest(&format!(
+        "adj chat {id}   or   adj chat post {id} \"…\"",
+        id = chat.chat_id
+    ))?;
     Ok(Exit::Done)
 }
 
@@ -160,7 +267,10 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
         chat_id: args.chat,
         after: args.after,
         changes: None,
-        limit: Some(args.limit.unwrap_or(if args.after.is_some() { PAGE } else { 50 })),
+        limit: Some(
+            args.limit
+                .unwrap_or(if args.after.is_some() { PAGE } else { 50 }),
+        ),
         wait_ms: 0,
         peek: false,
     };
@@ -183,15 +293,26 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
     print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
     for post in &page.chat.outgoing {
-        let problem = post.problem.as_deref().map(|problem| format!(": {}", text::line(problem))).unwrap_or_default();
-        cx.out.print_line(&format!("{} {}  {}{problem}", text::line(&post.id), text::line(&post.name), text::line(&post.state)))?;
+        let problem = post
+            .problem
+            .as_deref()
+            .map(|problem| format!(": {}", text::line(problem)))
+            .unwrap_or_default();
+        cx.out.print_line(&format!(
+            "{} {}  {}{problem}",
+            text::line(&post.id),
+            text::line(&post.name),
+            text::line(&post.state)
+        ))?;
         cx.out.print_text(&cx.out.indent(INDENT, &post.text))?;
     }
     let id = page.chat.chat_id;
     if page.more > 0 {
-        cx.out.suggest(&format!("adj chat show {id} --after {}", page.cursor))?;
+        cx.out
+            .suggest(&format!("adj chat show {id} --after {}", page.cursor))?;
     } else {
-        cx.out.suggest(&format!("adj chat {id}   or   adj chat post {id} \"…\""))?;
+        cx.out
+            .suggest(&format!("adj chat {id}   or   adj chat post {id} \"…\""))?;
     }
     Ok(Exit::Done)
 }
@@ -200,14 +321,37 @@ async fn show(args: &ChatShowArgs, cx: &Context) -> CommandResult {
 pub async fn show_unread(mention: &MentionView, cx: &Context) -> Result<(), Failure> {
     let last = mention.message.seq;
     let before = (last - mention.unread).max(0);
-    show(&ChatShowArgs { chat: mention.chat_id, after: Some(before), limit: None }, cx).await.map(|_| ())
+    show(
+        &ChatShowArgs {
+            chat: mention.chat_id,
+            after: Some(before),
+            limit: None,
+        },
+        cx,
+    )
+    .await
+    .map(|_| ())
 }
 
 /// Posts a reply to a message without waiting for answers.
 pub async fn reply(mention: &MentionView, text: String, cx: &Context) -> Result<(), Failure> {
     let reply_to = Some(mention.message.message_id.clone());
     let (to, detach) = (mention.chat_id.to_string(), true);
-    post(ChatPostArgs { to, text, reply_to, at: Vec::new(), pin: false, detach, wait: None, cwd: None }, cx).await.map(|_| ())
+    post(
+        ChatPostArgs {
+            to,
+            text,
+            reply_to,
+            at: Vec::new(),
+            pin: false,
+            detach,
+            wait: None,
+            cwd: None,
+        },
+        cx,
+    )
+    .await
+    .map(|_| ())
 }
 
 /// Prints how many unread messages come before a page.
@@ -217,35 +361,78 @@ fn print_unread_before(page: &ChatPage, cx: &Context) -> Result<(), Failure> {
 
 fn unread_before_text(page: &ChatPage) -> Option<String> {
     let unread = Some(page.unread_before).filter(|unread| *unread > 0)?;
-    Some(format!("{} earlier unread: adj chat show {} --after {}", unread_text(unread), page.chat.chat_id, page.read_to))
+    Some(format!(
+        "{} earlier unread: adj chat show {} --after {}",
+        unread_text(unread),
+        page.chat.chat_id,
+        page.read_to
+    ))
 }
 
 fn chat_head(page: &ChatPage, cx: &Context) -> String {
     let chat = &page.chat;
     let (id, title) = (format!("chat {}", chat.chat_id), text::line(&chat.title));
-    let mut out = cx.out.fold(&format!("{id}  {title}"), &format!("{}  {title}", cx.out.paint.apply(Style::Strong, &id)));
-    let present = chat.participants.iter().map(|one| match one.presence.as_str() {
-        "" => text::line(&one.name),
-        presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
-    });
-    out.push_str(&cx.out.indent(INDENT, &format!("with {}", present.collect::<Vec<_>>().join(", "))));
+    let mut out = cx.out.fold(
+        &format!("{id}  {title}"),
+        &format!("{}  {title}", cx.out.paint.apply(Style::Strong, &id)),
+    );
+    let present = chat
+        .participants
+        .iter()
+        .map(|one| match one.presence.as_str() {
+            "" => text::line(&one.name),
+            presence => format!("{} ({})", text::line(&one.name), text::line(presence)),
+        });
+    out.push_str(&cx.out.indent(
+        INDENT,
+        &format!("with {}", present.collect::<Vec<_>>().join(", ")),
+    ));
     if chat.status == ChatStatus::Archived {
-        out.push_str(&format!("{INDENT}archived (restore: adj chat archive --undo {})\n", chat.chat_id));
+        out.push_str(&format!(
+            "{INDENT}archived (restore: adj chat archive --undo {})\n",
+            chat.chat_id
+        ));
     }
     if chat.imported {
-        out.push_str(&format!("{INDENT}imported from a file: its authors are not verified\n"));
+        out.push_str(&format!(
+            "{INDENT}imported from a file: its authors are not verified\n"
+        ));
     }
     if let Some(from) = &chat.branch_of {
         out.push_str(&format!("{INDENT}continues from {}\n", text::line(from)));
     }
     if !chat.shared_with.is_empty() {
-        let names = chat.shared_with.iter().map(|share| format!("{}{}", text::line(&share.peer), if share.read_only { " (read only)" } else { "" }));
-        out.push_str(&format!("{INDENT}shared with {}\n", names.collect::<Vec<_>>().join(", ")));
+        let names = chat.shared_with.iter().map(|share| {
+            format!(
+                "{}{}",
+                text::line(&share.peer),
+                if share.read_only { " (read only)" } else { "" }
+            )
+        });
+        out.push_str(&format!(
+            "{INDENT}shared with {}\n",
+            names.collect::<Vec<_>>().join(", ")
+        ));
     }
     if let Some(followed) = &chat.followed {
-        let problem = followed.problem.as_deref().map(|problem| format!(": {}", text::line(problem))).unwrap_or_default();
-        let state = if followed.ended { "a copy, no longer updated, of" } else { "follows" };
-        out.push_str(&cx.out.indent(INDENT, &format!("{state} chat {} on {}{problem}", followed.chat, text::line(&followed.peer))));
+        let problem = followed
+            .problem
+            .as_deref()
+            .map(|problem| format!(": {}", text::line(problem)))
+            .unwrap_or_default();
+        let state = if followed.ended {
+            "a copy, no longer updated, of"
+        } else {
+            "follows"
+        };
+        out.push_str(&cx.out.indent(
+            INDENT,
+            &format!(
+                "{state} chat {} on {}{problem}",
+                followed.chat,
+                text::line(&followed.peer)
+            ),
+        ));
     }
     if !chat.branches.is_empty() {
         let branches: Vec<String> = chat.branches.iter().map(ToString::to_string).collect();
@@ -259,9 +446,15 @@ fn print_entries(entries: &[ChatEntryView], cx: &Context) -> Result<(), Failure>
     print_entries_with(entries, None, cx)
 }
 
-fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> Result<(), Failure> {
+fn print_entries_with(
+    entries: &[ChatEntryView],
+    note: Option<&str>,
+    cx: &Context,
+) -> Result<(), Failure> {
     if cx.out.json {
-        return entries.iter().try_for_each(|entry| cx.out.print_json(entry));
+        return entries
+            .iter()
+            .try_for_each(|entry| cx.out.print_json(entry));
     }
     cx.out.print_text(&entries_text(entries, note, cx))
 }
@@ -270,14 +463,25 @@ fn print_entries_with(entries: &[ChatEntryView], note: Option<&str>, cx: &Contex
 fn entries_text(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> String {
     let mut shown = String::new();
     for entry in entries {
-        let (id, name) = (format!("{}.{}", entry.chat_id, entry.seq), text::line(&entry.name));
+        let (id, name) = (
+            format!("{}.{}", entry.chat_id, entry.seq),
+            text::line(&entry.name),
+        );
         let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
         if entry.kind != EntryKind::Message && entry.kind != EntryKind::Answer {
             notes.push(text::line(entry.kind.as_str()));
         }
         notes.extend(entry.reply_to.map(|seq| format!("reply to {seq}")));
-        notes.extend(entry.key.as_ref().map(|key| format!("key {}, version {}", text::line(key), entry.revision + 1)));
-        for (is, what) in [(entry.pinned, "pinned"), (entry.revision > 0 && entry.key.is_none(), "edited")] {
+        notes.extend(
+            entry
+                .key
+                .as_ref()
+                .map(|key| format!("key {}, version {}", text::line(key), entry.revision + 1)),
+        );
+        for (is, what) in [
+            (entry.pinned, "pinned"),
+            (entry.revision > 0 && entry.key.is_none(), "edited"),
+        ] {
             if is {
                 notes.push(what.to_owned());
             }
@@ -286,7 +490,12 @@ fn entries_text(entries: &[ChatEntryView], note: Option<&str>, cx: &Context) -> 
         notes.push(cx.time(&entry.at));
         let notes = notes.join(", ");
         let paint = cx.out.paint;
-        let painted = format!("{} {}  {}", paint.apply(Style::Dim, &id), paint.apply(Style::Strong, &name), paint.apply(Style::Dim, &notes));
+        let painted = format!(
+            "{} {}  {}",
+            paint.apply(Style::Dim, &id),
+            paint.apply(Style::Strong, &name),
+            paint.apply(Style::Dim, &notes)
+        );
         shown.push_str(&cx.out.fold(&format!("{id} {name}  {notes}"), &painted));
         shown.push_str(&cx.out.indent(INDENT, &entry.text));
     }
@@ -302,7 +511,12 @@ fn receipt_text(receipt: &ReceiptView) -> String {
 
 async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
     let text = text_argument(&args.text, "the message")?;
-    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("cannot find the working directory: {error}")))?;
+    let here = std::env::current_dir().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the working directory: {error}"),
+        )
+    })?;
     let cwd = args.cwd.map_or(here.clone(), |dir| here.join(dir));
     let chat_id = args.to.parse::<i64>().ok();
     let mut to = args.at;
@@ -315,41 +529,80 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
         message: Some(text),
         reply_to: args.reply_to,
         pin: args.pin.then_some(true),
-        cwd: cwd.to_str().ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))?.to_owned(),
+        cwd: cwd
+            .to_str()
+            .ok_or_else(|| {
+                fail(
+                    crate::view::codes::INVALID,
+                    "the working directory is not UTF-8",
+                )
+            })?
+            .to_owned(),
         env: config::dispatch_env(),
         ..Say::default()
     };
     let posted = cx.hub.call(&say).await?;
-    let mut answers = Answers { waiting: posted.answering.clone(), ..Answers::default() };
+    let mut answers = Answers {
+        waiting: posted.answering.clone(),
+        ..Answers::default()
+    };
     let mut printed = 0;
     if !cx.out.json {
-        let head = format!("{} in chat {} {}", posted.message.message_id, posted.chat_id, text::line(&posted.title));
+        let head = format!(
+            "{} in chat {} {}",
+            posted.message.message_id,
+            posted.chat_id,
+            text::line(&posted.title)
+        );
         cx.out.print_message(cx.out.fold(&head, &head).trim_end())?;
         for note in &posted.notes {
-            cx.out.print_message(&format!("note: {}", text::line(note)))?;
+            cx.out
+                .print_message(&format!("note: {}", text::line(note)))?;
         }
         for receipt in &posted.receipts {
             cx.out.print_message(&receipt_text(receipt))?;
         }
         if args.wait.is_some() && posted.receipts.is_empty() && posted.answering.is_empty() {
-            cx.out.print_message("note: not waiting: the message is addressed to no run or agent that replies")?;
+            cx.out.print_message(
+                "note: not waiting: the message is addressed to no run or agent that replies",
+            )?;
         }
     }
     // A run may reply late or never, so only a caller that asks for it waits.
-    let deadline = args.wait.filter(|_| !posted.receipts.is_empty()).map(|wait| Instant::now() + wait);
+    let deadline = args
+        .wait
+        .filter(|_| !posted.receipts.is_empty())
+        .map(|wait| Instant::now() + wait);
     let mut is_waiting = !args.detach && (!answers.waiting.is_empty() || deadline.is_some());
     while is_waiting {
-        let left = |end: Instant| u64::try_from(end.saturating_duration_since(Instant::now()).as_millis()).unwrap_or(u64::MAX);
+        let left = |end: Instant| {
+            u64::try_from(end.saturating_duration_since(Instant::now()).as_millis())
+                .unwrap_or(u64::MAX)
+        };
         let left = deadline.map_or(ANSWER_WAIT_MS, left).min(ANSWER_WAIT_MS);
         let replies = deadline.is_some();
-        answers = cx.hub.call(&ReadAnswers { chat_id: posted.chat_id, seq: posted.message.seq, turn: None, wait_ms: left, replies }).await?;
+        answers = cx
+            .hub
+            .call(&ReadAnswers {
+                chat_id: posted.chat_id,
+                seq: posted.message.seq,
+                turn: None,
+                wait_ms: left,
+                replies,
+            })
+            .await?;
         if !cx.out.json {
             print_entries(answers.answers.get(printed..).unwrap_or_default(), cx)?;
             printed = answers.answers.len();
         }
-        is_waiting = !answers.waiting.is_empty() && !answers.has_messages && deadline.is_none_or(|end| Instant::now() < end);
+        is_waiting = !answers.waiting.is_empty()
+            && !answers.has_messages
+            && deadline.is_none_or(|end| Instant::now() < end);
     }
-    let failed = answers.answers.iter().any(|answer| answer.kind == EntryKind::Failure);
+    let failed = answers
+        .answers
+        .iter()
+        .any(|answer| answer.kind == EntryKind::Failure);
     if cx.out.json {
         cx.out.print_json(&serde_json::json!({"said": posted, "answers": answers.answers, "waiting": answers.waiting}))?;
     } else if deadline.is_some() {
@@ -366,25 +619,47 @@ async fn post(args: ChatPostArgs, cx: &Context) -> CommandResult {
 
 /// Prints which runs have not replied, and why the wait has ended.
 fn print_unanswered(answers: &Answers, cx: &Context) -> Result<(), Failure> {
-    for receipt in answers.receipts.iter().filter(|receipt| receipt.receipt == Receipt::RunEnded) {
+    for receipt in answers
+        .receipts
+        .iter()
+        .filter(|receipt| receipt.receipt == Receipt::RunEnded)
+    {
         cx.out.print_message(&receipt_text(receipt))?;
     }
     if !answers.waiting.is_empty() {
-        cx.out.print_message(&format!("no reply yet from {}", text::line(&answers.waiting.join(", "))))?;
+        cx.out.print_message(&format!(
+            "no reply yet from {}",
+            text::line(&answers.waiting.join(", "))
+        ))?;
     }
     if answers.has_messages {
-        cx.out.print_message("messages for this run have arrived: adj show prints them")?;
+        cx.out
+            .print_message("messages for this run have arrived: adj show prints them")?;
     }
     Ok(())
 }
 
 async fn watch(chat: i64, cx: &Context) -> CommandResult {
-    let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(10), ..ShowChat::default() }).await?;
+    let page = cx
+        .hub
+        .call(&ShowChat {
+            chat_id: chat,
+            limit: Some(10),
+            ..ShowChat::default()
+        })
+        .await?;
     print_unread_before(&page, cx)?;
     print_entries(&page.messages, cx)?;
     let (mut after, mut changes) = (page.cursor, page.changes);
     loop {
-        let call = ShowChat { chat_id: chat, after: Some(after), changes: Some(changes), limit: Some(PAGE), wait_ms: WATCH_WAIT_MS, peek: false };
+        let call = ShowChat {
+            chat_id: chat,
+            after: Some(after),
+            changes: Some(changes),
+            limit: Some(PAGE),
+            wait_ms: WATCH_WAIT_MS,
+            peek: false,
+        };
         let page = cx.hub.call(&call).await?;
         if page.reset {
             cx.out.print_message(CHAT_RESET)?;
@@ -397,23 +672,68 @@ async fn watch(chat: i64, cx: &Context) -> CommandResult {
 
 /// Returns the working directory.
 fn working_directory() -> Result<String, Failure> {
-    let here = std::env::current_dir().map_err(|error| fail(cli_codes::IO, format!("cannot find the working directory: {error}")))?;
-    here.to_str().map(str::to_owned).ok_or_else(|| fail(crate::view::codes::INVALID, "the working directory is not UTF-8"))
+    let here = std::env::current_dir().map_err(|error| {
+        fail(
+            cli_codes::IO,
+            format!("cannot find the working directory: {error}"),
+        )
+    })?;
+    here.to_str().map(str::to_owned).ok_or_else(|| {
+        fail(
+            crate::view::codes::INVALID,
+            "the working directory is not UTF-8",
+        )
+    })
 }
 
 async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
-    let mut answers =
-        cx.hub.call(&SummariseChat { chat_id: args.chat, agent: args.agent, cwd: working_directory()?, env: config::dispatch_env() }).await?;
+    let mut answers = cx
+        .hub
+        .call(&SummariseChat {
+            chat_id: args.chat,
+            agent: args.agent,
+            cwd: working_directory()?,
+            env: config::dispatch_env(),
+        })
+        .await?;
     while !answers.waiting.is_empty() {
-        answers = cx.hub.call(&ReadAnswers { chat_id: args.chat, seq: 0, turn: answers.turn, wait_ms: ANSWER_WAIT_MS, replies: false }).await?;
+        answers = cx
+            .hub
+            .call(&ReadAnswers {
+                chat_id: args.chat,
+                seq: 0,
+                turn: answers.turn,
+                wait_ms: ANSWER_WAIT_MS,
+                replies: false,
+            })
+            .await?;
     }
     let mut entries = answers.answers;
     // Its flags come right before it.
-    if let Some(summary) = entries.iter().find(|entry| entry.kind == EntryKind::Summary).map(|entry| entry.seq) {
+    if let Some(summary) = entries
+        .iter()
+        .find(|entry| entry.kind == EntryKind::Summary)
+        .map(|entry| entry.seq)
+    {
         let after = Some((summary - 1 - FLAGS_BEFORE_MAX).max(0));
-        let page = cx.hub.call(&ShowChat { chat_id: args.chat, after, limit: Some(PAGE), peek: true, ..ShowChat::default() }).await?;
-        let before = page.messages.into_iter().rev().skip_while(|entry| entry.seq >= summary);
-        let mut flags: Vec<ChatEntryView> = before.take_while(|entry| entry.kind == EntryKind::Flag).collect();
+        let page = cx
+            .hub
+            .call(&ShowChat {
+                chat_id: args.chat,
+                after,
+                limit: Some(PAGE),
+                peek: true,
+                ..ShowChat::default()
+            })
+            .await?;
+        let before = page
+            .messages
+            .into_iter()
+            .rev()
+            .skip_while(|entry| entry.seq >= summary);
+        let mut flags: Vec<ChatEntryView> = before
+            .take_while(|entry| entry.kind == EntryKind::Flag)
+            .collect();
         flags.reverse();
         entries.splice(0..0, flags);
     }
@@ -422,7 +742,13 @@ async fn summarise(args: ChatSummariseArgs, cx: &Context) -> CommandResult {
     } else {
         print_entries(&entries, cx)?;
     }
-    Ok(if entries.iter().any(|entry| entry.kind == EntryKind::Summary) { Exit::Done } else { Exit::Failed })
+    Ok(
+        if entries.iter().any(|entry| entry.kind == EntryKind::Summary) {
+            Exit::Done
+        } else {
+            Exit::Failed
+        },
+    )
 }
 
 async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {
@@ -431,22 +757,78 @@ async fn stats(chat: Option<i64>, cx: &Context) -> CommandResult {
         cx.out.print_json(&stats)?;
         return Ok(Exit::Done);
     }
-    let ms = |time: Option<i64>| time.map_or_else(|| "–".to_owned(), |ms| duration(u64::try_from(ms).unwrap_or(0)));
+    let ms = |time: Option<i64>| {
+        time.map_or_else(
+            || "–".to_owned(),
+            |ms| duration(u64::try_from(ms).unwrap_or(0)),
+        )
+    };
     let us = |time: Option<u64>| time.map_or_else(|| "–".to_owned(), call_time);
-    let memory = stats.hub_memory_bytes.map_or_else(|| "–".to_owned(), text::size);
+    let memory = stats
+        .hub_memory_bytes
+        .map_or_else(|| "–".to_owned(), text::size);
     let fields = [
         ("chats", stats.chats.to_string()),
-        ("messages", format!("{} ({:.1} per chat)", stats.messages, stats.messages_per_chat)),
+        (
+            "messages",
+            format!(
+                "{} ({:.1} per chat)",
+                stats.messages, stats.messages_per_chat
+            ),
+        ),
         ("participants", stats.participants.to_string()),
-        ("duration", format!("{}{}", seconds(stats.duration_s), if chat.is_none() { " on average" } else { "" })),
-        ("answers", format!("{} answered, {} failed, {} cancelled, {} open", stats.answered, stats.failed, stats.cancelled, stats.open)),
-        ("answer time", format!("p50 {}, p95 {}", ms(stats.answer_ms_p50), ms(stats.answer_ms_p95))),
-        ("calls", format!("{} since the hub started, {} failed, {} refused", stats.calls, stats.calls_failed, stats.calls_refused)),
-        ("call time", format!("p50 {}, p95 {}, longest {}", us(stats.call_us_p50), us(stats.call_us_p95), us(stats.call_us_max))),
-        ("hub", format!("up {}, memory {memory}", duration(stats.up_s.saturating_mul(1_000)))),
+        (
+            "duration",
+            format!(
+                "{}{}",
+                seconds(stats.duration_s),
+                if chat.is_none() { " on average" } else { "" }
+            ),
+        ),
+        (
+            "answers",
+            format!(
+                "{} answered, {} failed, {} cancelled, {} open",
+                stats.answered, stats.failed, stats.cancelled, stats.open
+            ),
+        ),
+        (
+            "answer time",
+            format!(
+                "p50 {}, p95 {}",
+                ms(stats.answer_ms_p50),
+                ms(stats.answer_ms_p95)
+            ),
+        ),
+        (
+            "calls",
+            format!(
+                "{} since the hub started, {} failed, {} refused",
+                stats.calls, stats.calls_failed, stats.calls_refused
+            ),
+        ),
+        (
+            "call time",
+            format!(
+                "p50 {}, p95 {}, longest {}",
+                us(stats.call_us_p50),
+                us(stats.call_us_p95),
+                us(stats.call_us_max)
+            ),
+        ),
+        (
+            "hub",
+            format!(
+                "up {}, memory {memory}",
+                duration(stats.up_s.saturating_mul(1_000))
+            ),
+        ),
     ];
     for (label, value) in fields {
-        cx.out.print_line(&format!("{} {value}", cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))))?;
+        cx.out.print_line(&format!(
+            "{} {value}",
+            cx.out.paint.apply(Style::Dim, &format!("{label:<12}"))
+        ))?;
     }
     for (n, participant) in stats.by_participant.iter().enumerate() {
         let label = if n == 0 { "by" } else { "" };
@@ -462,17 +844,41 @@ fn seconds(seconds: i64) -> String {
 
 /// Formats the time of a call, which is often shorter than a millisecond.
 fn call_time(us: u64) -> String {
-    if us < 10_000 { format!("{}.{}ms", us / 1_000, us % 1_000 / 100) } else { duration(us / 1_000) }
+    if us < 10_000 {
+        format!("{}.{}ms", us / 1_000, us % 1_000 / 100)
+    } else {
+        duration(us / 1_000)
+    }
 }
 
 /// Describes what a participant has contributed in one line.
 fn participant_text(of: &ParticipantStats) -> String {
-    let messages = text::count(u64::try_from(of.messages).unwrap_or(0), "message", "messages");
+    let messages = text::count(
+        u64::try_from(of.messages).unwrap_or(0),
+        "message",
+        "messages",
+    );
     let turns = of.turns.as_ref().map_or_else(String::new, |turns| {
-        let TurnStats { answered, failed, cancelled, open, answer_ms_p50 } = turns;
-        let others = [(*failed, "failed"), (*cancelled, "cancelled"), (*open, "open")];
-        let others: String = others.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}")).collect();
-        let time = answer_ms_p50.map_or_else(String::new, |ms| format!(" (median {})", duration(u64::try_from(ms).unwrap_or(0))));
+        let TurnStats {
+            answered,
+            failed,
+            cancelled,
+            open,
+            answer_ms_p50,
+        } = turns;
+        let others = [
+            (*failed, "failed"),
+            (*cancelled, "cancelled"),
+            (*open, "open"),
+        ];
+        let others: String = others
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!(", {count} {word}"))
+            .collect();
+        let time = answer_ms_p50.map_or_else(String::new, |ms| {
+            format!(" (median {})", duration(u64::try_from(ms).unwrap_or(0)))
+        });
         format!("; {answered} answered{time}{others}")
     });
     format!("{}: {messages}{turns}", of.name)

@@ -2,7 +2,10 @@
 //!
 //! One event is selected, then applied to completion.
 
-use super::{INDENT, PAGE, WATCH_WAIT_MS, chat_head, entries_text, receipt_text, unread_before_text, working_directory};
+use super::{
+    INDENT, PAGE, WATCH_WAIT_MS, chat_head, entries_text, receipt_text, unread_before_text,
+    working_directory,
+};
 use crate::cli::columns;
 use crate::cli::context::Context;
 use crate::cli::exit::{Exit, cli_codes};
@@ -14,7 +17,10 @@ use crate::cli::symbols;
 use crate::config;
 use crate::text;
 use crate::view::{ChatPage, ErrorView, PostedMessage, Say, ShowChat, codes};
-use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind,
+    KeyModifiers,
+};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use std::collections::VecDeque;
@@ -43,17 +49,31 @@ enum ChatEvent {
 /// Shows a chat and posts each typed line, until the person leaves.
 pub async fn open(chat: i64, cx: &Context) -> CommandResult {
     if !cx.out.interactive {
-        let hint = format!("adj chat show {chat}, adj chat watch {chat} or adj chat post {chat} \"…\"");
-        return Err(fail_hint(cli_codes::USAGE, "a chat is opened on a terminal, without --json and --no-input", hint));
+        let hint =
+            format!("adj chat show {chat}, adj chat watch {chat} or adj chat post {chat} \"…\"");
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "a chat is opened on a terminal, without --json and --no-input",
+            hint,
+        ));
     }
-    let page = cx.hub.call(&ShowChat { chat_id: chat, limit: Some(ENTRIES_FIRST), ..ShowChat::default() }).await?;
+    let page = cx
+        .hub
+        .call(&ShowChat {
+            chat_id: chat,
+            limit: Some(ENTRIES_FIRST),
+            ..ShowChat::default()
+        })
+        .await?;
     cx.out.print_text(&chat_head(&page, cx))?;
     if let Some(unread) = unread_before_text(&page) {
         cx.out.print_message(&unread)?;
     }
     cx.out.print_text(&entries_text(&page.messages, None, cx))?;
-    cx.out.print_message(&cx.out.paint_err.apply(Style::Dim, &help()))?;
-    let raw = RawMode::enter().map_err(|e| fail(cli_codes::IO, format!("cannot set up the terminal: {e}")))?;
+    cx.out
+        .print_message(&cx.out.paint_err.apply(Style::Dim, &help()))?;
+    let raw = RawMode::enter()
+        .map_err(|e| fail(cli_codes::IO, format!("cannot set up the terminal: {e}")))?;
     let left = OpenChat::new(chat, &page, cx)?.run().await;
     drop(raw);
     left
@@ -136,7 +156,9 @@ impl<'a> OpenChat<'a> {
             };
             match event {
                 ChatEvent::Key(Some(key)) => {
-                    let key = key.map_err(|e| fail(cli_codes::IO, format!("cannot read the terminal: {e}")))?;
+                    let key = key.map_err(|e| {
+                        fail(cli_codes::IO, format!("cannot read the terminal: {e}"))
+                    })?;
                     match self.apply(key)? {
                         AfterKey::Stay => {}
                         AfterKey::LeaveWhenSent => self.leaving = true,
@@ -146,7 +168,8 @@ impl<'a> OpenChat<'a> {
                 ChatEvent::Key(None) => return Ok(()),
                 ChatEvent::Page(page) => {
                     let page = page?;
-                    let shown = entries_text(&page.changed, Some("changed"), self.cx) + &entries_text(&page.messages, None, self.cx);
+                    let shown = entries_text(&page.changed, Some("changed"), self.cx)
+                        + &entries_text(&page.messages, None, self.cx);
                     (self.after, self.changes) = (page.cursor, page.changes);
                     self.print(&shown)?;
                     self.poll();
@@ -166,17 +189,30 @@ impl<'a> OpenChat<'a> {
     /// Applies a key.
     fn apply(&mut self, event: Event) -> Result<AfterKey, Failure> {
         match event {
-            Event::Key(KeyEvent { code, modifiers, kind, .. }) if kind != KeyEventKind::Release => {
+            Event::Key(KeyEvent {
+                code,
+                modifiers,
+                kind,
+                ..
+            }) if kind != KeyEventKind::Release => {
                 let has_control = modifiers.contains(KeyModifiers::CONTROL);
                 match code {
                     KeyCode::Char('c') if has_control => return Ok(AfterKey::LeaveNow),
                     _ if self.leaving => return Ok(AfterKey::Stay),
-                    KeyCode::Char('d') if has_control => return Ok(if self.typed.is_empty() { AfterKey::LeaveWhenSent } else { AfterKey::Stay }),
+                    KeyCode::Char('d') if has_control => {
+                        return Ok(if self.typed.is_empty() {
+                            AfterKey::LeaveWhenSent
+                        } else {
+                            AfterKey::Stay
+                        });
+                    }
                     KeyCode::Enter => return self.enter(),
                     code => edit(&mut self.typed, code, has_control, TYPED_CHARS_MAX),
                 }
             }
-            Event::Paste(pasted) if !self.leaving => paste(&mut self.typed, &pasted, TYPED_CHARS_MAX),
+            Event::Paste(pasted) if !self.leaving => {
+                paste(&mut self.typed, &pasted, TYPED_CHARS_MAX)
+            }
             _ => {}
         }
         self.print("")?;
@@ -215,23 +251,47 @@ impl<'a> OpenChat<'a> {
             return;
         };
         let (chat_id, message, cwd) = (Some(self.chat), Some(message.clone()), self.cwd.clone());
-        let say = Say { chat_id, message, cwd, env: config::dispatch_env(), ..Say::default() };
+        let say = Say {
+            chat_id,
+            message,
+            cwd,
+            env: config::dispatch_env(),
+            ..Say::default()
+        };
         let hub = self.cx.hub.clone();
         self.posting = Box::pin(async move { hub.call(&say).await });
     }
 
     /// Prints what the hub says about a message. The message itself arrives like those of others.
-    fn report(&mut self, message: &str, posted: Result<PostedMessage, ErrorView>) -> Result<(), Failure> {
+    fn report(
+        &mut self,
+        message: &str,
+        posted: Result<PostedMessage, ErrorView>,
+    ) -> Result<(), Failure> {
         let lines: Vec<String> = match posted {
             Ok(posted) => {
-                let waits = (!posted.answering.is_empty()).then(|| format!("waiting for {}", posted.answering.join(", ")));
-                posted.notes.iter().map(|note| format!("note: {note}")).chain(posted.receipts.iter().map(receipt_text)).chain(waits).collect()
+                let waits = (!posted.answering.is_empty())
+                    .then(|| format!("waiting for {}", posted.answering.join(", ")));
+                posted
+                    .notes
+                    .iter()
+                    .map(|note| format!("note: {note}"))
+                    .chain(posted.receipts.iter().map(receipt_text))
+                    .chain(waits)
+                    .collect()
             }
             Err(error) => {
                 let hint = error.hint.iter().map(|hint| format!("hint: {hint}"));
                 // Without a reply, it may be posted nevertheless.
-                let what = if error.code == codes::UNREACHABLE { "not confirmed" } else { "not sent" };
-                std::iter::once(format!("{what}: {message}")).chain([error.message.clone()]).chain(hint).collect()
+                let what = if error.code == codes::UNREACHABLE {
+                    "not confirmed"
+                } else {
+                    "not sent"
+                };
+                std::iter::once(format!("{what}: {message}"))
+                    .chain([error.message.clone()])
+                    .chain(hint)
+                    .collect()
             }
         };
         let shown: String = lines.iter().map(|line| self.note(line)).collect();
@@ -241,7 +301,9 @@ impl<'a> OpenChat<'a> {
     /// Formats a line of Adjutant.
     fn note(&self, line: &str) -> String {
         let line = format!("{INDENT}· {}", text::line(line));
-        self.cx.out.fold(&line, &self.cx.out.paint.apply(Style::Dim, &line))
+        self.cx
+            .out
+            .fold(&line, &self.cx.out.paint.apply(Style::Dim, &line))
     }
 
     /// Prints whole lines above the typed one, and that one again.
@@ -254,7 +316,12 @@ impl<'a> OpenChat<'a> {
             used += text::width_max(&typed[at..at + c.len_utf8()]);
             used <= room
         };
-        let start = typed.char_indices().rev().take_while(in_view).last().map_or(typed.len(), |(at, _)| at);
+        let start = typed
+            .char_indices()
+            .rev()
+            .take_while(in_view)
+            .last()
+            .map_or(typed.len(), |(at, _)| at);
         let cut = &typed[start..];
         let shown = format!("\r\u{1b}[K{}{PROMPT}{cut}", lines.replace('\n', "\r\n"));
         let mut out = io::stdout().lock();
@@ -270,7 +337,11 @@ impl<'a> OpenChat<'a> {
         drop(out);
         if let Some(line) = self.unsent.front() {
             let more = self.unsent.len() - 1;
-            let others = if more == 0 { String::new() } else { format!(", and {more} more") };
+            let others = if more == 0 {
+                String::new()
+            } else {
+                format!(", and {more} more")
+            };
             let problem = format!("the hub has not confirmed: {}{others}", text::line(line));
             if left.is_ok() {
                 return Err(fail(cli_codes::IO, problem));

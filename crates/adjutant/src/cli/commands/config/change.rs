@@ -15,11 +15,20 @@ pub fn get(key: &str, home: &Home, out: &Out) -> CommandResult {
     let (keys, kind) = setting(key)?;
     refuse_entry(key, &kind)?;
     let mut document = document(&read(home)?)?;
-    let item = keys.split_last().and_then(|(last, above)| table_at(document.as_table_mut(), above, false)?.get(last.get()));
+    let item = keys
+        .split_last()
+        .and_then(|(last, above)| table_at(document.as_table_mut(), above, false)?.get(last.get()));
     let item = item.ok_or_else(|| not_set(key, &keys))?;
     // A text as it is, for scripts; everything else as in the file.
-    let as_written = || item.as_value().map_or_else(|| item.to_string(), |value| value.clone().decorated("", "").to_string());
-    let value = item.as_str().map_or_else(|| as_written().trim().to_owned(), str::to_owned);
+    let as_written = || {
+        item.as_value().map_or_else(
+            || item.to_string(),
+            |value| value.clone().decorated("", "").to_string(),
+        )
+    };
+    let value = item
+        .as_str()
+        .map_or_else(|| as_written().trim().to_owned(), str::to_owned);
     if out.json {
         out.print_json(&json!({ "key": key, "value": item.as_value().map_or_else(|| json!(value), json_value) }))?;
     } else {
@@ -36,7 +45,9 @@ fn json_value(value: &Value) -> serde_json::Value {
         Value::Float(number) => json!(number.value()),
         Value::Boolean(switch) => json!(switch.value()),
         Value::Array(list) => list.iter().map(json_value).collect(),
-        Value::Datetime(_) | Value::InlineTable(_) => json!(value.clone().decorated("", "").to_string()),
+        Value::Datetime(_) | Value::InlineTable(_) => {
+            json!(value.clone().decorated("", "").to_string())
+        }
     }
 }
 
@@ -46,7 +57,10 @@ pub fn set(key: &str, value: &str, home: &Home, out: &Out) -> CommandResult {
     if out.json {
         out.print_json(&json!({ "key": key, "path": path }))?;
     } else {
-        out.print_message(&format!("{key} is set in {}", text::line(&path.display().to_string())))?;
+        out.print_message(&format!(
+            "{key} is set in {}",
+            text::line(&path.display().to_string())
+        ))?;
     }
     Ok(Exit::Done)
 }
@@ -61,7 +75,10 @@ pub fn unset(key: &str, home: &Home, out: &Out) -> CommandResult {
     if out.json {
         out.print_json(&json!({ "key": key, "path": file.path }))?;
     } else {
-        out.print_message(&format!("{key} is no longer set in {}", text::line(&file.path.display().to_string())))?;
+        out.print_message(&format!(
+            "{key} is no longer set in {}",
+            text::line(&file.path.display().to_string())
+        ))?;
     }
     Ok(Exit::Done)
 }
@@ -69,7 +86,8 @@ pub fn unset(key: &str, home: &Home, out: &Out) -> CommandResult {
 fn not_set(key: &str, keys: &[Key]) -> Failure {
     let names: Vec<&str> = keys.iter().map(Key::get).collect();
     let default = documented_default(&names).map(|default| format!("default: {default}"));
-    let hint = default.unwrap_or_else(|| "adj config show prints the configuration in effect".to_owned());
+    let hint =
+        default.unwrap_or_else(|| "adj config show prints the configuration in effect".to_owned());
     fail_hint(codes::NOT_FOUND, format!("{key} is not set"), hint)
 }
 
@@ -82,15 +100,29 @@ pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
     if let Some(entry) = entry_of(&keys)
         && table_at(document.as_table_mut(), &keys[..entry], false).is_none()
     {
-        let name = keys[..entry].iter().map(Key::get).collect::<Vec<_>>().join(".");
-        return Err(fail_hint(codes::NOT_FOUND, format!("the file has no entry {name} (positions count from 0); nothing was changed"), BY_HAND));
+        let name = keys[..entry]
+            .iter()
+            .map(Key::get)
+            .collect::<Vec<_>>()
+            .join(".");
+        return Err(fail_hint(
+            codes::NOT_FOUND,
+            format!("the file has no entry {name} (positions count from 0); nothing was changed"),
+            BY_HAND,
+        ));
     }
     let value = parse(key, value, &kind)?;
     let why = match kind {
         Setting::List(_) => "a list of tables in the file",
         _ => "a table, or below a value that is not a table",
     };
-    let refused = || fail_hint(codes::INVALID, format!("{key} is {why}; nothing was changed"), BY_HAND);
+    let refused = || {
+        fail_hint(
+            codes::INVALID,
+            format!("{key} is {why}; nothing was changed"),
+            BY_HAND,
+        )
+    };
     insert(document.as_table_mut(), &keys, value).ok_or_else(refused)?;
     save(&file, &document)?;
     Ok(file.path)
@@ -99,7 +131,8 @@ pub fn change(key: &str, value: &str, home: &Home) -> Result<PathBuf, Failure> {
 /// Replaces the file if the document is valid.
 fn save(file: &ClientFile, document: &DocumentMut) -> Result<(), Failure> {
     let text = document.to_string();
-    Config::check(&file.path, &text).map_err(|error| fail(codes::INVALID, format!("{error}; nothing was changed")))?;
+    Config::check(&file.path, &text)
+        .map_err(|error| fail(codes::INVALID, format!("{error}; nothing was changed")))?;
     if file.text.as_deref() != Some(&text) {
         file.write(&text).map_err(|error| unusable(&error))?;
     }
@@ -119,23 +152,46 @@ pub fn unusable(error: &FileError) -> Failure {
 
 fn document(file: &ClientFile) -> Result<DocumentMut, Failure> {
     let text = file.text.as_deref().unwrap_or_default();
-    text.parse().map_err(|_| match Config::check(&file.path, text) {
-        Err(error) => fail_hint(codes::INVALID, error.to_string(), "correct it: adj config edit"),
-        Ok(()) => fail(codes::INTERNAL, format!("{} cannot be parsed", file.path.display())),
-    })
+    text.parse()
+        .map_err(|_| match Config::check(&file.path, text) {
+            Err(error) => fail_hint(
+                codes::INVALID,
+                error.to_string(),
+                "correct it: adj config edit",
+            ),
+            Ok(()) => fail(
+                codes::INTERNAL,
+                format!("{} cannot be parsed", file.path.display()),
+            ),
+        })
 }
 
 /// Returns the keys of a dotted path, and the type of the setting.
 fn setting(key: &str) -> Result<(Vec<Key>, Setting), Failure> {
-    let no_setting = || fail_hint(codes::INVALID, format!("no setting {key:?}"), "adj help configuration lists the settings");
+    let no_setting = || {
+        fail_hint(
+            codes::INVALID,
+            format!("no setting {key:?}"),
+            "adj help configuration lists the settings",
+        )
+    };
     let keys = Key::parse(key).map_err(|_| no_setting())?;
     let names: Vec<&str> = keys.iter().map(Key::get).collect();
     let all = Setting::file();
-    let is_unclear = |at: &usize| matches!(all.find(&names[..*at]), Some(Setting::List(_))) && names[*at].parse::<usize>().is_err();
+    let is_unclear = |at: &usize| {
+        matches!(all.find(&names[..*at]), Some(Setting::List(_)))
+            && names[*at].parse::<usize>().is_err()
+    };
     if let Some(list) = (1..names.len()).find(is_unclear) {
         let (list, below) = (names[..list].join("."), names[list..].join("."));
-        let hint = format!("name an entry by its position, from 0: {list}.0.{below}; or change it in the file: adj config edit");
-        return Err(fail_hint(codes::INVALID, format!("{list} is a list of tables"), hint));
+        let hint = format!(
+            "name an entry by its position, from 0: {list}.0.{below}; or change it in the file: adj config edit"
+        );
+        return Err(fail_hint(
+            codes::INVALID,
+            format!("{list} is a list of tables"),
+            hint,
+        ));
     }
     let found = all.find(&names).ok_or_else(no_setting)?.clone();
     Ok((keys, found))
@@ -145,16 +201,23 @@ fn setting(key: &str) -> Result<(Vec<Key>, Setting), Failure> {
 fn entry_of(keys: &[Key]) -> Option<usize> {
     let names: Vec<&str> = keys.iter().map(Key::get).collect();
     let all = Setting::file();
-    (1..names.len()).rev().find(|at| matches!(all.find(&names[..*at]), Some(Setting::List(_)))).map(|list| list + 1)
+    (1..names.len())
+        .rev()
+        .find(|at| matches!(all.find(&names[..*at]), Some(Setting::List(_))))
+        .map(|list| list + 1)
 }
 
 /// Refuses a whole entry of a list of tables: it has keys, but no value.
 fn refuse_entry(key: &str, kind: &Setting) -> Result<(), Failure> {
-    let (Ok(keys), Setting::Table(fields)) = (Key::parse(key), kind) else { return Ok(()) };
+    let (Ok(keys), Setting::Table(fields)) = (Key::parse(key), kind) else {
+        return Ok(());
+    };
     match fields.first() {
-        Some((first, _)) if entry_of(&keys) == Some(keys.len()) => {
-            Err(fail_hint(codes::INVALID, format!("{key} is a table in a list"), format!("name a key of it, such as {key}.{first}")))
-        }
+        Some((first, _)) if entry_of(&keys) == Some(keys.len()) => Err(fail_hint(
+            codes::INVALID,
+            format!("{key} is a table in a list"),
+            format!("name a key of it, such as {key}.{first}"),
+        )),
         _ => Ok(()),
     }
 }
@@ -165,7 +228,13 @@ fn parse(key: &str, value: &str, kind: &Setting) -> Result<Value, Failure> {
     match kind {
         Setting::Text | Setting::Choice(_) => Ok(quoted()),
         Setting::Texts if !value.starts_with('[') => Ok(quoted()),
-        Setting::Integer | Setting::Number | Setting::Switch | Setting::List(_) | Setting::Texts | Setting::Table(_) | Setting::Named(_) => {
+        Setting::Integer
+        | Setting::Number
+        | Setting::Switch
+        | Setting::List(_)
+        | Setting::Texts
+        | Setting::Table(_)
+        | Setting::Named(_) => {
             let parsed = value.parse::<Value>().map(|mut value| {
                 value.decor_mut().clear();
                 value
@@ -178,7 +247,10 @@ fn parse(key: &str, value: &str, kind: &Setting) -> Result<Value, Failure> {
                     Setting::List(_) | Setting::Texts => "a list such as [\"a\", \"b\"]",
                     _ => "a table such as { name = \"value\" }",
                 };
-                fail(codes::INVALID, format!("{key}: use {expected} instead of {value:?}; nothing was changed"))
+                fail(
+                    codes::INVALID,
+                    format!("{key}: use {expected} instead of {value:?}; nothing was changed"),
+                )
             })
         }
     }
@@ -203,8 +275,14 @@ fn insert(table: &mut Table, keys: &[Key], mut value: Value) -> Option<()> {
 }
 
 /// Returns the table at a path of keys. In lists of tables a key is a position. With `is_new`, missing tables are added.
-fn table_at<'a>(table: &'a mut dyn TableLike, keys: &[Key], is_new: bool) -> Option<&'a mut dyn TableLike> {
-    let Some((key, below)) = keys.split_first() else { return Some(table) };
+fn table_at<'a>(
+    table: &'a mut dyn TableLike,
+    keys: &[Key],
+    is_new: bool,
+) -> Option<&'a mut dyn TableLike> {
+    let Some((key, below)) = keys.split_first() else {
+        return Some(table);
+    };
     let item = match is_new {
         true => table.entry_format(key).or_insert_with(|| {
             let mut added = Table::new();
@@ -220,7 +298,12 @@ fn table_at<'a>(table: &'a mut dyn TableLike, keys: &[Key], is_new: bool) -> Opt
         }
         Item::Value(Value::Array(list)) => {
             let (position, below) = below.split_first()?;
-            table_at(list.get_mut(position.get().parse().ok()?)?.as_inline_table_mut()?, below, is_new)
+            table_at(
+                list.get_mut(position.get().parse().ok()?)?
+                    .as_inline_table_mut()?,
+                below,
+                is_new,
+            )
         }
         item => table_at(item.as_table_like_mut()?, below, is_new),
     }
@@ -246,7 +329,11 @@ fn remove(table: &mut Table, keys: &[Key]) -> Option<()> {
         }
         _ => return None,
     };
-    if is_empty { table.remove(list_key.get()).map(drop) } else { Some(()) }
+    if is_empty {
+        table.remove(list_key.get()).map(drop)
+    } else {
+        Some(())
+    }
 }
 
 #[cfg(test)]
@@ -264,12 +351,30 @@ mod tests {
     #[test]
     fn comments_and_other_lines_stay() {
         let before = "# mine\nlive_runs_max = 3   # three\n\n[agents.claude] # c\nharness = \"claude\"\n# later\nargs = [\n  \"-x\", # x\n]\n";
-        assert_eq!(changed(before, "live_runs_max", "4"), before.replace("= 3 ", "= 4 "));
-        assert_eq!(changed(before, "expiry", "2h"), before.replace("# three\n", "# three\nexpiry = \"2h\"\n"));
-        assert_eq!(changed(before, "agents.claude.timeout", "45m"), format!("{before}timeout = \"45m\"\n"));
-        assert_eq!(changed(before, "agents.claude.trust_repo", "true"), format!("{before}trust_repo = true\n"));
-        assert_eq!(changed("", "pools.gpu.slots", "1"), "[pools.gpu]\nslots = 1\n");
-        assert_eq!(changed("a.b = 1\n", "fence_write", "[\"/x\"]"), "a.b = 1\nfence_write = [\"/x\"]\n");
+        assert_eq!(
+            changed(before, "live_runs_max", "4"),
+            before.replace("= 3 ", "= 4 ")
+        );
+        assert_eq!(
+            changed(before, "expiry", "2h"),
+            before.replace("# three\n", "# three\nexpiry = \"2h\"\n")
+        );
+        assert_eq!(
+            changed(before, "agents.claude.timeout", "45m"),
+            format!("{before}timeout = \"45m\"\n")
+        );
+        assert_eq!(
+            changed(before, "agents.claude.trust_repo", "true"),
+            format!("{before}trust_repo = true\n")
+        );
+        assert_eq!(
+            changed("", "pools.gpu.slots", "1"),
+            "[pools.gpu]\nslots = 1\n"
+        );
+        assert_eq!(
+            changed("a.b = 1\n", "fence_write", "[\"/x\"]"),
+            "a.b = 1\nfence_write = [\"/x\"]\n"
+        );
     }
 
     #[test]
@@ -280,10 +385,24 @@ mod tests {
             let mut document: DocumentMut = before.parse().expect("TOML");
             remove(document.as_table_mut(), &keys).map(|()| document.to_string())
         };
-        assert_eq!(without("expiry"), Some(before.replace("expiry = \"2h\"\n", "")));
-        assert_eq!(without("agents.claude.timeout"), Some(before.replace("timeout = \"45m\"\n", "")));
-        assert_eq!(without("pools.gpu"), Some(before.replace("\n[pools.gpu]\nslots = 1\n", "")));
-        for key in ["default_agent", "agents.codex", "agents.codex.timeout", "webhooks"] {
+        assert_eq!(
+            without("expiry"),
+            Some(before.replace("expiry = \"2h\"\n", ""))
+        );
+        assert_eq!(
+            without("agents.claude.timeout"),
+            Some(before.replace("timeout = \"45m\"\n", ""))
+        );
+        assert_eq!(
+            without("pools.gpu"),
+            Some(before.replace("\n[pools.gpu]\nslots = 1\n", ""))
+        );
+        for key in [
+            "default_agent",
+            "agents.codex",
+            "agents.codex.timeout",
+            "webhooks",
+        ] {
             assert_eq!(without(key), None, "{key}");
         }
     }
@@ -291,25 +410,59 @@ mod tests {
     #[test]
     fn entries_of_lists_are_named_by_position() {
         let before = "# all\n[[policies]] # a\nname = \"a\"\nhost = [\"x\"] # h\n\n[[policies]]\nname = \"b\"\n";
-        assert_eq!(changed(before, "policies.0.name", "c"), before.replace("\"a\"", "\"c\""));
-        assert_eq!(changed(before, "policies.1.risk", "high"), format!("{before}risk = \"high\"\n"));
-        assert_eq!(changed("policies = [{ name = \"a\" }]\n", "policies.0.name", "c"), "policies = [{ name = \"c\" }]\n");
+        assert_eq!(
+            changed(before, "policies.0.name", "c"),
+            before.replace("\"a\"", "\"c\"")
+        );
+        assert_eq!(
+            changed(before, "policies.1.risk", "high"),
+            format!("{before}risk = \"high\"\n")
+        );
+        assert_eq!(
+            changed("policies = [{ name = \"a\" }]\n", "policies.0.name", "c"),
+            "policies = [{ name = \"c\" }]\n"
+        );
         let without = |before: &str, key: &str| {
             let (keys, _) = setting(key).unwrap_or_else(|_| panic!("{key} is a setting"));
             let mut document: DocumentMut = before.parse().expect("TOML");
             remove(document.as_table_mut(), &keys).map(|()| document.to_string())
         };
-        assert_eq!(without(before, "policies.1.name"), Some(before.replace("name = \"b\"\n", "")));
-        assert_eq!(without(before, "policies.0").as_deref(), Some("\n[[policies]]\nname = \"b\"\n"));
+        assert_eq!(
+            without(before, "policies.1.name"),
+            Some(before.replace("name = \"b\"\n", ""))
+        );
+        assert_eq!(
+            without(before, "policies.0").as_deref(),
+            Some("\n[[policies]]\nname = \"b\"\n")
+        );
         assert_eq!(without(before, "policies.2"), None);
-        assert_eq!(without("policies = [{ name = \"a\" }]\n", "policies.0").as_deref(), Some(""));
+        assert_eq!(
+            without("policies = [{ name = \"a\" }]\n", "policies.0").as_deref(),
+            Some("")
+        );
         assert!(setting("policies.name").is_err());
-        assert!(refuse_entry("policies.0", &setting("policies.0").unwrap_or_else(|_| panic!("a setting")).1).is_err());
+        assert!(
+            refuse_entry(
+                "policies.0",
+                &setting("policies.0")
+                    .unwrap_or_else(|_| panic!("a setting"))
+                    .1
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn unknown_settings_are_refused() {
-        for key in ["", "colour", "agents.x.colour", "live_runs_max.x", "webhooks.url", "a b", "agents."] {
+        for key in [
+            "",
+            "colour",
+            "agents.x.colour",
+            "live_runs_max.x",
+            "webhooks.url",
+            "a b",
+            "agents.",
+        ] {
             assert!(setting(key).is_err(), "{key:?}");
         }
         assert!(setting("prices.models.\"gpt-5.1\".input").is_ok());

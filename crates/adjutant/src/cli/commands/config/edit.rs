@@ -33,12 +33,21 @@ pub async fn edit(home: &Home, out: &Out) -> CommandResult {
             return Ok(Exit::Done);
         }
         let Err(problem) = Config::check(&file.path, &text) else {
-            file.write(&text).map_err(|error| copy.kept(unusable(&error)))?;
+            file.write(&text)
+                .map_err(|error| copy.kept(unusable(&error)))?;
             copy.remove()?;
-            out.print_message(&format!("{} is replaced", text::line(&file.path.display().to_string())))?;
+            out.print_message(&format!(
+                "{} is replaced",
+                text::line(&file.path.display().to_string())
+            ))?;
             return Ok(Exit::Done);
         };
-        let refusal = || copy.kept(fail(codes::INVALID, format!("{problem}; nothing was changed")));
+        let refusal = || {
+            copy.kept(fail(
+                codes::INVALID,
+                format!("{problem}; nothing was changed"),
+            ))
+        };
         if !out.interactive {
             return Err(refusal());
         }
@@ -52,9 +61,18 @@ pub async fn edit(home: &Home, out: &Out) -> CommandResult {
 
 fn editor() -> Result<Vec<String>, Failure> {
     let Some(named) = text_variable("VISUAL").or_else(|| text_variable("EDITOR")) else {
-        return Err(fail_hint(cli_codes::USAGE, "no editor is set (VISUAL, EDITOR)", "set EDITOR, or change one setting: adj config set KEY VALUE"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "no editor is set (VISUAL, EDITOR)",
+            "set EDITOR, or change one setting: adj config set KEY VALUE",
+        ));
     };
-    argv::split(&named).ok_or_else(|| fail(cli_codes::USAGE, format!("{} is not a command", text::line(&named))))
+    argv::split(&named).ok_or_else(|| {
+        fail(
+            cli_codes::USAGE,
+            format!("{} is not a command", text::line(&named)),
+        )
+    })
 }
 
 /// A private copy of the file, in the directory for temporary files.
@@ -63,32 +81,55 @@ struct EditorCopy(PathBuf);
 impl EditorCopy {
     fn new(text: &str) -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("adj-config-{}.toml", random_hex::<8>()));
-        let io = |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", path.display()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(io)?;
+        let io =
+            |error: std::io::Error| fail(cli_codes::IO, format!("{}: {error}", path.display()));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io)?;
         file.write_all(text.as_bytes()).map_err(io)?;
         Ok(Self(path))
     }
 
     async fn open_in(&self, editor: &[String]) -> Result<(), Failure> {
-        let (program, args) = editor.split_first().ok_or_else(|| fail(cli_codes::USAGE, "the editor's command is empty"))?;
+        let (program, args) = editor
+            .split_first()
+            .ok_or_else(|| fail(cli_codes::USAGE, "the editor's command is empty"))?;
         let mut args = args.to_vec();
         args.push(self.0.display().to_string());
         match foreground::run_attached(program, &args, Path::new(".")).await {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(self.kept(fail(cli_codes::IO, format!("{} ended with {status}; nothing was changed", text::line(program))))),
+            Ok(status) => Err(self.kept(fail(
+                cli_codes::IO,
+                format!(
+                    "{} ended with {status}; nothing was changed",
+                    text::line(program)
+                ),
+            ))),
             Err(error) => {
                 self.remove()?;
-                Err(fail(cli_codes::IO, format!("{} cannot be started: {error}", text::line(program))))
+                Err(fail(
+                    cli_codes::IO,
+                    format!("{} cannot be started: {error}", text::line(program)),
+                ))
             }
         }
     }
 
     fn read(&self) -> Result<String, Failure> {
-        std::fs::read_to_string(&self.0).map_err(|error| fail(cli_codes::IO, format!("{}: {error}; nothing was changed", self.0.display())))
+        std::fs::read_to_string(&self.0).map_err(|error| {
+            fail(
+                cli_codes::IO,
+                format!("{}: {error}; nothing was changed", self.0.display()),
+            )
+        })
     }
 
     fn remove(&self) -> Result<(), Failure> {
-        std::fs::remove_file(&self.0).map_err(|error| fail(cli_codes::IO, format!("{}: {error}", self.0.display())))
+        std::fs::remove_file(&self.0)
+            .map_err(|error| fail(cli_codes::IO, format!("{}: {error}", self.0.display())))
     }
 
     /// Adds the place of the copy, which holds what the user typed, to a failure.

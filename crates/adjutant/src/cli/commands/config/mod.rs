@@ -9,8 +9,9 @@ use crate::cli::context::home;
 use crate::cli::exit::Exit;
 use crate::cli::out::{CommandResult, Failure, Out, fail, fail_hint};
 use crate::config::{
-    Address, AgentEntry, BUILT_IN, Config, Home, KeySource, Notices, NotifySettings, RepositoryWorkspaces, Service, Target, Template, Webhook,
-    Window, Workspaces, duration_text, json_schema, memory_text,
+    Address, AgentEntry, BUILT_IN, Config, Home, KeySource, Notices, NotifySettings,
+    RepositoryWorkspaces, Service, Target, Template, Webhook, Window, Workspaces, duration_text,
+    json_schema, memory_text,
 };
 use crate::preset::Preset;
 use crate::text;
@@ -25,7 +26,8 @@ use serde_json::{Map, Value, json};
 /// Prints the configuration, its path or its schema, or changes it.
 pub async fn config(what: ConfigCommand, out: &Out) -> CommandResult {
     if what == ConfigCommand::Schema {
-        let schema = serde_json::to_string_pretty(&json_schema()).map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
+        let schema = serde_json::to_string_pretty(&json_schema())
+            .map_err(|error| fail(codes::INTERNAL, error.to_string()))?;
         return out.print_data(&(schema + "\n")).map(|()| Exit::Done);
     }
     let home = home()?;
@@ -56,7 +58,11 @@ fn path(home: &Home, out: &Out) -> CommandResult {
 fn show(home: &Home, out: &Out) -> CommandResult {
     let config = load(home)?;
     let length = |ms: Option<i64>| ms.map_or_else(|| "never".to_owned(), duration_text);
-    let agents: Vec<Value> = config.agents.iter().map(|(name, entry)| agent(name, entry, &config)).collect();
+    let agents: Vec<Value> = config
+        .agents
+        .iter()
+        .map(|(name, entry)| agent(name, entry, &config))
+        .collect();
     let webhooks: Vec<Value> = config.webhooks.iter().filter_map(webhook).collect();
     if out.json {
         out.print_json(&json!({
@@ -95,7 +101,11 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     out.print_line(&format!(
         "# {}{}",
         text::line(&config.path.display().to_string()),
-        if config.exists { "" } else { " (does not exist; defaults apply)" }
+        if config.exists {
+            ""
+        } else {
+            " (does not exist; defaults apply)"
+        }
     ))?;
     out.print_line(&format!("live_runs_max = {}", config.live_runs_max))?;
     out.print_line(&format!("idle_exit = \"{}\"", length(config.idle_exit_ms)))?;
@@ -106,7 +116,10 @@ fn show(home: &Home, out: &Out) -> CommandResult {
         out.print_line("listen_without_tls = true")?;
     }
     if let Some(url) = &config.http.public_url {
-        out.print_line(&format!("public_url = \"{}\"", text::line(&url.to_string())))?;
+        out.print_line(&format!(
+            "public_url = \"{}\"",
+            text::line(&url.to_string())
+        ))?;
     }
     if let Some(address) = &config.store {
         out.print_line(&format!("store = \"{}\"", text::line(&address.to_string())))?;
@@ -115,15 +128,30 @@ fn show(home: &Home, out: &Out) -> CommandResult {
         out.print_line("store_shared = true")?;
     }
     if let Some(address) = &config.log_store {
-        out.print_line(&format!("log_store = \"{}\"", text::line(&address.to_string())))?;
+        out.print_line(&format!(
+            "log_store = \"{}\"",
+            text::line(&address.to_string())
+        ))?;
     }
-    out.print_line(&format!("runner_lease = \"{}\"", length(Some(config.runner_lease_ms))))?;
+    out.print_line(&format!(
+        "runner_lease = \"{}\"",
+        length(Some(config.runner_lease_ms))
+    ))?;
     out.print_line(&format!("expiry = \"{}\"", length(Some(config.expiry_ms))))?;
-    out.print_line(&format!("stopped_retention = \"{}\"", length(Some(config.stopped_retention_ms))))?;
-    out.print_line(&format!("finished_retention = \"{}\"", length(config.finished_retention_ms)))?;
+    out.print_line(&format!(
+        "stopped_retention = \"{}\"",
+        length(Some(config.stopped_retention_ms))
+    ))?;
+    out.print_line(&format!(
+        "finished_retention = \"{}\"",
+        length(config.finished_retention_ms)
+    ))?;
     out.print_line(&format!("log_bytes_max = {}", config.log_bytes_max))?;
     out.print_line(&format!("containment = \"{}\"", config.containment.word()))?;
-    out.print_line(&format!("refuse_shared_directory = {}", config.refuse_shared_directory))?;
+    out.print_line(&format!(
+        "refuse_shared_directory = {}",
+        config.refuse_shared_directory
+    ))?;
     if let Some(agent) = &config.default_agent {
         out.print_line(&format!("default_agent = \"{}\"", text::line(agent)))?;
     }
@@ -135,9 +163,17 @@ fn show(home: &Home, out: &Out) -> CommandResult {
     }
     section("chats", chats(&config), out)?;
     for (name, template) in config.chats.templates() {
-        section(&format!("chats.templates.{name}"), self::template(template), out)?;
+        section(
+            &format!("chats.templates.{name}"),
+            self::template(template),
+            out,
+        )?;
     }
-    section("workspaces", workspace_settings(config.workspaces.isolation, &config.workspaces.general), out)?;
+    section(
+        "workspaces",
+        workspace_settings(config.workspaces.isolation, &config.workspaces.general),
+        out,
+    )?;
     for entry in &config.workspaces.repositories {
         out.print_line("\n[[workspaces.repositories]]")?;
         for (field, value) in repository(entry).as_object().into_iter().flatten() {
@@ -145,19 +181,43 @@ fn show(home: &Home, out: &Out) -> CommandResult {
         }
     }
     // A built-in agent with its defaults takes a dozen lines, most of which are the same for all.
-    let has_settings = |name: &AgentName, entry: &AgentEntry| entry.source != BUILT_IN || config.agent_pools.contains_key(name);
-    let plain: Vec<String> = config.agents.iter().filter(|(name, entry)| !has_settings(name, entry)).map(|(name, _)| name.to_string()).collect();
+    let has_settings = |name: &AgentName, entry: &AgentEntry| {
+        entry.source != BUILT_IN || config.agent_pools.contains_key(name)
+    };
+    let plain: Vec<String> = config
+        .agents
+        .iter()
+        .filter(|(name, entry)| !has_settings(name, entry))
+        .map(|(name, _)| name.to_string())
+        .collect();
     if !plain.is_empty() {
-        let line = format!("# built-in agents with their defaults: {} (adj agents NAME shows one)", plain.join(", "));
-        out.print_text(&format!("\n{}", out.indent("# ", line.trim_start_matches("# "))))?;
+        let line = format!(
+            "# built-in agents with their defaults: {} (adj agents NAME shows one)",
+            plain.join(", ")
+        );
+        out.print_text(&format!(
+            "\n{}",
+            out.indent("# ", line.trim_start_matches("# "))
+        ))?;
     }
-    for (name, entry) in config.agents.iter().filter(|(name, entry)| has_settings(name, entry)) {
-        out.print_line(&format!("\n[agents.{name}]   # {}", text::line(&entry.source)))?;
+    for (name, entry) in config
+        .agents
+        .iter()
+        .filter(|(name, entry)| has_settings(name, entry))
+    {
+        out.print_line(&format!(
+            "\n[agents.{name}]   # {}",
+            text::line(&entry.source)
+        ))?;
         if let Some(pool) = config.agent_pools.get(name) {
             out.print_line(&format!("pool = \"{pool}\""))?;
         }
         for (field, value) in settings(entry) {
-            out.print_line(&if value.is_empty() { format!("# {field} is not set: no limit") } else { format!("{field} = {}", text::line(&value)) })?;
+            out.print_line(&if value.is_empty() {
+                format!("# {field} is not set: no limit")
+            } else {
+                format!("{field} = {}", text::line(&value))
+            })?;
         }
     }
     section("notify", notify(&config), out)?;
@@ -183,8 +243,19 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     if spec.preset.is_empty() {
         fields.push(("prompt", quoted(prompt(spec.prompt))));
     }
-    let names: Vec<String> = spec.env.keys().map(|name| format!("{} = \"…\"", quoted(name))).collect();
-    fields.push(("env", if names.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", names.join(", ")) }));
+    let names: Vec<String> = spec
+        .env
+        .keys()
+        .map(|name| format!("{} = \"…\"", quoted(name)))
+        .collect();
+    fields.push((
+        "env",
+        if names.is_empty() {
+            "{}".to_owned()
+        } else {
+            format!("{{ {} }}", names.join(", "))
+        },
+    ));
     if !spec.env_pass.is_empty() {
         fields.push(("env_pass", json!(spec.env_pass).to_string()));
     }
@@ -192,12 +263,34 @@ pub fn settings(entry: &AgentEntry) -> Vec<(&'static str, String)> {
     fields.push(("permissions", quoted(spec.permissions.word())));
     fields.push(("trust_repo", spec.trust_repo.to_string()));
     fields.push(("isolation", quoted(spec.isolation.word())));
-    fields.push(("timeout", spec.timeout_ms.map_or_else(String::new, |ms| quoted(&duration_text(ms)))));
+    fields.push((
+        "timeout",
+        spec.timeout_ms
+            .map_or_else(String::new, |ms| quoted(&duration_text(ms))),
+    ));
     fields.push(("patience", quoted(&duration_text(spec.patience_ms))));
-    fields.push(("memory", spec.memory_bytes_max.map_or_else(String::new, |bytes| quoted(&memory_text(bytes)))));
-    fields.push(("stall", quoted(&spec.stall_ms.map_or_else(|| "never".to_owned(), duration_text))));
+    fields.push((
+        "memory",
+        spec.memory_bytes_max
+            .map_or_else(String::new, |bytes| quoted(&memory_text(bytes))),
+    ));
+    fields.push((
+        "stall",
+        quoted(
+            &spec
+                .stall_ms
+                .map_or_else(|| "never".to_owned(), duration_text),
+        ),
+    ));
     fields.push(("grace", quoted(&duration_text(spec.grace_ms))));
-    fields.push(("report_grace", quoted(&spec.report_grace_ms.map_or_else(|| "never".to_owned(), duration_text))));
+    fields.push((
+        "report_grace",
+        quoted(
+            &spec
+                .report_grace_ms
+                .map_or_else(|| "never".to_owned(), duration_text),
+        ),
+    ));
     fields.push(("end_after_report", spec.ends_after_report.to_string()));
     fields.push(("auto_resume", spec.auto_resume.to_string()));
     fields.push(("fence", quoted(spec.fence.word())));
@@ -244,11 +337,30 @@ fn prompt(via: PromptVia) -> &'static str {
 }
 
 fn notify(config: &Config) -> Value {
-    let NotifySettings { bell, osc, title, quiet, zone } = &config.notify;
-    let services =
-        || config.webhooks.iter().filter_map(|hook| if let Target::Notices(notices) = &hook.target { Some(&notices.service) } else { None });
+    let NotifySettings {
+        bell,
+        osc,
+        title,
+        quiet,
+        zone,
+    } = &config.notify;
+    let services = || {
+        config.webhooks.iter().filter_map(|hook| {
+            if let Target::Notices(notices) = &hook.target {
+                Some(&notices.service)
+            } else {
+                None
+            }
+        })
+    };
     let mut shown = json!({"bell": bell, "osc": osc, "title": title, "desktop": services().any(|service| *service == Service::Desktop)});
-    if let Some(argv) = services().find_map(|service| if let Service::Command { argv } = service { Some(argv) } else { None }) {
+    if let Some(argv) = services().find_map(|service| {
+        if let Service::Command { argv } = service {
+            Some(argv)
+        } else {
+            None
+        }
+    }) {
         shown["command"] = json!(argv);
     }
     if let Some(quiet) = quiet {
@@ -262,12 +374,23 @@ fn notify(config: &Config) -> Value {
 
 /// Returns a webhook without the paths of addresses, which may contain a secret. `None`: a receiver of `[notify]`.
 fn webhook(hook: &Webhook) -> Option<Value> {
-    let Webhook { key: _, events, allow_private, target } = hook;
+    let Webhook {
+        key: _,
+        events,
+        allow_private,
+        target,
+    } = hook;
     Some(match target {
         Target::Signed { url, secret_file } => {
             json!({"url": place(url), "secret_file": secret_file, "events": events, "allow_private": allow_private})
         }
-        Target::Notices(Notices { service, person, quiet, zone, links }) => {
+        Target::Notices(Notices {
+            service,
+            person,
+            quiet,
+            zone,
+            links,
+        }) => {
             let mut shown = json!({
                 "template": service.template(),
                 "person": person.as_str(),
@@ -299,7 +422,10 @@ fn webhook(hook: &Webhook) -> Option<Value> {
                 }
                 Service::Desktop | Service::Command { .. } => return None,
             }
-            shown.as_object_mut().into_iter().for_each(|fields| fields.retain(|_, value| !value.is_null()));
+            shown
+                .as_object_mut()
+                .into_iter()
+                .for_each(|fields| fields.retain(|_, value| !value.is_null()));
             shown
         }
     })
@@ -314,14 +440,26 @@ fn key_source(source: &KeySource) -> Value {
 
 fn place(url: &http::Uri) -> String {
     let authority = url.authority().map(ToString::to_string).unwrap_or_default();
-    let path = if url.path() == "/" && url.query().is_none() { "/" } else { "/…" };
-    format!("{}://{authority}{path}", url.scheme_str().unwrap_or("https"))
+    let path = if url.path() == "/" && url.query().is_none() {
+        "/"
+    } else {
+        "/…"
+    };
+    format!(
+        "{}://{authority}{path}",
+        url.scheme_str().unwrap_or("https")
+    )
 }
 
 /// Prints a table in the syntax of the file.
 fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
     out.print_line(&format!("\n[{}]", text::line(name)))?;
-    for (field, value) in fields.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+    for (field, value) in fields
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null())
+    {
         out.print_line(&format!("{field} = {}", text::line(&toml_value(value))))?;
     }
     Ok(())
@@ -330,24 +468,47 @@ fn section(name: &str, fields: Value, out: &Out) -> Result<(), Failure> {
 fn toml_value(value: &Value) -> String {
     match value.as_object() {
         // An inline table.
-        Some(pairs) => format!("{{ {} }}", pairs.iter().map(|(name, value)| format!("{} = {value}", key(name))).collect::<Vec<_>>().join(", ")),
+        Some(pairs) => format!(
+            "{{ {} }}",
+            pairs
+                .iter()
+                .map(|(name, value)| format!("{} = {value}", key(name)))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
         None => value.to_string(),
     }
 }
 
 /// Returns a key in the syntax of the file.
 fn key(name: &str) -> String {
-    let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if is_bare { name.to_owned() } else { Value::from(name).to_string() }
+    let is_bare = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if is_bare {
+        name.to_owned()
+    } else {
+        Value::from(name).to_string()
+    }
 }
 
 fn delegation(config: &Config) -> Value {
-    let TreeLimits { depth_max, children_max, live_max, total_max } = config.tree;
+    let TreeLimits {
+        depth_max,
+        children_max,
+        live_max,
+        total_max,
+    } = config.tree;
     json!({"depth_max": depth_max, "children_max": children_max, "live_max": live_max, "total_max": total_max})
 }
 
 fn rate_limits(config: &Config) -> Value {
-    let RetryPolicy { times_max, pause_ms, pause_ms_max } = config.rate_limits;
+    let RetryPolicy {
+        times_max,
+        pause_ms,
+        pause_ms_max,
+    } = config.rate_limits;
     json!({"times_max": times_max, "pause": duration_text(pause_ms), "pause_max": duration_text(pause_ms_max)})
 }
 
@@ -373,7 +534,13 @@ fn chats(config: &Config) -> Value {
 }
 
 fn template(template: &Template) -> Value {
-    let Template { participants, instructions, private, window, turns_max } = template;
+    let Template {
+        participants,
+        instructions,
+        private,
+        window,
+        turns_max,
+    } = template;
     let window = window.map(|window| match window {
         Window::Chars(chars) => json!({"chars": chars}),
         Window::Tokens(tokens) => json!({"tokens": tokens}),
@@ -382,21 +549,35 @@ fn template(template: &Template) -> Value {
 }
 
 fn workspaces(config: &Config) -> Value {
-    let Workspaces { isolation, general, repositories } = &config.workspaces;
+    let Workspaces {
+        isolation,
+        general,
+        repositories,
+    } = &config.workspaces;
     let mut all = workspace_settings(*isolation, general);
     all["repositories"] = repositories.iter().map(repository).collect();
     all
 }
 
 fn repository(entry: &RepositoryWorkspaces) -> Value {
-    let RepositoryWorkspaces { path, isolation, spec } = entry;
+    let RepositoryWorkspaces {
+        path,
+        isolation,
+        spec,
+    } = entry;
     let mut all = workspace_settings(*isolation, spec);
     all["path"] = json!(path);
     all
 }
 
 fn workspace_settings(isolation: Isolation, spec: &WorkspaceSpec) -> Value {
-    let WorkspaceSpec { setup, setup_timeout_ms, copy, caches, ports } = spec;
+    let WorkspaceSpec {
+        setup,
+        setup_timeout_ms,
+        copy,
+        caches,
+        ports,
+    } = spec;
     json!({
         "isolation": isolation.word(),
         "setup": setup,
@@ -411,11 +592,19 @@ fn harness(spec: &AgentSpec) -> String {
     match spec.harness {
         HarnessKind::Echo => "echo".to_owned(),
         HarnessKind::Plain => "plain".to_owned(),
-        HarnessKind::Vendor => Preset::from_text(&spec.preset).map_or_else(String::new, |preset| preset.name),
+        HarnessKind::Vendor => {
+            Preset::from_text(&spec.preset).map_or_else(String::new, |preset| preset.name)
+        }
     }
 }
 
 /// Reads the configuration.
 pub fn load(home: &Home) -> Result<Config, Failure> {
-    Config::load(home).map_err(|e| fail_hint(codes::INVALID, e.to_string(), "fix that line, or move the file away"))
+    Config::load(home).map_err(|e| {
+        fail_hint(
+            codes::INVALID,
+            e.to_string(),
+            "fix that line, or move the file away",
+        )
+    })
 }

@@ -30,7 +30,13 @@ say The newer one: it covers escapes.
 ";
 /// The person's first command.
 pub const START: [&str; 5] = ["chat", "start", "Parser tests", "--template", "port"];
-pub const OPENING: [&str; 5] = ["chat", "post", "--detach", "1", "What matters when these move?"];
+pub const OPENING: [&str; 5] = [
+    "chat",
+    "post",
+    "--detach",
+    "1",
+    "What matters when these move?",
+];
 /// Messages and answers of the complete chat.
 const ENTRIES: usize = 5;
 const ANSWERING_RUNS: usize = 2;
@@ -47,13 +53,26 @@ pub struct DemoChat {
 
 impl DemoChat {
     pub fn new() -> Self {
-        Self { page: Box::pin(std::future::pending()), entries: Vec::new(), answering: BTreeSet::new(), ended: 0 }
+        Self {
+            page: Box::pin(std::future::pending()),
+            entries: Vec::new(),
+            answering: BTreeSet::new(),
+            ended: 0,
+        }
     }
 
     /// Starts to wait for entries after the known ones.
     pub fn poll(&mut self, cx: &Context) {
-        let (hub, after) = (cx.hub.clone(), self.entries.last().map_or(0, |entry| entry.seq));
-        let call = ShowChat { chat_id: CHAT, after: Some(after), wait_ms: POLL_WAIT_MS, ..ShowChat::default() };
+        let (hub, after) = (
+            cx.hub.clone(),
+            self.entries.last().map_or(0, |entry| entry.seq),
+        );
+        let call = ShowChat {
+            chat_id: CHAT,
+            after: Some(after),
+            wait_ms: POLL_WAIT_MS,
+            ..ShowChat::default()
+        };
         self.page = Box::pin(async move { hub.call(&call).await.map(Box::new) });
     }
 
@@ -63,7 +82,17 @@ impl DemoChat {
 
     /// Returns whether an event is about an answering run, and counts its end.
     pub async fn observe(&mut self, event: &EventView, cx: &Context) -> Result<bool, Failure> {
-        if event.kind == EventKind::RunStarted && cx.hub.call(&GetRun { run: event.run_id.clone(), ..GetRun::default() }).await?.agent == ANSWERS {
+        if event.kind == EventKind::RunStarted
+            && cx
+                .hub
+                .call(&GetRun {
+                    run: event.run_id.clone(),
+                    ..GetRun::default()
+                })
+                .await?
+                .agent
+                == ANSWERS
+        {
             self.answering.insert(event.run_id.clone());
         }
         let is_answering = self.answering.contains(&event.run_id);
@@ -73,12 +102,19 @@ impl DemoChat {
 
     /// Checks that the chat is complete.
     pub fn check(&self) -> Result<(), Failure> {
-        let answers = self.entries.iter().filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS).count();
+        let answers = self
+            .entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::Answer && entry.name == ANSWERS)
+            .count();
         if self.entries.len() == ENTRIES && answers == ANSWERING_RUNS {
             return Ok(());
         }
         let entries: Vec<String> = self.entries.iter().map(line).collect();
-        Err(fail(cli_codes::RUN_FAILED, format!("unexpected chat: {}", entries.join(" / "))))
+        Err(fail(
+            cli_codes::RUN_FAILED,
+            format!("unexpected chat: {}", entries.join(" / ")),
+        ))
     }
 }
 

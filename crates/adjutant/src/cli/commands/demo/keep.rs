@@ -22,13 +22,22 @@ const WAIT_MS: u64 = 20_000;
 
 /// A run's name and its prompt: the task, then its script.
 const RUNS: [(&str, &str); 4] = [
-    ("porter", "Port the parser tests\n---\nsay Porting the parser tests.\nprogress 35 lexer.rs\nhang"),
+    (
+        "porter",
+        "Port the parser tests\n---\nsay Porting the parser tests.\nprogress 35 lexer.rs\nhang",
+    ),
     (
         "limiter",
         "Rate limit /v1/upload\n---\nsay src/limits.rs knows both users and keys.\nask \"Should the limit be per user or per API key?\"\ndone the limit is in place",
     ),
-    ("chooser", "Pick a cache for the sessions\n---\nask \"Which cache?\" [options: in memory|Redis|none]\ndone sessions are cached"),
-    ("cleaner", "Free some disk space\n---\napprove \"Delete the build directory\" [preview: rm -rf target] [risk: low]\ndone cleaned up"),
+    (
+        "chooser",
+        "Pick a cache for the sessions\n---\nask \"Which cache?\" [options: in memory|Redis|none]\ndone sessions are cached",
+    ),
+    (
+        "cleaner",
+        "Free some disk space\n---\napprove \"Delete the build directory\" [preview: rm -rf target] [risk: low]\ndone cleaned up",
+    ),
 ];
 /// The runs that ask something.
 const ASKING: usize = 3;
@@ -36,27 +45,48 @@ const ASKING: usize = 3;
 /// Starts the runs in the home that the environment names, and waits until they ask.
 pub async fn open(cx: &Context) -> CommandResult {
     for (name, prompt) in RUNS {
-        cx.hub.call(&super::dispatch(name, prompt.to_owned(), cx)).await?;
+        cx.hub
+            .call(&super::dispatch(name, prompt.to_owned(), cx))
+            .await?;
     }
     let asking = async {
         let (mut after, mut asked) = (0, 0);
         while asked < ASKING {
-            let page = cx.hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: WAIT_MS }).await?;
+            let page = cx
+                .hub
+                .call(&ReadEvents {
+                    after,
+                    run: None,
+                    limit: None,
+                    wait_ms: WAIT_MS,
+                })
+                .await?;
             after = page.cursor;
-            asked += page.events.iter().filter(|event| event.kind == EventKind::RequestAsked).count();
+            asked += page
+                .events
+                .iter()
+                .filter(|event| event.kind == EventKind::RequestAsked)
+                .count();
         }
         CommandResult::Ok(Exit::Done)
     };
     match tokio::time::timeout(OPEN_LIMIT, asking).await {
         Ok(asked) => asked,
-        Err(_) => Err(fail(cli_codes::TIMED_OUT, format!("the demo's runs did not ask within {} s", OPEN_LIMIT.as_secs()))),
+        Err(_) => Err(fail(
+            cli_codes::TIMED_OUT,
+            format!(
+                "the demo's runs did not ask within {} s",
+                OPEN_LIMIT.as_secs()
+            ),
+        )),
     }
 }
 
 /// Marks the home as kept, and says what to do with it.
 pub fn describe(home: &Home, out: &Out) -> CommandResult {
     let mark = home.dir.join(MARK);
-    std::fs::write(&mark, "").map_err(|e| fail(cli_codes::IO, format!("{}: {e}", mark.display())))?;
+    std::fs::write(&mark, "")
+        .map_err(|e| fail(cli_codes::IO, format!("{}: {e}", mark.display())))?;
     let dir = home.dir.display();
     let end = format!("adj demo --end {dir}");
     if out.json {
@@ -77,12 +107,23 @@ pub fn describe(home: &Home, out: &Out) -> CommandResult {
 
 /// Names the command for the kept demo, if the home of this command has no runs: the person may have meant the demo.
 pub async fn hint(command: &str, cx: &Context) -> Option<String> {
-    let own = cx.hub.call(&ListRuns { all: true, limit: Some(1), before: None }).await.ok()?;
+    let own = cx
+        .hub
+        .call(&ListRuns {
+            all: true,
+            limit: Some(1),
+            before: None,
+        })
+        .await
+        .ok()?;
     if !own.runs.is_empty() {
         return None;
     }
     let home = running_demo().await?;
-    Some(format!("no runs in this home; for the demo: ADJ_HOME={} adj {command}", home.dir.display()))
+    Some(format!(
+        "no runs in this home; for the demo: ADJ_HOME={} adj {command}",
+        home.dir.display()
+    ))
 }
 
 /// Returns the home of the newest kept demo of this user whose hub runs.
@@ -90,13 +131,23 @@ async fn running_demo() -> Option<Home> {
     let entries = std::fs::read_dir(super::place().ok()?).ok()?;
     let mut kept: Vec<(SystemTime, Home)> = entries
         .flatten()
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(super::HOME_PREFIX.as_bytes()))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(super::HOME_PREFIX.as_bytes())
+        })
         .filter_map(|entry| {
             let dir = entry.metadata().ok()?;
             // Others can write to the directory of temporary files.
             let is_own = dir.is_dir() && dir.uid() == geteuid().as_raw() && dir.mode() & 0o077 == 0;
             let home = Home::at(&entry.path()).ok().filter(|_| is_own)?;
-            let mark = home.dir.join(MARK).symlink_metadata().ok().filter(std::fs::Metadata::is_file)?;
+            let mark = home
+                .dir
+                .join(MARK)
+                .symlink_metadata()
+                .ok()
+                .filter(std::fs::Metadata::is_file)?;
             Some((mark.modified().ok()?, home))
         })
         .collect();
@@ -111,14 +162,27 @@ async fn running_demo() -> Option<Home> {
 
 /// Ends a kept demo: cancels its runs, stops its hub, and removes its home.
 pub async fn end(dir: &Path, out: &Out) -> CommandResult {
-    let is_kept = dir.join(MARK).symlink_metadata().is_ok_and(|mark| mark.is_file());
+    let is_kept = dir
+        .join(MARK)
+        .symlink_metadata()
+        .is_ok_and(|mark| mark.is_file());
     if !is_kept {
-        let message = format!("{} is not the home of a kept demo", text::line(&dir.display().to_string()));
-        return Err(fail_hint(codes::INVALID, message, "adj demo --keep prints the command that ends it"));
+        let message = format!(
+            "{} is not the home of a kept demo",
+            text::line(&dir.display().to_string())
+        );
+        return Err(fail_hint(
+            codes::INVALID,
+            message,
+            "adj demo --keep prints the command that ends it",
+        ));
     }
     let home = Home::at(dir).map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     clean_up(&home).await?;
-    let removed = format!("Removed {}. Your own home was not touched.", home.dir.display());
+    let removed = format!(
+        "Removed {}. Your own home was not touched.",
+        home.dir.display()
+    );
     if out.json {
         out.print_json(&serde_json::json!({"removed": home.dir}))?
     } else {

@@ -39,8 +39,13 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
         let cx = Context::new(out)?;
         // Runs that answer in a chat work in the directory of the command, and would leave snapshots in the user's repository.
         let dir = &cx.home.dir;
-        std::env::set_current_dir(dir).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", dir.display())))?;
-        return if args.keep { keep::open(&cx).await } else { runner::run(&cx).await };
+        std::env::set_current_dir(dir)
+            .map_err(|e| fail(cli_codes::IO, format!("{}: {e}", dir.display())))?;
+        return if args.keep {
+            keep::open(&cx).await
+        } else {
+            runner::run(&cx).await
+        };
     }
     if let Some(home) = &args.end {
         return keep::end(home, out).await;
@@ -48,9 +53,13 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     let home = create_temporary_home()?;
     let is_kept = args.keep;
     let config = home.dir.join("config.toml");
-    std::fs::write(&config, chat::CONFIG).map_err(|e| fail(cli_codes::IO, format!("{}: {e}", config.display())))?;
-    let env: Vec<(OsString, OsString)> =
-        vec![("ADJ_HOME".into(), home.dir.clone().into()), ("ADJ_CONFIG".into(), config.into()), ("ADJ_EPHEMERAL".into(), "0".into())];
+    std::fs::write(&config, chat::CONFIG)
+        .map_err(|e| fail(cli_codes::IO, format!("{}: {e}", config.display())))?;
+    let env: Vec<(OsString, OsString)> = vec![
+        ("ADJ_HOME".into(), home.dir.clone().into()),
+        ("ADJ_CONFIG".into(), config.into()),
+        ("ADJ_EPHEMERAL".into(), "0".into()),
+    ];
     let mut args = vec![OsStr::new("demo"), OsStr::new("--within")];
     if is_kept {
         args.push(OsStr::new("--keep"));
@@ -63,8 +72,12 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
     }
     // Ctrl-C reaches the inner process too; this one stays to clean up, also when the terminal is closed or
     // on TERM.
-    let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
-    let (mut interrupts, mut hangups) = (taken(SignalKind::interrupt())?, taken(SignalKind::hangup())?);
+    let taken =
+        |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
+    let (mut interrupts, mut hangups) = (
+        taken(SignalKind::interrupt())?,
+        taken(SignalKind::hangup())?,
+    );
     let mut terminations = taken(SignalKind::terminate())?;
     let mut inner = Box::pin(foreground::own_attached(&args, &env));
     let ended = loop {
@@ -81,12 +94,17 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
         return keep::describe(&home, out);
     }
     let cleaned = clean_up(&home).await;
-    let Some(ended) = ended else { return cleaned.and(Err(Failure::Reported(Exit::Interrupted))) };
+    let Some(ended) = ended else {
+        return cleaned.and(Err(Failure::Reported(Exit::Interrupted)));
+    };
     let ended = ended.map_err(|e| fail(cli_codes::IO, format!("cannot run the demo: {e}")))?;
     cleaned?;
     match ended.code() {
         Some(0) => {
-            out.print_message(&format!("Removed {}. Your own home was not touched.", home.dir.display()))?;
+            out.print_message(&format!(
+                "Removed {}. Your own home was not touched.",
+                home.dir.display()
+            ))?;
             Ok(Exit::Done)
         }
         Some(130) => Err(Failure::Reported(Exit::Interrupted)),
@@ -96,14 +114,20 @@ pub async fn demo(args: &DemoArgs, out: &Out) -> CommandResult {
 
 /// Returns the directory of the demos' homes.
 fn place() -> Result<PathBuf, Failure> {
-    let memory = crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
+    let memory =
+        crate::config::requested_memory_dir().map_err(|e| fail(cli_codes::IO, e.to_string()))?;
     Ok(memory.unwrap_or_else(std::env::temp_dir))
 }
 
 fn create_temporary_home() -> Result<Home, Failure> {
     let dir = place()?.join(format!("{HOME_PREFIX}{}", random_hex::<4>()));
     let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
-    made.map_err(|e| fail(cli_codes::IO, format!("cannot make a home for the demo: {}: {e}", dir.display())))?;
+    made.map_err(|e| {
+        fail(
+            cli_codes::IO,
+            format!("cannot make a home for the demo: {}: {e}", dir.display()),
+        )
+    })?;
     Home::at(&dir).map_err(|e| fail(cli_codes::IO, e.to_string()))
 }
 
@@ -119,13 +143,26 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
     };
     if let Some(left) = left {
         for run in &left.runs {
-            if let Err(error) = hub.call(&Cancel { run: run.run_id.clone(), reason: Some("the demo is over".to_owned()) }).await {
+            if let Err(error) = hub
+                .call(&Cancel {
+                    run: run.run_id.clone(),
+                    reason: Some("the demo is over".to_owned()),
+                })
+                .await
+            {
                 tracing::debug!(%error, run = run.name, "not cancelled");
             }
         }
         if !left.runs.is_empty() {
             let runs = left.runs.iter().map(|run| run.run_id.clone()).collect();
-            hub.call(&Wait { runs, until: WaitUntil::All, after: None, new_reports: false, wait_ms: CLEAN_UP_WAIT_MS }).await?;
+            hub.call(&Wait {
+                runs,
+                until: WaitUntil::All,
+                after: None,
+                new_reports: false,
+                wait_ms: CLEAN_UP_WAIT_MS,
+            })
+            .await?;
         }
     }
     stop_hub(home).await?;
@@ -134,7 +171,12 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
         match std::fs::remove_dir_all(&home.dir) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(e) if tries == REMOVALS_MAX => return Err(fail(cli_codes::IO, format!("cannot remove {}: {e}", home.dir.display()))),
+            Err(e) if tries == REMOVALS_MAX => {
+                return Err(fail(
+                    cli_codes::IO,
+                    format!("cannot remove {}: {e}", home.dir.display()),
+                ));
+            }
             // An ending guard may still write a last file.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }

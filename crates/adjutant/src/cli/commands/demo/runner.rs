@@ -15,7 +15,10 @@ use crate::cli::style::Style;
 use crate::present::asked_for;
 use crate::process::foreground;
 use crate::text;
-use crate::view::{ChatPage, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents, RequestView, RunView, Word};
+use crate::view::{
+    ChatPage, ErrorView, EventPage, EventView, GetHub, ListRequests, ListRuns, ReadEvents,
+    RequestView, RunView, Word,
+};
 use adjutant_core::EventKind;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -103,7 +106,11 @@ pub async fn run(cx: &Context) -> CommandResult {
             }
             DemoEvent::ChatPage(page) => {
                 for entry in page?.messages {
-                    demo.print_event(&format!("chat {}", chat::CHAT), chat::style(&entry), &chat::line(&entry))?;
+                    demo.print_event(
+                        &format!("chat {}", chat::CHAT),
+                        chat::style(&entry),
+                        &chat::line(&entry),
+                    )?;
                     demo.chat.entries.push(entry);
                 }
                 demo.chat.poll(cx);
@@ -122,11 +129,18 @@ pub async fn run(cx: &Context) -> CommandResult {
 impl Demo<'_> {
     async fn open(&mut self) -> Result<(), Failure> {
         let hub = self.cx.hub.call(&GetHub {}).await?;
-        self.print_event("hub", Style::Dim, &format!("started (pid {}) in {}", hub.pid, hub.home))?;
+        self.print_event(
+            "hub",
+            Style::Dim,
+            &format!("started (pid {}) in {}", hub.pid, hub.home),
+        )?;
         self.schedule(DEMO_LIMIT, Step::GiveUp);
         self.run_adj(&chat::START).await?;
         for part in &TASKS {
-            self.cx.hub.call(&super::dispatch(part.name, part.prompt(self.pace), self.cx)).await?;
+            self.cx
+                .hub
+                .call(&super::dispatch(part.name, part.prompt(self.pace), self.cx))
+                .await?;
         }
         self.poll(0);
         self.chat.poll(self.cx);
@@ -135,7 +149,15 @@ impl Demo<'_> {
 
     fn poll(&mut self, after: i64) {
         let hub = self.cx.hub.clone();
-        self.events = Box::pin(async move { hub.call(&ReadEvents { after, run: None, limit: None, wait_ms: POLL_WAIT_MS }).await });
+        self.events = Box::pin(async move {
+            hub.call(&ReadEvents {
+                after,
+                run: None,
+                limit: None,
+                wait_ms: POLL_WAIT_MS,
+            })
+            .await
+        });
     }
 
     fn schedule(&mut self, after: Duration, step: Step) {
@@ -144,7 +166,9 @@ impl Demo<'_> {
     }
 
     async fn next(&mut self, interrupts: &mut tokio::signal::unix::Signal) -> DemoEvent {
-        let due = self.plan.first().map_or(DEMO_LIMIT, |(at, _)| at.saturating_duration_since(Instant::now()));
+        let due = self.plan.first().map_or(DEMO_LIMIT, |(at, _)| {
+            at.saturating_duration_since(Instant::now())
+        });
         tokio::select! {
             biased;
             _ = interrupts.recv() => DemoEvent::Interrupted,
@@ -163,14 +187,19 @@ impl Demo<'_> {
         }
         match event.kind.known() {
             Some(EventKind::RunStarted) => {
-                let task = TASKS.iter().find(|part| part.name == name).map_or("second try", |part| part.task);
+                let task = TASKS
+                    .iter()
+                    .find(|part| part.name == name)
+                    .map_or("second try", |part| part.task);
                 self.print_event(name, Style::Good, &format!("● {task}"))?;
                 if name == tasks::HANGS {
                     self.schedule(self.pace * Duration::from_millis(4_500), Step::Cancel);
                 }
             }
             Some(EventKind::RunProgress) => self.print_event(name, Style::Plain, &event.text)?,
-            Some(EventKind::RequestAsked) => self.show_request(name, event.request_id.as_deref()).await?,
+            Some(EventKind::RequestAsked) => {
+                self.show_request(name, event.request_id.as_deref()).await?
+            }
             Some(EventKind::RequestAnswered) => {
                 self.answers += 1;
                 self.print_event(name, Style::Good, &format!("✓ {}", event.text))?;
@@ -180,7 +209,11 @@ impl Demo<'_> {
             }
             Some(EventKind::RunFinished) => {
                 self.finished += 1;
-                let style = if event.text.contains("succeeded") { Style::Good } else { Style::Attention };
+                let style = if event.text.contains("succeeded") {
+                    Style::Good
+                } else {
+                    Style::Attention
+                };
                 self.print_event(name, style, &format!("■ {}", event.text))?;
                 if name == tasks::FAILS {
                     self.schedule(self.pace * Duration::from_millis(700), Step::Retry);
@@ -193,9 +226,28 @@ impl Demo<'_> {
 
     async fn show_request(&mut self, name: &str, id: Option<&str>) -> Result<(), Failure> {
         let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
-        let Some(request) = open.into_iter().find(|request| Some(request.message_id.as_str()) == id) else { return Ok(()) };
-        let options: Vec<String> = request.options.iter().enumerate().map(|(n, option)| format!("{}) {option}", n + 1)).collect();
-        self.print_event(name, Style::Attention, &format!("? {} {}  {}", request.number, asked_for(&request).line(), options.join("  ")))?;
+        let Some(request) = open
+            .into_iter()
+            .find(|request| Some(request.message_id.as_str()) == id)
+        else {
+            return Ok(());
+        };
+        let options: Vec<String> = request
+            .options
+            .iter()
+            .enumerate()
+            .map(|(n, option)| format!("{}) {option}", n + 1))
+            .collect();
+        self.print_event(
+            name,
+            Style::Attention,
+            &format!(
+                "? {} {}  {}",
+                request.number,
+                asked_for(&request).line(),
+                options.join("  ")
+            ),
+        )?;
         if name == tasks::CHOOSES {
             self.choice = Some(request);
             self.schedule(self.pace * Duration::from_millis(900), Step::Choose);
@@ -211,47 +263,90 @@ impl Demo<'_> {
             Step::KillHub => self.kill_hub().await,
             Step::AskPerson => self.prompt_person(),
             Step::Answer => {
-                let Some(request) = self.asked.take() else { return Ok(()) };
+                let Some(request) = self.asked.take() else {
+                    return Ok(());
+                };
                 self.end_prompt()?;
-                self.run_adj(&["reply", &request.number, tasks::ANSWER]).await
+                self.run_adj(&["reply", &request.number, tasks::ANSWER])
+                    .await
             }
             Step::Choose => {
-                let Some(request) = self.choice.take() else { return Ok(()) };
+                let Some(request) = self.choice.take() else {
+                    return Ok(());
+                };
                 self.run_adj(&["reply", &request.number, "2"]).await
             }
-            Step::Retry => self.run_adj(&["retry", tasks::FAILS, tasks::RETRY_PROMPT]).await,
+            Step::Retry => {
+                self.run_adj(&["retry", tasks::FAILS, tasks::RETRY_PROMPT])
+                    .await
+            }
             Step::Cancel => self.run_adj(&["cancel", tasks::HANGS]).await,
-            Step::GiveUp => Err(fail(cli_codes::TIMED_OUT, format!("the demo did not end within {} s", DEMO_LIMIT.as_secs()))),
+            Step::GiveUp => Err(fail(
+                cli_codes::TIMED_OUT,
+                format!("the demo did not end within {} s", DEMO_LIMIT.as_secs()),
+            )),
         }
     }
 
     /// Kills the hub while a question is open, to show that nothing is lost.
     async fn kill_hub(&mut self) -> Result<(), Failure> {
-        let Some(number) = self.asked.as_ref().map(|request| request.number.clone()) else { return Ok(()) };
+        let Some(number) = self.asked.as_ref().map(|request| request.number.clone()) else {
+            return Ok(());
+        };
         let before = self.cx.hub.call(&GetHub {}).await?;
-        let pid = i32::try_from(before.pid).ok().and_then(Pid::from_raw).ok_or_else(|| fail(cli_codes::IO, "the hub has no pid"))?;
-        kill_process(pid, Signal::KILL).map_err(|e| fail(cli_codes::IO, format!("cannot kill the demo's hub: {e}")))?;
+        let pid = i32::try_from(before.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| fail(cli_codes::IO, "the hub has no pid"))?;
+        kill_process(pid, Signal::KILL)
+            .map_err(|e| fail(cli_codes::IO, format!("cannot kill the demo's hub: {e}")))?;
         let killed = Instant::now();
         self.hubs_killed += 1;
-        self.print_event("hub", Style::Bad, &format!("✗ killed (SIGKILL, pid {}) while {number} is open", before.pid))?;
+        self.print_event(
+            "hub",
+            Style::Bad,
+            &format!(
+                "✗ killed (SIGKILL, pid {}) while {number} is open",
+                before.pid
+            ),
+        )?;
         let after = self.cx.hub.call(&GetHub {}).await?;
         let open = self.cx.hub.call(&ListRequests::default()).await?.requests;
         if after.pid == before.pid || !open.iter().any(|request| request.number == number) {
-            return Err(fail(cli_codes::RUN_FAILED, format!("{number} was lost with the hub")));
+            return Err(fail(
+                cli_codes::RUN_FAILED,
+                format!("{number} was lost with the hub"),
+            ));
         }
         let took = killed.elapsed().as_millis();
-        self.print_event("hub", Style::Good, &format!("✓ a new one took over in {took} ms; {number} is still open"))?;
-        let next = if self.cx.out.interactive { Step::AskPerson } else { Step::Answer };
+        self.print_event(
+            "hub",
+            Style::Good,
+            &format!("✓ a new one took over in {took} ms; {number} is still open"),
+        )?;
+        let next = if self.cx.out.interactive {
+            Step::AskPerson
+        } else {
+            Step::Answer
+        };
         self.schedule(Duration::from_millis(900), next);
         Ok(())
     }
 
     fn prompt_person(&mut self) -> Result<(), Failure> {
-        let Some(request) = &self.asked else { return Ok(()) };
+        let Some(request) = &self.asked else {
+            return Ok(());
+        };
         let out = &self.cx.out;
         out.print_text(&format!("\n{}", details::request_block(request, self.cx)?))?;
         self.typed.restart();
-        out.print_text(&format!("{} ", out.paint.apply(Style::Strong, &format!("Your answer ({} s):", PERSON_LIMIT.as_secs()))))?;
+        out.print_text(&format!(
+            "{} ",
+            out.paint.apply(
+                Style::Strong,
+                &format!("Your answer ({} s):", PERSON_LIMIT.as_secs())
+            )
+        ))?;
         self.held_lines = Some(Vec::new());
         self.schedule(PERSON_LIMIT, Step::Answer);
         Ok(())
@@ -261,10 +356,21 @@ impl Demo<'_> {
         if line.trim().is_empty() || self.held_lines.is_none() {
             return Ok(());
         }
-        let Some(request) = self.asked.take() else { return Ok(()) };
+        let Some(request) = self.asked.take() else {
+            return Ok(());
+        };
         self.release_lines(false)?;
-        let answer = crate::view::AnswerOne { message_id: Some(request.message_id), answer: line, ..crate::view::AnswerOne::default() };
-        self.cx.hub.call(&crate::view::AnswerRequests { answers: vec![answer] }).await?;
+        let answer = crate::view::AnswerOne {
+            message_id: Some(request.message_id),
+            answer: line,
+            ..crate::view::AnswerOne::default()
+        };
+        self.cx
+            .hub
+            .call(&crate::view::AnswerRequests {
+                answers: vec![answer],
+            })
+            .await?;
         Ok(())
     }
 
@@ -274,7 +380,9 @@ impl Demo<'_> {
     }
 
     fn release_lines(&mut self, fresh_line: bool) -> Result<(), Failure> {
-        let Some(held_lines) = self.held_lines.take() else { return Ok(()) };
+        let Some(held_lines) = self.held_lines.take() else {
+            return Ok(());
+        };
         if fresh_line {
             self.cx.out.print_line("")?;
         }
@@ -287,19 +395,24 @@ impl Demo<'_> {
 
     /// Runs `adj` as a second process and prints its command line.
     async fn run_adj(&mut self, args: &[&str]) -> Result<(), Failure> {
-        let typed: Vec<String> =
-            args.iter()
-                .map(|arg| {
-                    if arg.contains([' ', '\n']) {
-                        format!("\"{}\"", text::cut(arg.lines().next().unwrap_or_default(), 40))
-                    } else {
-                        (*arg).to_owned()
-                    }
-                })
-                .collect();
+        let typed: Vec<String> = args
+            .iter()
+            .map(|arg| {
+                if arg.contains([' ', '\n']) {
+                    format!(
+                        "\"{}\"",
+                        text::cut(arg.lines().next().unwrap_or_default(), 40)
+                    )
+                } else {
+                    (*arg).to_owned()
+                }
+            })
+            .collect();
         self.print_event("", Style::Strong, &format!("$ adj {}", typed.join(" ")))?;
         let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
-        let output = foreground::own_output(&args, &[], STEP_LIMIT).await.map_err(|e| fail(cli_codes::IO, format!("cannot run adj: {e}")))?;
+        let output = foreground::own_output(&args, &[], STEP_LIMIT)
+            .await
+            .map_err(|e| fail(cli_codes::IO, format!("cannot run adj: {e}")))?;
         if output.status.success() {
             return Ok(());
         }
@@ -308,12 +421,28 @@ impl Demo<'_> {
         if stderr.contains(crate::view::codes::ALREADY_ANSWERED) {
             return Ok(());
         }
-        Err(fail(cli_codes::RUN_FAILED, format!("adj {} failed: {}", typed.join(" "), text::line(stderr.trim()))))
+        Err(fail(
+            cli_codes::RUN_FAILED,
+            format!(
+                "adj {} failed: {}",
+                typed.join(" "),
+                text::line(stderr.trim())
+            ),
+        ))
     }
 
     async fn close(&mut self) -> CommandResult {
         self.release_lines(true)?;
-        let runs = self.cx.hub.call(&ListRuns { all: true, limit: None, before: None }).await?.runs;
+        let runs = self
+            .cx
+            .hub
+            .call(&ListRuns {
+                all: true,
+                limit: None,
+                before: None,
+            })
+            .await?
+            .runs;
         let wrong = wrong_outcomes(&runs);
         self.chat.check()?;
         if self.cx.out.json {
@@ -326,7 +455,17 @@ impl Demo<'_> {
             }))?;
         } else {
             self.cx.out.print_line("\n$ adj ps -a")?;
-            ps::ps(&PsArgs { all: true, quiet: false, limit: None, watch: false, columns: Vec::new() }, self.cx).await?;
+            ps::ps(
+                &PsArgs {
+                    all: true,
+                    quiet: false,
+                    limit: None,
+                    watch: false,
+                    columns: Vec::new(),
+                },
+                self.cx,
+            )
+            .await?;
             let seconds = self.began.elapsed().as_secs_f32();
             self.cx.out.print_line(&format!(
                 "\n{} runs and a chat of three in {seconds:.0} s, {} questions answered, {} hub killed, nothing lost.",
@@ -347,8 +486,15 @@ impl Demo<'_> {
             return Ok(());
         }
         let paint = self.cx.out.paint;
-        let time = paint.apply(Style::Dim, &format!("{:>5.1}s", self.began.elapsed().as_secs_f32()));
-        let columns = self.cx.out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(22));
+        let time = paint.apply(
+            Style::Dim,
+            &format!("{:>5.1}s", self.began.elapsed().as_secs_f32()),
+        );
+        let columns = self
+            .cx
+            .out
+            .columns
+            .map_or(usize::MAX, |columns| columns.saturating_sub(22));
         let line = format!(
             "{time}  {}  {}",
             paint.apply(Style::Strong, &format!("{:<12}", text::line(who))),
@@ -364,16 +510,27 @@ impl Demo<'_> {
 
 /// Returns the runs that did not end as expected.
 fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
-    let mut expected: BTreeMap<&str, &str> = TASKS.iter().map(|part: &DemoTask| (part.name, part.outcome)).collect();
+    let mut expected: BTreeMap<&str, &str> = TASKS
+        .iter()
+        .map(|part: &DemoTask| (part.name, part.outcome))
+        .collect();
     let mut wrong = Vec::new();
     for run in runs {
         let is_extra = run.retry_of.is_some() || run.agent == chat::ANSWERS;
-        let wanted = if is_extra { tasks::EXTRA_OUTCOME } else { expected.remove(run.name.as_str()).unwrap_or("nothing") };
+        let wanted = if is_extra {
+            tasks::EXTRA_OUTCOME
+        } else {
+            expected.remove(run.name.as_str()).unwrap_or("nothing")
+        };
         if run.outcome.as_ref().map(Word::as_str) != Some(wanted) {
             wrong.push(format!(
                 "{} ended as {}, not {wanted}",
                 text::line(&run.name),
-                text::line(run.outcome.as_ref().map_or(run.state.as_str(), Word::as_str))
+                text::line(
+                    run.outcome
+                        .as_ref()
+                        .map_or(run.state.as_str(), Word::as_str)
+                )
             ));
         }
     }

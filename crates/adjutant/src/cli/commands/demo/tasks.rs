@@ -44,19 +44,26 @@ pub const TASKS: [DemoTask; 5] = [
         script: "say Building the docs.\nsleep 0.6\nsay The theme is missing.\nfail 3",
         outcome: "failed",
     },
-    DemoTask { name: HANGS, task: "Wait for a review that never comes", script: "say Waiting for a review.\nhang", outcome: "cancelled" },
+    DemoTask {
+        name: HANGS,
+        task: "Wait for a review that never comes",
+        script: "say Waiting for a review.\nhang",
+        outcome: "cancelled",
+    },
 ];
 
 /// The prompt that retries the failed task.
-pub const RETRY_PROMPT: &str =
-    "Build the docs, with the built-in theme\n---\nsay Building the docs with the built-in theme.\nsleep 0.6\ndone docs built";
+pub const RETRY_PROMPT: &str = "Build the docs, with the built-in theme\n---\nsay Building the docs with the built-in theme.\nsleep 0.6\ndone docs built";
 /// The expected outcome of the retry and of the runs that answer in the chat.
 pub const EXTRA_OUTCOME: &str = "succeeded";
 
 impl DemoTask {
     /// Returns the prompt: the task, then its script with sleeps multiplied by `pace`.
     pub fn prompt(&self, pace: u32) -> String {
-        let slower = |line: &str| match line.strip_prefix("sleep ").and_then(|seconds| seconds.parse::<f64>().ok()) {
+        let slower = |line: &str| match line
+            .strip_prefix("sleep ")
+            .and_then(|seconds| seconds.parse::<f64>().ok())
+        {
             Some(seconds) => format!("sleep {}", seconds * f64::from(pace)),
             None => line.to_owned(),
         };

@@ -2,7 +2,8 @@
 
 use super::{Check, broken, good, note};
 use crate::clients::{
-    CLIENTS, Change, McpClient, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan, file_of, find_trace, on_path, plan_install, plan_skill,
+    CLIENTS, Change, McpClient, OwnProgram, Plan, PlanError, Scope, SkillChange, SkillPlan,
+    file_of, find_trace, on_path, plan_install, plan_skill,
 };
 use crate::config::text_variable;
 use std::path::Path;
@@ -11,26 +12,64 @@ use std::path::Path;
 pub fn check() -> Vec<Check> {
     let program = match OwnProgram::find() {
         Ok(program) => program,
-        Err(error) => return vec![note("clients", format!("unknown: cannot find its own path: {error}"), "is /proc mounted?")],
+        Err(error) => {
+            return vec![note(
+                "clients",
+                format!("unknown: cannot find its own path: {error}"),
+                "is /proc mounted?",
+            )];
+        }
     };
     let mut checks = Vec::new();
     let (mut connected, mut others) = (Vec::new(), Vec::new());
-    let found = CLIENTS.iter().filter(|client| file_of(client, &Scope::User).is_some() && find_trace(client).is_some());
+    let found = CLIENTS
+        .iter()
+        .filter(|client| file_of(client, &Scope::User).is_some() && find_trace(client).is_some());
     for client in found {
         match plan_install(client, &Scope::User, &program) {
-            Ok(Plan { change: Change::Add(_), .. }) => others.push(client.name),
-            Ok(Plan { change: Change::Update(_), file, command, .. }) => {
+            Ok(Plan {
+                change: Change::Add(_),
+                ..
+            }) => others.push(client.name),
+            Ok(Plan {
+                change: Change::Update(_),
+                file,
+                command,
+                ..
+            }) => {
                 checks.push(outdated(client, &file.path, command.as_deref()));
             }
-            Ok(Plan { disabled: Some(fix), file, .. }) => {
-                let message = format!("{}: its entry is disabled ({})", client.name, file.path.display());
-                checks.push(Check { client: Some(client.id), ..note("client", message, fix) });
+            Ok(Plan {
+                disabled: Some(fix),
+                file,
+                ..
+            }) => {
+                let message = format!(
+                    "{}: its entry is disabled ({})",
+                    client.name,
+                    file.path.display()
+                );
+                checks.push(Check {
+                    client: Some(client.id),
+                    ..note("client", message, fix)
+                });
             }
             Ok(_) => {
                 connected.push(client.name);
-                if let Ok(Some(SkillPlan { change: SkillChange::Update, file })) = plan_skill(client, &Scope::User) {
-                    let message = format!("{}: its skill is from another version of adj ({})", client.name, file.path.display());
-                    checks.push(Check { client: Some(client.id), ..note("client", message, format!("adj install {}", client.id)) });
+                if let Ok(Some(SkillPlan {
+                    change: SkillChange::Update,
+                    file,
+                })) = plan_skill(client, &Scope::User)
+                {
+                    let message = format!(
+                        "{}: its skill is from another version of adj ({})",
+                        client.name,
+                        file.path.display()
+                    );
+                    checks.push(Check {
+                        client: Some(client.id),
+                        ..note("client", message, format!("adj install {}", client.id))
+                    });
                 }
             }
             Err(error) => checks.push(unusable(client, &error)),
@@ -44,9 +83,20 @@ pub fn check() -> Vec<Check> {
         parts.push(format!("not connected: {}", others.join(", ")));
     }
     if !parts.is_empty() || checks.is_empty() {
-        let shown = if parts.is_empty() { "none found".to_owned() } else { parts.join("; ") };
+        let shown = if parts.is_empty() {
+            "none found".to_owned()
+        } else {
+            parts.join("; ")
+        };
         let is_none = connected.is_empty() && !others.is_empty();
-        checks.insert(0, if is_none { note("clients", shown, "adj install") } else { good("clients", shown) });
+        checks.insert(
+            0,
+            if is_none {
+                note("clients", shown, "adj install")
+            } else {
+                good("clients", shown)
+            },
+        );
     }
     checks
 }
@@ -57,10 +107,23 @@ fn outdated(client: &'static McpClient, file: &Path, command: Option<&str>) -> C
     let fix = format!("adj install {}", client.id);
     let missing = command.filter(|command| !is_there(command));
     let found = match missing {
-        Some(command) => broken("client", format!("{name}: its entry starts {command}, which does not exist ({file})"), fix),
-        None => note("client", format!("{name}: its entry starts another adj, or lacks a field such as the time limit of calls ({file})"), fix),
+        Some(command) => broken(
+            "client",
+            format!("{name}: its entry starts {command}, which does not exist ({file})"),
+            fix,
+        ),
+        None => note(
+            "client",
+            format!(
+                "{name}: its entry starts another adj, or lacks a field such as the time limit of calls ({file})"
+            ),
+            fix,
+        ),
     };
-    Check { client: Some(client.id), ..found }
+    Check {
+        client: Some(client.id),
+        ..found
+    }
 }
 
 fn is_there(command: &str) -> bool {
@@ -73,11 +136,31 @@ fn is_there(command: &str) -> bool {
 fn unusable(client: &McpClient, error: &PlanError) -> Check {
     let message = format!("{}: {error}", client.name);
     match error {
-        PlanError::Duplicate { .. } => broken("client", message, "keep one of them: a model would see each tool twice"),
-        PlanError::Format { .. } => broken("client", message, format!("correct the file, then: adj install {}", client.id)),
-        PlanError::Taken { .. } => note("client", message, format!("remove or rename that entry, then: adj install {}", client.id)),
-        PlanError::NoFile { .. } | PlanError::NoProjectFile { .. } | PlanError::NoSkill { .. } | PlanError::File(_) => {
-            note("client", message, format!("adj install --print {} prints the entry", client.id))
-        }
+        PlanError::Duplicate { .. } => broken(
+            "client",
+            message,
+            "keep one of them: a model would see each tool twice",
+        ),
+        PlanError::Format { .. } => broken(
+            "client",
+            message,
+            format!("correct the file, then: adj install {}", client.id),
+        ),
+        PlanError::Taken { .. } => note(
+            "client",
+            message,
+            format!(
+                "remove or rename that entry, then: adj install {}",
+                client.id
+            ),
+        ),
+        PlanError::NoFile { .. }
+        | PlanError::NoProjectFile { .. }
+        | PlanError::NoSkill { .. }
+        | PlanError::File(_) => note(
+            "client",
+            message,
+            format!("adj install --print {} prints the entry", client.id),
+        ),
     }
 }

@@ -18,7 +18,10 @@ use crate::config::{ConfigError, Home, HomeError};
 use crate::process::containment::{landlock_available, mount_fence_available};
 use crate::process::foreground;
 use crate::text;
-use crate::view::{CheckLogStore, ErrorView, GetHub, ListAgents, ListPolicies, ListRuns, LogStoreCheck, WebhookView, codes};
+use crate::view::{
+    CheckLogStore, ErrorView, GetHub, ListAgents, ListPolicies, ListRuns, LogStoreCheck,
+    WebhookView, codes,
+};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -64,21 +67,43 @@ struct Check {
 }
 
 fn good(name: &'static str, message: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Good, message: message.into(), fix: None, client: None }
+    Check {
+        name,
+        finding: Finding::Good,
+        message: message.into(),
+        fix: None,
+        client: None,
+    }
 }
 
 fn note(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Note, message: message.into(), fix: Some(fix.into()), client: None }
+    Check {
+        name,
+        finding: Finding::Note,
+        message: message.into(),
+        fix: Some(fix.into()),
+        client: None,
+    }
 }
 
 fn broken(name: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, finding: Finding::Broken, message: message.into(), fix: Some(fix.into()), client: None }
+    Check {
+        name,
+        finding: Finding::Broken,
+        message: message.into(),
+        fix: Some(fix.into()),
+        client: None,
+    }
 }
 
 /// Runs all checks; fails if something is broken. With `--fix`, it repairs what it can and checks again.
 pub async fn doctor(args: &DoctorArgs, cx: &Context) -> CommandResult {
     let checks = all_checks(cx).await;
-    let broken: Vec<String> = checks.iter().filter_map(|check| check.client).map(str::to_owned).collect();
+    let broken: Vec<String> = checks
+        .iter()
+        .filter_map(|check| check.client)
+        .map(str::to_owned)
+        .collect();
     if !args.fix {
         let exit = report(&checks, &cx.out)?;
         if !broken.is_empty() {
@@ -90,27 +115,58 @@ pub async fn doctor(args: &DoctorArgs, cx: &Context) -> CommandResult {
         report(&checks, &cx.out)?;
     }
     if broken.is_empty() {
-        cx.out.print_message("nothing that adj doctor --fix can repair")?;
+        cx.out
+            .print_message("nothing that adj doctor --fix can repair")?;
     } else if args.yes || agreed(&broken, &cx.out)? {
-        install(&InstallArgs { clients: broken, yes: true, is_silent: cx.out.json, is_repair: true, ..InstallArgs::default() }, &cx.out).await?;
+        install(
+            &InstallArgs {
+                clients: broken,
+                yes: true,
+                is_silent: cx.out.json,
+                is_repair: true,
+                ..InstallArgs::default()
+            },
+            &cx.out,
+        )
+        .await?;
         return report(&all_checks(cx).await, &cx.out);
     } else {
         cx.out.print_message("nothing changed")?;
     }
-    if cx.out.json { report(&checks, &cx.out) } else { Ok(exit_of(&checks)) }
+    if cx.out.json {
+        report(&checks, &cx.out)
+    } else {
+        Ok(exit_of(&checks))
+    }
 }
 
 fn agreed(clients: &[String], out: &Out) -> Result<bool, Failure> {
     if !out.interactive {
-        let hint = format!("confirm with --yes, or preview with: adj install --dry-run {}", clients.join(" "));
-        return Err(fail_hint(cli_codes::USAGE, format!("this updates the entries of {}", clients.join(", ")), hint));
+        let hint = format!(
+            "confirm with --yes, or preview with: adj install --dry-run {}",
+            clients.join(" ")
+        );
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            format!("this updates the entries of {}", clients.join(", ")),
+            hint,
+        ));
     }
-    let answer = ask(&format!("Update the entries of {}? [y/N] ", clients.join(", ")))?;
+    let answer = ask(&format!(
+        "Update the entries of {}? [y/N] ",
+        clients.join(", ")
+    ))?;
     Ok(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
 async fn all_checks(cx: &Context) -> Vec<Check> {
-    let mut checks = vec![binary().await, home(&cx.home), file_system(&cx.home), disk(&cx.home), config(&cx.home)];
+    let mut checks = vec![
+        binary().await,
+        home(&cx.home),
+        file_system(&cx.home),
+        disk(&cx.home),
+        config(&cx.home),
+    ];
     checks.extend(hub(cx).await);
     checks.extend(policies(cx).await);
     checks.extend(clients::check());
@@ -122,12 +178,23 @@ async fn all_checks(cx: &Context) -> Vec<Check> {
 
 /// Runs the checks that need no home.
 pub async fn check_without_home(problem: &HomeError, out: &Out) -> CommandResult {
-    let home = broken("home", problem.to_string(), "set HOME, or set ADJ_HOME to a directory that you own");
-    report(&[binary().await, home, containment(), fence(), git().await], out)
+    let home = broken(
+        "home",
+        problem.to_string(),
+        "set HOME, or set ADJ_HOME to a directory that you own",
+    );
+    report(
+        &[binary().await, home, containment(), fence(), git().await],
+        out,
+    )
 }
 
 fn exit_of(checks: &[Check]) -> Exit {
-    if checks.iter().any(|check| check.finding == Finding::Broken) { Exit::Failed } else { Exit::Done }
+    if checks.iter().any(|check| check.finding == Finding::Broken) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    }
 }
 
 fn report(checks: &[Check], out: &Out) -> CommandResult {
@@ -142,14 +209,24 @@ fn report(checks: &[Check], out: &Out) -> CommandResult {
                 Finding::Broken => ("✗", Style::Bad),
             };
             let message = text::line(&check.message);
-            let (message, problems) = problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
+            let (message, problems) =
+                problem_list(&message).unwrap_or_else(|| (message.clone(), Vec::new()));
             let head = format!("{} {:<12} ", out.paint.apply(style, glyph), check.name);
             print_wrapped(&head, NAME_COLUMNS, &message, out)?;
             for problem in problems {
-                print_wrapped(&" ".repeat(NAME_COLUMNS + 2), NAME_COLUMNS + 2, problem, out)?;
+                print_wrapped(
+                    &" ".repeat(NAME_COLUMNS + 2),
+                    NAME_COLUMNS + 2,
+                    problem,
+                    out,
+                )?;
             }
             if let Some(fix) = &check.fix {
-                let head = format!("{}{} ", " ".repeat(NAME_COLUMNS), out.paint.apply(Style::Dim, "fix:"));
+                let head = format!(
+                    "{}{} ",
+                    " ".repeat(NAME_COLUMNS),
+                    out.paint.apply(Style::Dim, "fix:")
+                );
                 print_wrapped(&head, NAME_COLUMNS + "fix: ".len(), &text::line(fix), out)?;
             }
         }
@@ -159,15 +236,26 @@ fn report(checks: &[Check], out: &Out) -> CommandResult {
 
 /// Prints a text right of a head that takes `indent` columns, wrapped between words.
 fn print_wrapped(head: &str, indent: usize, text: &str, out: &Out) -> Result<(), Failure> {
-    let columns = out.columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(TEXT_COLUMNS_MIN));
+    let columns = out.columns.map_or(usize::MAX, |columns| {
+        columns.saturating_sub(indent).max(TEXT_COLUMNS_MIN)
+    });
     let lines = text::wrap(text, columns);
-    out.print_line(&format!("{head}{}", lines.join(&format!("\n{}", " ".repeat(indent)))))
+    out.print_line(&format!(
+        "{head}{}",
+        lines.join(&format!("\n{}", " ".repeat(indent)))
+    ))
 }
 
 async fn binary() -> Check {
     let program = match OwnProgram::find() {
         Ok(program) => program,
-        Err(error) => return broken("binary", format!("cannot find its own path: {error}"), "is /proc mounted?"),
+        Err(error) => {
+            return broken(
+                "binary",
+                format!("cannot find its own path: {error}"),
+                "is /proc mounted?",
+            );
+        }
     };
     let exe = &program.exe;
     let shown = format!("adj {VERSION} at {}", exe.display());
@@ -175,15 +263,32 @@ async fn binary() -> Check {
         return good("binary", shown);
     }
     let Some(other) = &program.on_path else {
-        return note("binary", format!("{shown}, not on PATH"), format!("add {} to PATH, so that agents can find adj", parent(exe)));
+        return note(
+            "binary",
+            format!("{shown}, not on PATH"),
+            format!("add {} to PATH, so that agents can find adj", parent(exe)),
+        );
     };
     let fix = format!("remove that one, or put {} first in PATH", parent(exe));
     match version_of(other).await {
-        Some(version) if is_older(&version, VERSION) => {
-            broken("binary", format!("{shown}, but PATH finds the older {version} at {}; agents start that one", other.display()), fix)
-        }
-        Some(version) => note("binary", format!("{shown}, but PATH finds {version} at {}", other.display()), fix),
-        None => note("binary", format!("{shown}, but PATH finds {}", other.display()), fix),
+        Some(version) if is_older(&version, VERSION) => broken(
+            "binary",
+            format!(
+                "{shown}, but PATH finds the older {version} at {}; agents start that one",
+                other.display()
+            ),
+            fix,
+        ),
+        Some(version) => note(
+            "binary",
+            format!("{shown}, but PATH finds {version} at {}", other.display()),
+            fix,
+        ),
+        None => note(
+            "binary",
+            format!("{shown}, but PATH finds {}", other.display()),
+            fix,
+        ),
     }
 }
 
@@ -196,25 +301,44 @@ fn home(home: &Home) -> Check {
     if let Err(error) = home.ensure()
         && !matches!(error, HomeError::Network { .. })
     {
-        return broken("home", error.to_string(), "set ADJ_HOME to a directory that you own, or repair this one");
+        return broken(
+            "home",
+            error.to_string(),
+            "set ADJ_HOME to a directory that you own, or repair this one",
+        );
     }
     match std::fs::metadata(&home.dir) {
-        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => {
-            broken("home", format!("{shown} is accessible to other users"), format!("chmod 700 {shown}"))
-        }
-        Ok(meta) if meta.uid() != rustix::process::geteuid().as_raw() => {
-            broken("home", format!("{shown} belongs to another user"), "set ADJ_HOME to a directory that you own")
-        }
+        Ok(meta) if meta.permissions().mode() & 0o077 != 0 => broken(
+            "home",
+            format!("{shown} is accessible to other users"),
+            format!("chmod 700 {shown}"),
+        ),
+        Ok(meta) if meta.uid() != rustix::process::geteuid().as_raw() => broken(
+            "home",
+            format!("{shown} belongs to another user"),
+            "set ADJ_HOME to a directory that you own",
+        ),
         Ok(_) => writable(&home.dir),
-        Err(error) => broken("home", format!("{shown}: {error}"), "set ADJ_HOME to a directory that you own"),
+        Err(error) => broken(
+            "home",
+            format!("{shown}: {error}"),
+            "set ADJ_HOME to a directory that you own",
+        ),
     }
 }
 
 fn writable(dir: &Path) -> Check {
     let shown = dir.display().to_string();
-    match rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+    match rustix::fs::access(
+        dir,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    ) {
         Ok(()) => good("home", format!("{shown} (private)")),
-        Err(error) => broken("home", format!("{shown} is not writable: {error}"), format!("chmod u+rwx {shown}, or mount it writable")),
+        Err(error) => broken(
+            "home",
+            format!("{shown} is not writable: {error}"),
+            format!("chmod u+rwx {shown}, or mount it writable"),
+        ),
     }
 }
 
@@ -233,7 +357,13 @@ const LOCAL_FILE_SYSTEMS: [(i64, &str); 7] = [
 ];
 
 fn local_name(magic: i64) -> String {
-    LOCAL_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map_or_else(|| format!("type 0x{magic:x}"), |(_, name)| (*name).to_owned())
+    LOCAL_FILE_SYSTEMS
+        .iter()
+        .find(|(known, _)| *known == magic)
+        .map_or_else(
+            || format!("type 0x{magic:x}"),
+            |(_, name)| (*name).to_owned(),
+        )
 }
 
 const LOCAL_DISK: &str = "set ADJ_HOME to a directory on a local disk";
@@ -242,7 +372,9 @@ fn file_system(home: &Home) -> Check {
     if let Some(name) = home.network_file_system() {
         return broken(
             "file system",
-            format!("the home is on a network file system ({name}), where locks are unreliable; no hub starts"),
+            format!(
+                "the home is on a network file system ({name}), where locks are unreliable; no hub starts"
+            ),
             LOCAL_DISK,
         );
     }
@@ -250,11 +382,19 @@ fn file_system(home: &Home) -> Check {
         Ok(stat) => {
             let magic = stat.f_type & 0xffff_ffff;
             if magic == PLAN_9 {
-                return note("file system", "the home is on 9p; locks are reliable only if its disk is on this machine", LOCAL_DISK);
+                return note(
+                    "file system",
+                    "the home is on 9p; locks are reliable only if its disk is on this machine",
+                    LOCAL_DISK,
+                );
             }
             good("file system", format!("local ({})", local_name(magic)))
         }
-        Err(error) => broken("file system", format!("{}: {error}", home.dir.display()), LOCAL_DISK),
+        Err(error) => broken(
+            "file system",
+            format!("{}: {error}", home.dir.display()),
+            LOCAL_DISK,
+        ),
     }
 }
 
@@ -262,8 +402,15 @@ fn disk(home: &Home) -> Check {
     match rustix::fs::statvfs(&home.dir) {
         Ok(stat) => {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-            let shown = format!("{} free, logs use {}", text::size(free), text::size(size_of(&home.logs_dir())));
-            let fix = format!("free some space in {}, or run adj clean --older-than 1d", home.dir.display());
+            let shown = format!(
+                "{} free, logs use {}",
+                text::size(free),
+                text::size(size_of(&home.logs_dir()))
+            );
+            let fix = format!(
+                "free some space in {}, or run adj clean --older-than 1d",
+                home.dir.display()
+            );
             match free {
                 ..FREE_BYTES_MIN => broken("disk", shown, fix),
                 FREE_BYTES_MIN..FREE_BYTES_LOW => note("disk", shown, fix),
@@ -293,14 +440,28 @@ pub fn size_of(dir: &Path) -> u64 {
 fn config(home: &Home) -> Check {
     match crate::config::Config::load(home) {
         Ok(config) if config.exists => good("config", config.path.display().to_string()),
-        Ok(config) => good("config", format!("defaults ({} does not exist)", config.path.display())),
+        Ok(config) => good(
+            "config",
+            format!("defaults ({} does not exist)", config.path.display()),
+        ),
         Err(error @ ConfigError::Io { .. }) => {
             let path = crate::config::Config::path(home);
-            broken("config", error.to_string(), format!("make {} readable; no run can start until then", path.display()))
+            broken(
+                "config",
+                error.to_string(),
+                format!(
+                    "make {} readable; no run can start until then",
+                    path.display()
+                ),
+            )
         }
         Err(error) => {
             let message = error.to_string();
-            let lines = if problem_list(&message).is_some() { "these lines" } else { "that line" };
+            let lines = if problem_list(&message).is_some() {
+                "these lines"
+            } else {
+                "that line"
+            };
             let fix = format!("correct {lines}: adj config edit; the file is ignored until then");
             broken("config", message, fix)
         }
@@ -310,7 +471,11 @@ fn config(home: &Home) -> Check {
 /// Checks whether a change of the policies waits for the person. `None`: none does, or the hub cannot be asked, which another check reports.
 async fn policies(cx: &Context) -> Option<Check> {
     let change = cx.hub.call(&ListPolicies::default()).await.ok()?.change?;
-    Some(note("policies", change.summary(), "review it with adj policy"))
+    Some(note(
+        "policies",
+        change.summary(),
+        "review it with adj policy",
+    ))
 }
 
 async fn hub(cx: &Context) -> Vec<Check> {
@@ -326,11 +491,28 @@ async fn hub(cx: &Context) -> Vec<Check> {
         }
     };
     let ms = began.elapsed().as_millis();
-    let mut checks = vec![if let Some(leader) = view.leader.as_ref().filter(|_| view.version == VERSION) {
-        let at = leader.url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
-        good("hub", format!("OK, {ms} ms (pid {}, standby; the leader is the hub on {}{at})", view.pid, leader.name))
+    let mut checks = vec![if let Some(leader) =
+        view.leader.as_ref().filter(|_| view.version == VERSION)
+    {
+        let at = leader
+            .url
+            .as_ref()
+            .map_or_else(String::new, |url| format!(" at {url}"));
+        good(
+            "hub",
+            format!(
+                "OK, {ms} ms (pid {}, standby; the leader is the hub on {}{at})",
+                view.pid, leader.name
+            ),
+        )
     } else if view.version == VERSION && view.live_runs_max == 0 {
-        good("hub", format!("OK, {ms} ms (pid {}, standby; no leader is known)", view.pid))
+        good(
+            "hub",
+            format!(
+                "OK, {ms} ms (pid {}, standby; no leader is known)",
+                view.pid
+            ),
+        )
     } else if view.version == VERSION {
         good(
             "hub",
@@ -340,15 +522,29 @@ async fn hub(cx: &Context) -> Vec<Check> {
                 text::count(view.live_runs, "live run", "live runs"),
                 view.live_runs_max,
                 view.queued_runs,
-                view.url.as_ref().map_or_else(String::new, |url| format!(", HTTP at {url}"))
+                view.url
+                    .as_ref()
+                    .map_or_else(String::new, |url| format!(", HTTP at {url}"))
             ),
         )
     } else {
-        broken("hub", format!("runs version {}, but this is {VERSION}", view.version), "adj stop; the next command starts the current version")
+        broken(
+            "hub",
+            format!("runs version {}, but this is {VERSION}", view.version),
+            "adj stop; the next command starts the current version",
+        )
     }];
-    let engine = if view.store == "PostgreSQL" { view.store.clone() } else { format!("SQLite {}", view.sqlite_version) };
+    let engine = if view.store == "PostgreSQL" {
+        view.store.clone()
+    } else {
+        format!("SQLite {}", view.sqlite_version)
+    };
     checks.push(match &view.store_problem {
-        Some(problem) => broken("store", problem.clone(), "check the PostgreSQL server; this hub waits for it"),
+        Some(problem) => broken(
+            "store",
+            problem.clone(),
+            "check the PostgreSQL server; this hub waits for it",
+        ),
         None => good("store", format!("OK ({engine})")),
     });
     checks.extend(view.set_back.as_ref().map(|set_back| {
@@ -361,27 +557,72 @@ async fn hub(cx: &Context) -> Vec<Check> {
     }
     if let Ok(config) = &config {
         // Only the leader launches runners.
-        checks.extend(launchers::check(config, view.url.is_some() || view.leader.is_some()));
+        checks.extend(launchers::check(
+            config,
+            view.url.is_some() || view.leader.is_some(),
+        ));
     }
     let seen_here = config.err().map(|error| error.to_string());
-    let unseen = view.problems.iter().filter(|problem| seen_here.as_ref() != Some(*problem));
-    checks.extend(unseen.map(|problem| broken("hub", problem.clone(), "fix it, or run adj stop: the next hub uses this shell's configuration")));
+    let unseen = view
+        .problems
+        .iter()
+        .filter(|problem| seen_here.as_ref() != Some(*problem));
+    checks.extend(unseen.map(|problem| {
+        broken(
+            "hub",
+            problem.clone(),
+            "fix it, or run adj stop: the next hub uses this shell's configuration",
+        )
+    }));
     checks.extend(view.webhooks.iter().map(webhook));
-    match cx.hub.call(&ListAgents { env: crate::config::dispatch_env(), ..ListAgents::default() }).await {
+    match cx
+        .hub
+        .call(&ListAgents {
+            env: crate::config::dispatch_env(),
+            ..ListAgents::default()
+        })
+        .await
+    {
         Ok(list) => {
-            let (found, missing): (Vec<_>, Vec<_>) = list.agents.iter().partition(|agent| agent.found);
+            let (found, missing): (Vec<_>, Vec<_>) =
+                list.agents.iter().partition(|agent| agent.found);
             let names: Vec<&str> = found.iter().map(|agent| agent.name.as_str()).collect();
             checks.push(good("agents", names.join(", ")));
             checks.extend(missing.iter().map(|agent| {
                 let why = agent.problem.as_deref().unwrap_or("program not found");
-                note("agent", format!("{}: {why}", agent.name), format!("install it, or fix its command in {}", agent.source))
+                note(
+                    "agent",
+                    format!("{}: {why}", agent.name),
+                    format!("install it, or fix its command in {}", agent.source),
+                )
             }));
-            let signed_out = found.iter().filter_map(|agent| Some((agent, agent.sign_in.as_ref().filter(|sign_in| !sign_in.found)?)));
-            checks.extend(signed_out.map(|(agent, sign_in)| note("agent", format!("{}: probably not signed in", agent.name), sign_in.how.clone())));
-            checks.extend(list.warnings.iter().map(|warning| note("config", warning.clone(), "adj config path prints the location of the file")));
+            let signed_out = found.iter().filter_map(|agent| {
+                Some((
+                    agent,
+                    agent.sign_in.as_ref().filter(|sign_in| !sign_in.found)?,
+                ))
+            });
+            checks.extend(signed_out.map(|(agent, sign_in)| {
+                note(
+                    "agent",
+                    format!("{}: probably not signed in", agent.name),
+                    sign_in.how.clone(),
+                )
+            }));
+            checks.extend(list.warnings.iter().map(|warning| {
+                note(
+                    "config",
+                    warning.clone(),
+                    "adj config path prints the location of the file",
+                )
+            }));
         }
         // Reported above.
-        Err(_) if !view.problems.is_empty() => checks.push(note("agents", "unknown while the configuration has errors", "see above")),
+        Err(_) if !view.problems.is_empty() => checks.push(note(
+            "agents",
+            "unknown while the configuration has errors",
+            "see above",
+        )),
         Err(error) => {
             let fix = fix_of(&error, &cx.home);
             checks.push(broken("agents", error.message, fix));
@@ -399,16 +640,34 @@ async fn log_store(cx: &Context, config: &crate::config::Config) -> Option<Check
         Ok(check) => check,
         // A hub of an earlier version cannot check it.
         Err(error) => {
-            return wanted.map(|address| note("log store", format!("{address}: not checked: {}", error.message), "adj stop, then try again"));
+            return wanted.map(|address| {
+                note(
+                    "log store",
+                    format!("{address}: not checked: {}", error.message),
+                    "adj stop, then try again",
+                )
+            });
         }
     };
     match (address, problem) {
-        (None, _) => wanted.map(|address| broken("log store", format!("{address} is not used by this hub"), "adj stop; the next hub uses it")),
+        (None, _) => wanted.map(|address| {
+            broken(
+                "log store",
+                format!("{address} is not used by this hub"),
+                "adj stop; the next hub uses it",
+            )
+        }),
         (Some(address), Some(problem)) => {
-            let fix = format!("correct log_store, its credentials or their permissions; logs stay in {} until then", cx.home.logs_dir().display());
+            let fix = format!(
+                "correct log_store, its credentials or their permissions; logs stay in {} until then",
+                cx.home.logs_dir().display()
+            );
             Some(broken("log store", format!("{address}: {problem}"), fix))
         }
-        (Some(address), None) => Some(good("log store", format!("OK, {} ms ({address})", began.elapsed().as_millis()))),
+        (Some(address), None) => Some(good(
+            "log store",
+            format!("OK, {} ms ({address})", began.elapsed().as_millis()),
+        )),
     }
 }
 
@@ -416,17 +675,29 @@ async fn log_store(cx: &Context, config: &crate::config::Config) -> Option<Check
 fn fix_of(error: &ErrorView, home: &Home) -> String {
     let log = home.hub_log();
     match (error.code.as_str(), &error.hint) {
-        (codes::UNREACHABLE, _) if !log.exists() => "set ADJ_HOME to a directory that you can write to".to_owned(),
-        (codes::UNREACHABLE | codes::INTERNAL, _) | (_, None) => format!("see the hub's log: {}", log.display()),
+        (codes::UNREACHABLE, _) if !log.exists() => {
+            "set ADJ_HOME to a directory that you can write to".to_owned()
+        }
+        (codes::UNREACHABLE | codes::INTERNAL, _) | (_, None) => {
+            format!("see the hub's log: {}", log.display())
+        }
         (_, Some(hint)) => hint.clone(),
     }
 }
 
 fn webhook(hook: &WebhookView) -> Check {
     let shown = format!("{}: {}", hook.place, hook.deliveries_text());
-    let again = if hook.parked > 0 { "; then: adj webhooks retry" } else { "" };
+    let again = if hook.parked > 0 {
+        "; then: adj webhooks retry"
+    } else {
+        ""
+    };
     match &hook.problem {
-        Some(problem) => note("webhook", format!("{shown}; {problem}"), format!("check its receiver and [[webhooks]] in the configuration{again}")),
+        Some(problem) => note(
+            "webhook",
+            format!("{shown}; {problem}"),
+            format!("check its receiver and [[webhooks]] in the configuration{again}"),
+        ),
         None => good("webhook", shown),
     }
 }
@@ -435,18 +706,44 @@ fn webhook(hook: &WebhookView) -> Check {
 async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
     // The hub knows by how much, and that deadlines do not follow.
     if let Some(warning) = set_lately {
-        return note("clock", warning, "set the clock, for instance with NTP, and check adj inbox for what became due");
+        return note(
+            "clock",
+            warning,
+            "set the clock, for instance with NTP, and check adj inbox for what became due",
+        );
     }
     // Unfinished runs come first, and the newest may be finished.
-    let newest = match cx.hub.call(&ListRuns { all: true, limit: None, before: None }).await {
-        Ok(list) => list.runs.into_iter().max_by(|a, b| a.created_at.cmp(&b.created_at)),
-        Err(error) => return broken("clock", error.message, "this check needs a working adj ps -a"),
+    let newest = match cx
+        .hub
+        .call(&ListRuns {
+            all: true,
+            limit: None,
+            before: None,
+        })
+        .await
+    {
+        Ok(list) => list
+            .runs
+            .into_iter()
+            .max_by(|a, b| a.created_at.cmp(&b.created_at)),
+        Err(error) => {
+            return broken(
+                "clock",
+                error.message,
+                "this check needs a working adj ps -a",
+            );
+        }
     };
-    let ahead = newest.and_then(|run| age::seconds_since(&run.created_at, now())).map_or(0, |age| -age);
+    let ahead = newest
+        .and_then(|run| age::seconds_since(&run.created_at, now()))
+        .map_or(0, |age| -age);
     if ahead > CLOCK_AHEAD_S_MAX {
         return broken(
             "clock",
-            format!("the newest run is {} in the future; the clock was set back", age::short(ahead)),
+            format!(
+                "the newest run is {} in the future; the clock was set back",
+                age::short(ahead)
+            ),
             "set the clock, for instance with NTP",
         );
     }
@@ -457,25 +754,51 @@ fn containment() -> Check {
     let hint = "mount /proc; until then, processes that runs leave behind are only reported";
     let status = match std::fs::read_to_string("/proc/self/status") {
         Ok(status) => status,
-        Err(error) => return note("containment", format!("unknown: cannot read /proc/self/status: {error}"), hint),
+        Err(error) => {
+            return note(
+                "containment",
+                format!("unknown: cannot read /proc/self/status: {error}"),
+                hint,
+            );
+        }
     };
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let capabilities = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     match capabilities {
-        Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good("containment", "pid_namespace: the kernel ends all processes of a run at once"),
-        Some(_) => good("containment", "subreaper: all processes of a run are found and ended (a PID namespace needs CAP_SYS_ADMIN)"),
-        None => note("containment", "unknown: /proc/self/status does not list the capabilities", hint),
+        Some(bits) if bits >> CAP_SYS_ADMIN & 1 == 1 => good(
+            "containment",
+            "pid_namespace: the kernel ends all processes of a run at once",
+        ),
+        Some(_) => good(
+            "containment",
+            "subreaper: all processes of a run are found and ended (a PID namespace needs CAP_SYS_ADMIN)",
+        ),
+        None => note(
+            "containment",
+            "unknown: /proc/self/status does not list the capabilities",
+            hint,
+        ),
     }
 }
 
 /// Checks that a fence can be set up.
 fn fence() -> Check {
     let why = match mount_fence_available() {
-        Ok(()) => return good("fence", "fence = \"workspace\" works here: a mount namespace keeps runs to their workspaces"),
+        Ok(()) => {
+            return good(
+                "fence",
+                "fence = \"workspace\" works here: a mount namespace keeps runs to their workspaces",
+            );
+        }
         Err(why) => why,
     };
     let less = match landlock_available() {
         Ok(()) => "fence = \"best-effort\" uses Landlock, which enforces less".to_owned(),
-        Err(no_rules) => format!("fence = \"best-effort\" starts runs without a fence, because {no_rules}"),
+        Err(no_rules) => {
+            format!("fence = \"best-effort\" starts runs without a fence, because {no_rules}")
+        }
     };
     note(
         "fence",
@@ -492,17 +815,34 @@ fn is_too_old(version: &str) -> bool {
 }
 
 async fn git() -> Check {
-    let missing = || note("git", "not found", "install git if your agents work in repositories");
-    let Some(path) = crate::config::text_variable("PATH").and_then(|path| on_path("git", &path)) else { return missing() };
+    let missing = || {
+        note(
+            "git",
+            "not found",
+            "install git if your agents work in repositories",
+        )
+    };
+    let Some(path) = crate::config::text_variable("PATH").and_then(|path| on_path("git", &path))
+    else {
+        return missing();
+    };
     match foreground::output(&path, &[OsStr::new("--version")], &[], GIT_LIMIT).await {
         Ok(output) if output.status.success() => {
             let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             if is_too_old(&version) {
-                return note("git", format!("{version}: changes of isolated runs cannot be merged"), "install git 2.38 or newer");
+                return note(
+                    "git",
+                    format!("{version}: changes of isolated runs cannot be merged"),
+                    "install git 2.38 or newer",
+                );
             }
             good("git", version)
         }
-        Ok(output) => note("git", format!("{} failed: {}", path.display(), output.status), "reinstall git"),
+        Ok(output) => note(
+            "git",
+            format!("{} failed: {}", path.display(), output.status),
+            "reinstall git",
+        ),
         Err(error) => note("git", error.to_string(), "reinstall git"),
     }
 }

@@ -18,7 +18,15 @@ use std::collections::{HashMap, HashSet};
 const RUNS_SHOWN_MAX: u32 = 200;
 
 /// The columns by default. The cost is left out if none is known.
-const COLUMNS: [PsColumn; 7] = [PsColumn::Name, PsColumn::Agent, PsColumn::State, PsColumn::Progress, PsColumn::Cost, PsColumn::Age, PsColumn::Task];
+const COLUMNS: [PsColumn; 7] = [
+    PsColumn::Name,
+    PsColumn::Agent,
+    PsColumn::State,
+    PsColumn::Progress,
+    PsColumn::Cost,
+    PsColumn::Age,
+    PsColumn::Task,
+];
 
 /// Reasons why runs need the person that are printed below the list.
 const REASONS_MAX: usize = 10;
@@ -43,32 +51,67 @@ struct Listing<'a> {
 }
 
 async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure> {
-    let mut list = cx.hub.call(&ListRuns { all: args.all, limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)), before: None }).await?;
+    let mut list = cx
+        .hub
+        .call(&ListRuns {
+            all: args.all,
+            limit: Some(args.limit.unwrap_or(RUNS_SHOWN_MAX)),
+            before: None,
+        })
+        .await?;
     let now = now();
     let attention = cx.hub.call(&ListAttention::default()).await?;
     // A run that needs the person is listed in any state.
     let listed: HashSet<&str> = list.runs.iter().map(|run| run.run_id.as_str()).collect();
-    let others: Vec<RunView> = attention.runs.iter().filter(|run| !listed.contains(run.run_id.as_str())).cloned().collect();
-    list.more = list.more.saturating_sub(others.iter().filter(|run| args.all || run.outcome.is_none()).count() as u64);
+    let others: Vec<RunView> = attention
+        .runs
+        .iter()
+        .filter(|run| !listed.contains(run.run_id.as_str()))
+        .cloned()
+        .collect();
+    list.more = list.more.saturating_sub(
+        others
+            .iter()
+            .filter(|run| args.all || run.outcome.is_none())
+            .count() as u64,
+    );
     list.runs.extend(others);
-    list.runs.sort_by_cached_key(|run| (run_state::label(run, now).rank, run.queue_ahead_min, run.queue_place));
-    Ok(Listing { args, list, attention })
+    list.runs.sort_by_cached_key(|run| {
+        (
+            run_state::label(run, now).rank,
+            run.queue_ahead_min,
+            run.queue_place,
+        )
+    });
+    Ok(Listing {
+        args,
+        list,
+        attention,
+    })
 }
 
 impl Listing<'_> {
     fn print(&self, cx: &Context) -> Result<(), Failure> {
         if cx.out.json {
-            return cx.out.print_json_list(&self.list.runs, self.list.more, self.list.clock.as_slice());
+            return cx.out.print_json_list(
+                &self.list.runs,
+                self.list.more,
+                self.list.clock.as_slice(),
+            );
         }
         cx.out.print_text(&self.table(&cx.out))?;
-        self.messages(&cx.out).iter().try_for_each(|message| cx.out.print_message(message))
+        self.messages(&cx.out)
+            .iter()
+            .try_for_each(|message| cx.out.print_message(message))
     }
 
     /// Returns the table, or the names.
     fn table(&self, out: &Out) -> String {
         let runs = &self.list.runs;
         if self.args.quiet {
-            return runs.iter().fold(String::new(), |names, run| names + &text::line(&run.name) + "\n");
+            return runs.iter().fold(String::new(), |names, run| {
+                names + &text::line(&run.name) + "\n"
+            });
         }
         if runs.is_empty() {
             return String::new();
@@ -82,47 +125,108 @@ impl Listing<'_> {
                 .unzip()
         } else {
             // What is asked for is cut on a narrow terminal, not left out.
-            self.args.columns.iter().map(|column| (*column, Column::always(head(*column, out)))).unzip()
+            self.args
+                .columns
+                .iter()
+                .map(|column| (*column, Column::always(head(*column, out))))
+                .unzip()
         };
-        let row = |(depth, run)| chosen.iter().map(|column| cell(*column, run, depth, out)).collect();
+        let row = |(depth, run)| {
+            chosen
+                .iter()
+                .map(|column| cell(*column, run, depth, out))
+                .collect()
+        };
         let rows: Vec<Vec<Cell>> = tree(runs).into_iter().map(row).collect();
         render(&heads, &rows, out.columns, out.paint)
     }
 
     /// Returns the lines about the list, for stderr.
     fn messages(&self, out: &Out) -> Vec<String> {
-        let Self { args, list, attention } = self;
+        let Self {
+            args,
+            list,
+            attention,
+        } = self;
         if args.quiet {
             return Vec::new();
         }
         let attend = |line: &str| out.paint_err.apply(Style::Attention, line);
         let needs = next_step::first_command(attention).map(|command| {
-            let command = if out.interactive { "adj next".to_owned() } else { command };
-            attend(&format!("Needs you: {} → {command}", next_step::needs_text(attention)))
+            let command = if out.interactive {
+                "adj next".to_owned()
+            } else {
+                command
+            };
+            attend(&format!(
+                "Needs you: {} → {command}",
+                next_step::needs_text(attention)
+            ))
         });
         if list.runs.is_empty() {
-            let suggestion = if args.all { "adj run -a AGENT \"PROMPT\"" } else { "adj ps -a   or   adj run -a AGENT \"PROMPT\"" };
-            let empty = if args.all { "no runs yet" } else { "no live runs" };
-            return vec![empty.to_owned(), needs.unwrap_or_else(|| out.suggestion(suggestion))];
+            let suggestion = if args.all {
+                "adj run -a AGENT \"PROMPT\""
+            } else {
+                "adj ps -a   or   adj run -a AGENT \"PROMPT\""
+            };
+            let empty = if args.all {
+                "no runs yet"
+            } else {
+                "no live runs"
+            };
+            return vec![
+                empty.to_owned(),
+                needs.unwrap_or_else(|| out.suggestion(suggestion)),
+            ];
         }
-        let mut lines: Vec<String> = list.clock.iter().map(|warning| attend(&format!("! {warning} (adj doctor)"))).collect();
+        let mut lines: Vec<String> = list
+            .clock
+            .iter()
+            .map(|warning| attend(&format!("! {warning} (adj doctor)")))
+            .collect();
         if list.more > 0 {
             let all = if args.all { " -a" } else { "" };
             let at_least = if list.more_at_least { "at least " } else { "" };
-            lines.push(format!("… {at_least}{} more: adj ps{all} -n {}", list.more, list.more + list.runs.len() as u64));
+            lines.push(format!(
+                "… {at_least}{} more: adj ps{all} -n {}",
+                list.more,
+                list.more + list.runs.len() as u64
+            ));
         }
         let denied = |run: &RunView| {
-            let line = run.fence.as_ref().filter(|_| run.outcome.is_none()).and_then(FenceView::denied_line)?;
+            let line = run
+                .fence
+                .as_ref()
+                .filter(|_| run.outcome.is_none())
+                .and_then(FenceView::denied_line)?;
             Some(text::line(&format!("! {}: {line}", run.name)))
         };
-        let undone = |run: &RunView| run.undo_interrupted.as_ref().map(|undo| text::line(&format!("! {}: undo {}", run.name, undo.line())));
-        let why = |run: &RunView| run.attention.as_ref().map(|why| text::line(&format!("! {}: {}", run.name, run_state::attention_text(why))));
+        let undone = |run: &RunView| {
+            run.undo_interrupted
+                .as_ref()
+                .map(|undo| text::line(&format!("! {}: undo {}", run.name, undo.line())))
+        };
+        let why = |run: &RunView| {
+            run.attention.as_ref().map(|why| {
+                text::line(&format!(
+                    "! {}: {}",
+                    run.name,
+                    run_state::attention_text(why)
+                ))
+            })
+        };
         let needy: Vec<String> = list.runs.iter().filter_map(why).collect();
         lines.extend(needy.iter().take(REASONS_MAX).map(|line| attend(line)));
         if needy.len() > REASONS_MAX {
-            lines.push(format!("… the reasons of {} more: adj inbox", needy.len() - REASONS_MAX));
+            lines.push(format!(
+                "… the reasons of {} more: adj inbox",
+                needy.len() - REASONS_MAX
+            ));
         }
-        let remarks = conflict_lines(&list.runs).into_iter().chain(list.runs.iter().filter_map(denied)).chain(list.runs.iter().filter_map(undone));
+        let remarks = conflict_lines(&list.runs)
+            .into_iter()
+            .chain(list.runs.iter().filter_map(denied))
+            .chain(list.runs.iter().filter_map(undone));
         lines.extend(remarks.map(|line| attend(&line)));
         lines.extend(needs);
         lines
@@ -132,24 +236,58 @@ impl Listing<'_> {
 /// Describes the conflicts and overlaps between the listed runs, each pair once, and the proposed order of merging.
 fn conflict_lines(runs: &[RunView]) -> Vec<String> {
     let mut lines = Vec::new();
-    let listed: HashMap<&str, usize> = runs.iter().enumerate().map(|(at, run)| (run.run_id.as_str(), at)).collect();
+    let listed: HashMap<&str, usize> = runs
+        .iter()
+        .enumerate()
+        .map(|(at, run)| (run.run_id.as_str(), at))
+        .collect();
     let is_listed = |id: &str| listed.get(id).copied();
     for (at, run) in runs.iter().enumerate() {
-        let new = run.conflicts.iter().filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
-        lines.extend(new.map(|conflict| text::line(&format!("! conflict: {} {}", run.name, conflict_line(conflict)))));
-        let new = run.overlaps.iter().filter(|overlap| is_listed(&overlap.run_id).is_none_or(|other| other > at));
-        lines.extend(new.map(|overlap| text::line(&format!("! announced the same: {} {}", run.name, overlap_line(overlap)))));
+        let new = run
+            .conflicts
+            .iter()
+            .filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|conflict| {
+            text::line(&format!(
+                "! conflict: {} {}",
+                run.name,
+                conflict_line(conflict)
+            ))
+        }));
+        let new = run
+            .overlaps
+            .iter()
+            .filter(|overlap| is_listed(&overlap.run_id).is_none_or(|other| other > at));
+        lines.extend(new.map(|overlap| {
+            text::line(&format!(
+                "! announced the same: {} {}",
+                run.name,
+                overlap_line(overlap)
+            ))
+        }));
     }
-    let orders: std::collections::BTreeSet<String> =
-        runs.iter().filter(|run| !run.merge_order.is_empty()).map(|run| text::line(&run.merge_order.join(", "))).collect();
-    lines.extend(orders.into_iter().map(|order| format!("  merge in this order: {order}")));
+    let orders: std::collections::BTreeSet<String> = runs
+        .iter()
+        .filter(|run| !run.merge_order.is_empty())
+        .map(|run| text::line(&run.merge_order.join(", ")))
+        .collect();
+    lines.extend(
+        orders
+            .into_iter()
+            .map(|order| format!("  merge in this order: {order}")),
+    );
     lines
 }
 
 /// Orders runs as a tree, children below their parents, and returns the depth of each.
 fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
     type Children<'a> = HashMap<&'a str, Vec<&'a RunView>>;
-    fn add<'a>(children: &Children<'a>, run: &'a RunView, depth: usize, out: &mut Vec<(usize, &'a RunView)>) {
+    fn add<'a>(
+        children: &Children<'a>,
+        run: &'a RunView,
+        depth: usize,
+        out: &mut Vec<(usize, &'a RunView)>,
+    ) {
         out.push((depth, run));
         for child in children.get(run.run_id.as_str()).into_iter().flatten() {
             add(children, child, depth + 1, out);
@@ -158,7 +296,11 @@ fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
     let listed: HashSet<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
     let (mut children, mut roots) = (Children::new(), Vec::new());
     for run in runs {
-        match run.parent.as_deref().filter(|parent| listed.contains(parent)) {
+        match run
+            .parent
+            .as_deref()
+            .filter(|parent| listed.contains(parent))
+        {
             Some(parent) => children.entry(parent).or_default().push(run),
             None => roots.push(run),
         }
@@ -206,19 +348,45 @@ fn default_column(column: PsColumn, out: &Out) -> Column {
 fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
     let or_none = |text: Option<String>| plain(&text.unwrap_or_else(|| "–".to_owned()));
     match column {
-        PsColumn::Name => painted(&if depth == 0 { run.name.clone() } else { format!("{}└ {}", "  ".repeat(depth - 1), run.name) }, Style::Strong),
+        PsColumn::Name => painted(
+            &if depth == 0 {
+                run.name.clone()
+            } else {
+                format!("{}└ {}", "  ".repeat(depth - 1), run.name)
+            },
+            Style::Strong,
+        ),
         PsColumn::Id => plain(&run.run_id),
         PsColumn::Agent => plain(&run.agent),
         PsColumn::Model => or_none(run.model.clone()),
         PsColumn::State => {
             let label = run_state::label(run, now());
-            painted(&text::cut(&text::line(&label.text), STATE_COLUMNS_MAX), label.style)
+            painted(
+                &text::cut(&text::line(&label.text), STATE_COLUMNS_MAX),
+                label.style,
+            )
         }
-        PsColumn::Progress => plain(&progress_cell(run.percent.filter(|_| !run_state::is_over(run)), out.terminal)),
+        PsColumn::Progress => plain(&progress_cell(
+            run.percent.filter(|_| !run_state::is_over(run)),
+            out.terminal,
+        )),
         PsColumn::Cost => or_none(cost(run)),
-        PsColumn::Tokens => or_none(run.usage.as_ref().map(|usage| (usage.input_tokens + usage.output_tokens).to_string())),
-        PsColumn::Time => plain(&age::short(i64::try_from(run.active_ms / 1000).unwrap_or(i64::MAX))),
-        PsColumn::Age => plain(&age::shown(run.ended_at.as_deref().filter(|_| out.terminal).unwrap_or(&run.created_at), now(), out.terminal)),
+        PsColumn::Tokens => or_none(
+            run.usage
+                .as_ref()
+                .map(|usage| (usage.input_tokens + usage.output_tokens).to_string()),
+        ),
+        PsColumn::Time => plain(&age::short(
+            i64::try_from(run.active_ms / 1000).unwrap_or(i64::MAX),
+        )),
+        PsColumn::Age => plain(&age::shown(
+            run.ended_at
+                .as_deref()
+                .filter(|_| out.terminal)
+                .unwrap_or(&run.created_at),
+            now(),
+            out.terminal,
+        )),
         PsColumn::Attempt => plain(&run.attempt.to_string()),
         PsColumn::Pool => plain(&run.pool),
         PsColumn::Directory => plain(&run.cwd),
@@ -228,7 +396,10 @@ fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
 
 /// Returns what a run has cost, if that is known.
 fn cost(run: &RunView) -> Option<String> {
-    run.usage.as_ref()?.cost_usd.map(|cost| format!("${cost:.2}"))
+    run.usage
+        .as_ref()?
+        .cost_usd
+        .map(|cost| format!("${cost:.2}"))
 }
 
 fn progress_cell(percent: Option<u8>, bar: bool) -> String {

@@ -25,8 +25,12 @@ const ROWS_DEFAULT: usize = 24;
 
 /// Prints the list at each change, until Ctrl-C.
 pub async fn watch(args: &PsArgs, cx: &Context) -> CommandResult {
-    let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
-    let (mut interrupts, mut resizes) = (taken(SignalKind::interrupt())?, taken(SignalKind::window_change())?);
+    let taken =
+        |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
+    let (mut interrupts, mut resizes) = (
+        taken(SignalKind::interrupt())?,
+        taken(SignalKind::window_change())?,
+    );
     let printing = async {
         let mut after = cx.hub.call(&Wait::default()).await?.cursor;
         let mut shown = Shown::default();
@@ -65,7 +69,8 @@ impl Shown {
     /// Prints the list if it differs from the last one: on a terminal over it, else below an empty line.
     fn print(&mut self, listing: &Listing<'_>, cx: &Context) -> Result<(), Failure> {
         if cx.out.json {
-            let block = serde_json::to_string(&listing.list).map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
+            let block = serde_json::to_string(&listing.list)
+                .map_err(|e| fail(cli_codes::IO, format!("cannot write JSON: {e}")))?;
             if self.block.replace(block.clone()) != Some(block) {
                 listing.print(cx)?;
             }
@@ -85,13 +90,30 @@ impl Shown {
     }
 
     fn print_over(&mut self, listing: &Listing<'_>, cx: &Context) -> Result<(), Failure> {
-        let rows = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
-        let block = block(listing, &Out { columns: Some(columns()), ..cx.out.clone() }, rows.unwrap_or(ROWS_DEFAULT));
+        let rows = rustix::termios::tcgetwinsize(std::io::stdout())
+            .ok()
+            .map(|size| usize::from(size.ws_row))
+            .filter(|rows| *rows > 0);
+        let block = block(
+            listing,
+            &Out {
+                columns: Some(columns()),
+                ..cx.out.clone()
+            },
+            rows.unwrap_or(ROWS_DEFAULT),
+        );
         if self.block.as_ref() == Some(&block) {
             return Ok(());
         }
-        let before = self.block.as_ref().map_or(0, |before| before.lines().count());
-        let up = if before > 0 { format!("\u{1b}[{before}A") } else { String::new() };
+        let before = self
+            .block
+            .as_ref()
+            .map_or(0, |before| before.lines().count());
+        let up = if before > 0 {
+            format!("\u{1b}[{before}A")
+        } else {
+            String::new()
+        };
         cx.out.print_text(&format!("{up}\r\u{1b}[J{block}"))?;
         self.block = Some(block);
         Ok(())
@@ -109,13 +131,23 @@ impl Shown {
 fn block(listing: &Listing<'_>, out: &Out, rows: usize) -> String {
     let room = rows.saturating_sub(1).max(1);
     // Colour codes would be cut.
-    let plain = Out { paint_err: Paint::OFF, ..out.clone() };
+    let plain = Out {
+        paint_err: Paint::OFF,
+        ..out.clone()
+    };
     let width = out.columns.unwrap_or(usize::MAX);
-    let messages: Vec<String> = listing.messages(&plain).iter().map(|line| text::cut(line, width)).collect();
+    let messages: Vec<String> = listing
+        .messages(&plain)
+        .iter()
+        .map(|line| text::cut(line, width))
+        .collect();
     let table = listing.table(out);
     let lines: Vec<&str> = table.lines().collect();
     let kept = lines.len().min(room.saturating_sub(messages.len()));
-    let mut shown: Vec<String> = lines[..kept].iter().map(|line| (*line).to_owned()).collect();
+    let mut shown: Vec<String> = lines[..kept]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect();
     if kept < lines.len()
         && let Some(last) = shown.last_mut()
     {
@@ -123,5 +155,7 @@ fn block(listing: &Listing<'_>, out: &Out, rows: usize) -> String {
     }
     shown.extend(messages);
     shown.truncate(room);
-    shown.iter().fold(String::new(), |block, line| block + line + "\n")
+    shown
+        .iter()
+        .fold(String::new(), |block, line| block + line + "\n")
 }

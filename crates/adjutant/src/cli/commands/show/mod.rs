@@ -7,7 +7,10 @@ pub use lines::{conflict_line, overlap_line};
 
 use crate::cli::args::ShowArgs;
 use crate::cli::context::{Context, now};
-use crate::cli::details::{INDENT, acceptance_block, checkpoint_block, indented, relative_time, report_block, request_block, request_outcome};
+use crate::cli::details::{
+    INDENT, acceptance_block, checkpoint_block, indented, relative_time, report_block,
+    request_block, request_outcome,
+};
 use crate::cli::exit::Exit;
 use crate::cli::out::CommandResult;
 use crate::cli::style::Style;
@@ -27,7 +30,14 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
     if args.result {
         return show_result(&args.run, cx).await;
     }
-    let run = cx.hub.call(&GetRun { run: args.run.clone(), snapshots: true, newest: false }).await?;
+    let run = cx
+        .hub
+        .call(&GetRun {
+            run: args.run.clone(),
+            snapshots: true,
+            newest: false,
+        })
+        .await?;
     if cx.out.json {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
@@ -40,14 +50,33 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
     let name = text::line(&run.name);
     match run.pending.first() {
         Some(request) => cx.out.suggest(&next_step::answer_command(request))?,
-        None if run.queue.as_ref().is_some_and(|queue| queue.next_step.is_some()) => {
-            cx.out.suggest(&text::line(run.queue.as_ref().and_then(|queue| queue.next_step.as_deref()).unwrap_or_default()))?
+        None if run
+            .queue
+            .as_ref()
+            .is_some_and(|queue| queue.next_step.is_some()) =>
+        {
+            cx.out.suggest(&text::line(
+                run.queue
+                    .as_ref()
+                    .and_then(|queue| queue.next_step.as_deref())
+                    .unwrap_or_default(),
+            ))?
         }
-        None if run.state == RunStateKind::Stopped => cx.out.suggest(&next_step::resume_command(&run))?,
-        None if run.state == RunStateKind::Finished && run.changed_files.as_ref().is_some_and(|files| !files.is_empty()) => {
-            cx.out.suggest(&format!("adj diff {name}   or   adj logs {name}"))?
+        None if run.state == RunStateKind::Stopped => {
+            cx.out.suggest(&next_step::resume_command(&run))?
         }
-        None if run.state == RunStateKind::Finished => cx.out.suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
+        None if run.state == RunStateKind::Finished
+            && run
+                .changed_files
+                .as_ref()
+                .is_some_and(|files| !files.is_empty()) =>
+        {
+            cx.out
+                .suggest(&format!("adj diff {name}   or   adj logs {name}"))?
+        }
+        None if run.state == RunStateKind::Finished => cx
+            .out
+            .suggest(&format!("adj logs {name}   or   adj retry {name}"))?,
         None => cx.out.suggest(&format!("adj logs -f {name}"))?,
     }
     Ok(Exit::Done)
@@ -56,7 +85,13 @@ pub async fn show(args: &ShowArgs, cx: &Context) -> CommandResult {
 /// Prints the whole result of a run and nothing else.
 async fn show_result(run: &str, cx: &Context) -> CommandResult {
     if cx.out.json {
-        cx.out.print_json(&cx.hub.call(&ReadResult { run: run.to_owned() }).await?)?;
+        cx.out.print_json(
+            &cx.hub
+                .call(&ReadResult {
+                    run: run.to_owned(),
+                })
+                .await?,
+        )?;
     } else {
         run_end::print_result(run, cx).await?;
     }
@@ -67,10 +102,20 @@ async fn show_result(run: &str, cx: &Context) -> CommandResult {
 fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::fmt::Error> {
     let paint = cx.out.paint;
     let label = run_state::label(run, now());
-    let state = run_state::limit_text(run).map_or(label.text, |limit| format!("■ stopped: {limit}"));
-    let mut out = format!("{}  {}\n", paint.apply(Style::Strong, &text::line(&run.name)), paint.apply(label.style, &text::line(&state)));
+    let state =
+        run_state::limit_text(run).map_or(label.text, |limit| format!("■ stopped: {limit}"));
+    let mut out = format!(
+        "{}  {}\n",
+        paint.apply(Style::Strong, &text::line(&run.name)),
+        paint.apply(label.style, &text::line(&state))
+    );
     out.push_str(&run_fields(run, verbose, cx));
-    if let Some(setup) = run.workspace.as_ref().and_then(|workspace| workspace.setup.as_ref()).filter(|setup| setup.passed == Some(false)) {
+    if let Some(setup) = run
+        .workspace
+        .as_ref()
+        .and_then(|workspace| workspace.setup.as_ref())
+        .filter(|setup| setup.passed == Some(false))
+    {
         writeln!(out, "{}", paint.apply(Style::Dim, "setup"))?;
         out.push_str(&indented(&setup.output, cx));
     }
@@ -96,7 +141,14 @@ fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::f
         writeln!(
             out,
             "{}",
-            paint.apply(Style::Dim, &format!("message from {}, {}", text::line(&message.from), relative_time(&message.sent_at, cx)))
+            paint.apply(
+                Style::Dim,
+                &format!(
+                    "message from {}, {}",
+                    text::line(&message.from),
+                    relative_time(&message.sent_at, cx)
+                )
+            )
         )?;
         out.push_str(&indented(&message.text, cx));
     }
@@ -118,13 +170,24 @@ fn settled_block(run: &RunView, cx: &Context) -> String {
     if run.settled.is_empty() {
         return String::new();
     }
-    let more = if run.settled_more { format!(" (earlier: adj inbox -a {})", text::line(&run.name)) } else { String::new() };
+    let more = if run.settled_more {
+        format!(" (earlier: adj inbox -a {})", text::line(&run.name))
+    } else {
+        String::new()
+    };
     let mut out = heading(&format!("answered{more}"), cx);
     for request in &run.settled {
         let asked = asked_for(request);
-        let asked = if asked.parts.is_empty() { text::cut(&text::line(asked.text), ASKED_COLUMNS_MAX) } else { text::line(&asked.line()) };
+        let asked = if asked.parts.is_empty() {
+            text::cut(&text::line(asked.text), ASKED_COLUMNS_MAX)
+        } else {
+            text::line(&asked.line())
+        };
         let number = text::line(&request.number);
-        out.push_str(&indented(&format!("{number} {asked} → {}", request_outcome(request)), cx));
+        out.push_str(&indented(
+            &format!("{number} {asked} → {}", request_outcome(request)),
+            cx,
+        ));
     }
     out
 }
@@ -134,23 +197,47 @@ fn signals_block(run: &RunView, cx: &Context) -> String {
     if run.signals.is_empty() {
         return String::new();
     }
-    let mut out = heading(&format!("signals (all events: adj events {})", text::line(&run.name)), cx);
+    let mut out = heading(
+        &format!("signals (all events: adj events {})", text::line(&run.name)),
+        cx,
+    );
     for event in &run.signals {
-        let (signal, source) = (event.signal.as_ref().map_or("signal", Word::as_str), event.source.as_ref().map_or("block", Word::as_str));
-        let line = format!("{} {signal} by {source}, {}: {}", relative_time(&event.at, cx), event.kind, event.text);
-        out.push_str(&indented(&text::cut(&text::line(&line), ASKED_COLUMNS_MAX), cx));
+        let (signal, source) = (
+            event.signal.as_ref().map_or("signal", Word::as_str),
+            event.source.as_ref().map_or("block", Word::as_str),
+        );
+        let line = format!(
+            "{} {signal} by {source}, {}: {}",
+            relative_time(&event.at, cx),
+            event.kind,
+            event.text
+        );
+        out.push_str(&indented(
+            &text::cut(&text::line(&line), ASKED_COLUMNS_MAX),
+            cx,
+        ));
     }
     out
 }
 
 /// Writes the result of a run, or the end of a long one.
 fn result_block(run: &RunView, cx: &Context) -> String {
-    let Some(result) = run.result.as_deref().filter(|result| !result.trim().is_empty()) else { return String::new() };
+    let Some(result) = run
+        .result
+        .as_deref()
+        .filter(|result| !result.trim().is_empty())
+    else {
+        return String::new();
+    };
     let name = text::line(&run.name);
     let what = match (run.reconstructed, run.result_bytes) {
-        (true, Some(bytes)) => format!("result, reconstructed (last message: {bytes} bytes, adj --json show --result {name})"),
+        (true, Some(bytes)) => format!(
+            "result, reconstructed (last message: {bytes} bytes, adj --json show --result {name})"
+        ),
         (true, None) => "result, reconstructed".to_owned(),
-        (false, Some(bytes)) => format!("final output: the end of {bytes} bytes (all of it: adj show --result {name})"),
+        (false, Some(bytes)) => {
+            format!("final output: the end of {bytes} bytes (all of it: adj show --result {name})")
+        }
         (false, None) if run.stderr_reason().is_some() => "final output (stdout)".to_owned(),
         (false, None) => "final output".to_owned(),
     };

@@ -95,22 +95,47 @@ impl Later {
                     // A small screen shows nowhere else what is approved.
                     Some(DecisionWord::Approve) => {
                         let what = text::cut(&asked_with_risk(about), ASKED_COLUMNS_MAX);
-                        let changed = if answer.changes.is_some() { " with changes" } else { "" };
-                        format!("Approve {} of {}{changed} ({what})", about.number, about.run_name)
+                        let changed = if answer.changes.is_some() {
+                            " with changes"
+                        } else {
+                            ""
+                        };
+                        format!(
+                            "Approve {} of {}{changed} ({what})",
+                            about.number, about.run_name
+                        )
                     }
-                    Some(DecisionWord::Deny) => format!("Deny {} of {}", about.number, about.run_name),
+                    Some(DecisionWord::Deny) => {
+                        format!("Deny {} of {}", about.number, about.run_name)
+                    }
                     None => return Err(Box::new(command)),
                 };
                 (label, &about.message_id)
             }
-            Command::Act { action: Action::Pause, .. } => return Err(Box::new(command)),
-            Command::Act { action, run_id, name } => (format!("{} {name}", action.words().0), run_id),
+            Command::Act {
+                action: Action::Pause,
+                ..
+            } => return Err(Box::new(command)),
+            Command::Act {
+                action,
+                run_id,
+                name,
+            } => (format!("{} {name}", action.words().0), run_id),
             Command::Merge { run_id, name, .. } => (format!("Merge {name}"), run_id),
-            Command::Post { .. } | Command::Seen { .. } | Command::OpenLog { .. } | Command::CloseLog | Command::Quit(_) => {
+            Command::Post { .. }
+            | Command::Seen { .. }
+            | Command::OpenLog { .. }
+            | Command::CloseLog
+            | Command::Quit(_) => {
                 return Err(Box::new(command));
             }
         };
-        Ok(Self { label: text::line(&label), about: about.clone(), due: now + UNDO, command })
+        Ok(Self {
+            label: text::line(&label),
+            about: about.clone(),
+            due: now + UNDO,
+            command,
+        })
     }
 }
 
@@ -119,16 +144,29 @@ impl Later {
 /// # Errors
 /// The description, if nothing was merged because of conflicts.
 pub fn merge_result(name: &str, merged: &MergeView) -> Result<String, String> {
-    let into = merged.branch.as_ref().map(|branch| format!(" into {branch}")).unwrap_or_default();
+    let into = merged
+        .branch
+        .as_ref()
+        .map(|branch| format!(" into {branch}"))
+        .unwrap_or_default();
     match merged.outcome.known() {
         Some(MergeOutcome::Conflicts) => {
-            let paths: Vec<&str> = merged.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
-            Err(format!("{name} was not merged: it conflicts in {}", paths.join(", ")))
+            let paths: Vec<&str> = merged
+                .conflicts
+                .iter()
+                .map(|conflict| conflict.path.as_str())
+                .collect();
+            Err(format!(
+                "{name} was not merged: it conflicts in {}",
+                paths.join(", ")
+            ))
         }
         Some(MergeOutcome::Merged) => Ok(format!("merged {name}{into}")),
         Some(MergeOutcome::AlreadyMerged) => Ok(format!("{name} was already merged{into}")),
         _ => match &merged.resolved_nothing_of {
-            Some(other) => Err(format!("{name} resolved nothing: the conflicts of {other} are still there")),
+            Some(other) => Err(format!(
+                "{name} resolved nothing: the conflicts of {other} are still there"
+            )),
             None => Ok(format!("nothing to merge from {name}{into}")),
         },
     }

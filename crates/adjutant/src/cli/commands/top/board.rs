@@ -50,7 +50,11 @@ impl Board {
     /// Replaces everything.
     pub fn replace(&mut self, list: RunList, attention: AttentionList) {
         self.runs_more = list.more;
-        self.runs = list.runs.into_iter().map(|run| (run.run_id.clone(), run)).collect();
+        self.runs = list
+            .runs
+            .into_iter()
+            .map(|run| (run.run_id.clone(), run))
+            .collect();
         self.set_attention(attention);
         self.arrange();
     }
@@ -60,14 +64,20 @@ impl Board {
         for run in gone {
             self.runs.remove(run);
         }
-        self.runs.extend(runs.into_iter().map(|run| (run.run_id.clone(), run)));
+        self.runs
+            .extend(runs.into_iter().map(|run| (run.run_id.clone(), run)));
         self.set_attention(attention);
         self.arrange();
     }
 
     fn set_attention(&mut self, attention: AttentionList) {
         // A run that needs the person may be older than the list of runs.
-        self.runs.extend(attention.runs.iter().map(|run| (run.run_id.clone(), run.clone())));
+        self.runs.extend(
+            attention
+                .runs
+                .iter()
+                .map(|run| (run.run_id.clone(), run.clone())),
+        );
         self.attention = attention;
     }
 
@@ -82,27 +92,70 @@ impl Board {
 
     fn arrange(&mut self) {
         let words: Vec<&str> = self.filter.split_whitespace().collect();
-        let needy: HashSet<&str> = self.attention.runs.iter().map(|run| run.run_id.as_str()).collect();
+        let needy: HashSet<&str> = self
+            .attention
+            .runs
+            .iter()
+            .map(|run| run.run_id.as_str())
+            .collect();
         // Runs that cannot continue without the person are not listed twice.
-        let asking: HashSet<&str> =
-            self.attention.requests.iter().filter(|request| request.blocking).map(|request| request.run_id.as_str()).collect();
-        let found: Vec<&RunView> = self.runs.values().filter(|run| matches(&words, Item::Run(run))).collect();
-        let others = || found.iter().copied().filter(|run| !needy.contains(run.run_id.as_str()));
-        let mut working: Vec<&RunView> = others().filter(|run| !is_done(run) && !asking.contains(run.run_id.as_str())).collect();
+        let asking: HashSet<&str> = self
+            .attention
+            .requests
+            .iter()
+            .filter(|request| request.blocking)
+            .map(|request| request.run_id.as_str())
+            .collect();
+        let found: Vec<&RunView> = self
+            .runs
+            .values()
+            .filter(|run| matches(&words, Item::Run(run)))
+            .collect();
+        let others = || {
+            found
+                .iter()
+                .copied()
+                .filter(|run| !needy.contains(run.run_id.as_str()))
+        };
+        let mut working: Vec<&RunView> = others()
+            .filter(|run| !is_done(run) && !asking.contains(run.run_id.as_str()))
+            .collect();
         let mut done: Vec<&RunView> = others().filter(|run| is_done(run)).collect();
         working.sort_by(|a, b| (&b.created_at, &b.run_id).cmp(&(&a.created_at, &a.run_id)));
         done.sort_by(|a, b| (ended_at(b), &b.run_id).cmp(&(ended_at(a), &a.run_id)));
-        let needed = self.needs().filter(|item| matches(&words, *item)).map(|item| (Section::Needs, item.id()));
-        let run_ids = |section, runs: Vec<&RunView>| runs.into_iter().map(|run| (section, ItemId::Run(run.run_id.clone()))).collect::<Vec<_>>();
-        let items = needed.chain(run_ids(Section::Working, working)).chain(run_ids(Section::Done, done)).collect();
-        let cost_usd = found.iter().filter_map(|run| run.usage.as_ref()?.cost_usd).sum();
+        let needed = self
+            .needs()
+            .filter(|item| matches(&words, *item))
+            .map(|item| (Section::Needs, item.id()));
+        let run_ids = |section, runs: Vec<&RunView>| {
+            runs.into_iter()
+                .map(|run| (section, ItemId::Run(run.run_id.clone())))
+                .collect::<Vec<_>>()
+        };
+        let items = needed
+            .chain(run_ids(Section::Working, working))
+            .chain(run_ids(Section::Done, done))
+            .collect();
+        let cost_usd = found
+            .iter()
+            .filter_map(|run| run.usage.as_ref()?.cost_usd)
+            .sum();
         (self.items, self.cost_usd) = (items, cost_usd);
     }
 
     /// Returns everything that needs the person, also what the filter hides.
     pub fn needs(&self) -> impl Iterator<Item = Item<'_>> {
-        let AttentionList { requests, runs, mentions, .. } = &self.attention;
-        requests.iter().map(Item::Request).chain(runs.iter().map(Item::Run)).chain(mentions.iter().map(Item::Mention))
+        let AttentionList {
+            requests,
+            runs,
+            mentions,
+            ..
+        } = &self.attention;
+        requests
+            .iter()
+            .map(Item::Request)
+            .chain(runs.iter().map(Item::Run))
+            .chain(mentions.iter().map(Item::Mention))
     }
 
     pub fn items(&self) -> &[(Section, ItemId)] {
@@ -113,7 +166,11 @@ impl Board {
     pub fn count(&self, section: Section) -> (usize, bool) {
         let count = self.items.iter().filter(|(of, _)| *of == section).count();
         let has_more = match section {
-            Section::Needs => self.attention.requests_more > 0 || self.attention.runs_more > 0 || self.attention.mentions_more,
+            Section::Needs => {
+                self.attention.requests_more > 0
+                    || self.attention.runs_more > 0
+                    || self.attention.mentions_more
+            }
             Section::Working => false,
             Section::Done => self.runs_more > 0,
         };
@@ -127,9 +184,19 @@ impl Board {
 
     pub fn item(&self, id: &ItemId) -> Option<Item<'_>> {
         match id {
-            ItemId::Request(id) => self.attention.requests.iter().find(|request| request.message_id == *id).map(Item::Request),
+            ItemId::Request(id) => self
+                .attention
+                .requests
+                .iter()
+                .find(|request| request.message_id == *id)
+                .map(Item::Request),
             ItemId::Run(id) => self.runs.get(id).map(Item::Run),
-            ItemId::Mention(chat) => self.attention.mentions.iter().find(|mention| mention.chat_id == *chat).map(Item::Mention),
+            ItemId::Mention(chat) => self
+                .attention
+                .mentions
+                .iter()
+                .find(|mention| mention.chat_id == *chat)
+                .map(Item::Mention),
         }
     }
 
@@ -180,12 +247,31 @@ fn matches(words: &[&str], item: Item<'_>) -> bool {
         return true;
     }
     let text = match item {
-        Item::Request(request) => format!("{} {} {}", request.run_name, request.number, crate::present::asked_for(request).line()),
+        Item::Request(request) => format!(
+            "{} {} {}",
+            request.run_name,
+            request.number,
+            crate::present::asked_for(request).line()
+        ),
         Item::Run(run) => {
-            let outcome = run.outcome.as_ref().map(|outcome| outcome.as_str()).unwrap_or_default();
-            format!("{} {} {} {} {outcome} {}", run.name, run.agent, run.task, run.state.as_str(), run.pool)
+            let outcome = run
+                .outcome
+                .as_ref()
+                .map(|outcome| outcome.as_str())
+                .unwrap_or_default();
+            format!(
+                "{} {} {} {} {outcome} {}",
+                run.name,
+                run.agent,
+                run.task,
+                run.state.as_str(),
+                run.pool
+            )
         }
-        Item::Mention(mention) => format!("{} {} {}", mention.title, mention.message.name, mention.message.text),
+        Item::Mention(mention) => format!(
+            "{} {} {}",
+            mention.title, mention.message.name, mention.message.text
+        ),
     };
     let text = text.to_lowercase();
     words.iter().all(|word| text.contains(word))

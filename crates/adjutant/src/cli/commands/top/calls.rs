@@ -7,8 +7,8 @@ use crate::cli::out::Failure;
 use crate::config::dispatch_env;
 use crate::text;
 use crate::view::{
-    AnswerOne, AnswerRequests, Cancel, ConfirmNotified, DecisionWord, DiscardRun, ErrorView, MergeRun, NotifiedRun, Pause, RequestView, Resume,
-    Retry, Say,
+    AnswerOne, AnswerRequests, Cancel, ConfirmNotified, DecisionWord, DiscardRun, ErrorView,
+    MergeRun, NotifiedRun, Pause, RequestView, Resume, Retry, Say,
 };
 use futures::StreamExt;
 use std::time::Duration;
@@ -35,11 +35,19 @@ impl Session<'_> {
         let end = Instant::now() + REPLY_MAX;
         while !self.replies.is_empty() {
             match tokio::time::timeout_at(end, self.replies.next()).await {
-                Ok(Some(Reply { outcome: Err(error), .. })) => self.cx.out.print_message(&format!("adj top: {}", text::line(&error.message)))?,
+                Ok(Some(Reply {
+                    outcome: Err(error),
+                    ..
+                })) => self
+                    .cx
+                    .out
+                    .print_message(&format!("adj top: {}", text::line(&error.message)))?,
                 Ok(_) => {}
                 Err(_) => {
                     let count = text::count(self.replies.len() as u64, "action", "actions");
-                    return self.cx.out.print_message(&format!("adj top: the hub has not confirmed {count}; see adj ps"));
+                    return self.cx.out.print_message(&format!(
+                        "adj top: the hub has not confirmed {count}; see adj ps"
+                    ));
                 }
             }
         }
@@ -60,36 +68,84 @@ impl Session<'_> {
                     Some(DecisionWord::Approve) => format!("approved {number} of {name}"),
                     Some(DecisionWord::Deny) => format!("denied {number} of {name}"),
                 };
-                let call = AnswerRequests { answers: vec![(*answer).clone()] };
+                let call = AnswerRequests {
+                    answers: vec![(*answer).clone()],
+                };
                 let (request, run_id) = (about.message_id.clone(), Some(about.run_id.clone()));
                 let answered = Some((about, *answer));
-                self.send_answer(request, run_id, answered, async move { hub.call(&call).await.map(|_| done) });
+                self.send_answer(request, run_id, answered, async move {
+                    hub.call(&call).await.map(|_| done)
+                });
             }
-            Command::Act { action, run_id, name } => {
+            Command::Act {
+                action,
+                run_id,
+                name,
+            } => {
                 let run = run_id.clone();
                 let acted = async move {
                     let done = format!("{} {name}", action.words().1);
                     let changed = match action {
                         Action::Pause => hub.call(&Pause { run }).await?,
                         Action::Resume => {
-                            let call = Resume { run, resolution: None, next_step: None, choice: None, budget: None, env: dispatch_env() };
+                            let call = Resume {
+                                run,
+                                resolution: None,
+                                next_step: None,
+                                choice: None,
+                                budget: None,
+                                env: dispatch_env(),
+                            };
                             hub.call(&call).await?
                         }
-                        Action::Retry => hub.call(&Retry { run, prompt: None, env: dispatch_env() }).await?,
+                        Action::Retry => {
+                            hub.call(&Retry {
+                                run,
+                                prompt: None,
+                                env: dispatch_env(),
+                            })
+                            .await?
+                        }
                         Action::Cancel => hub.call(&Cancel { run, reason: None }).await?,
-                        Action::Discard => return hub.call(&DiscardRun { run, force: false }).await.map(|_| done),
+                        Action::Discard => {
+                            return hub
+                                .call(&DiscardRun { run, force: false })
+                                .await
+                                .map(|_| done);
+                        }
                     };
-                    let started = if action == Action::Retry { format!(": {}", changed.name) } else { String::new() };
+                    let started = if action == Action::Retry {
+                        format!(": {}", changed.name)
+                    } else {
+                        String::new()
+                    };
                     Ok(done + &started)
                 };
                 self.send(run_id.clone(), Some(run_id), acted);
             }
-            Command::Seen { run_id, name, cursor } => {
-                let call = ConfirmNotified { runs: vec![NotifiedRun { run_id: run_id.clone(), cursor }], until: None };
-                self.send(run_id.clone(), Some(run_id), async move { hub.call(&call).await.map(|_| format!("marked {name} as seen")) });
+            Command::Seen {
+                run_id,
+                name,
+                cursor,
+            } => {
+                let call = ConfirmNotified {
+                    runs: vec![NotifiedRun {
+                        run_id: run_id.clone(),
+                        cursor,
+                    }],
+                    until: None,
+                };
+                self.send(run_id.clone(), Some(run_id), async move {
+                    hub.call(&call)
+                        .await
+                        .map(|_| format!("marked {name} as seen"))
+                });
             }
             Command::Post { text, about } => {
-                let cwd = std::env::current_dir().ok().and_then(|dir| dir.to_str().map(str::to_owned)).unwrap_or_default();
+                let cwd = std::env::current_dir()
+                    .ok()
+                    .and_then(|dir| dir.to_str().map(str::to_owned))
+                    .unwrap_or_default();
                 let say = Say {
                     chat_id: Some(about.chat_id),
                     message: Some(text),
@@ -99,13 +155,28 @@ impl Session<'_> {
                     ..Say::default()
                 };
                 let done = format!("posted in chat {}", about.chat_id);
-                self.send(format!("chat {}", about.chat_id), None, async move { hub.call(&say).await.map(|_| done) });
+                self.send(format!("chat {}", about.chat_id), None, async move {
+                    hub.call(&say).await.map(|_| done)
+                });
             }
-            Command::Merge { run_id, name, mode, branch } => {
-                let call = MergeRun { run: run_id.clone(), mode: Some(mode.into()), branch, ..MergeRun::default() };
+            Command::Merge {
+                run_id,
+                name,
+                mode,
+                branch,
+            } => {
+                let call = MergeRun {
+                    run: run_id.clone(),
+                    mode: Some(mode.into()),
+                    branch,
+                    ..MergeRun::default()
+                };
                 let merged = async move {
                     let merged = hub.call(&call).await?;
-                    merge_result(&name, &merged).map_err(|message| ErrorView { message, ..ErrorView::default() })
+                    merge_result(&name, &merged).map_err(|message| ErrorView {
+                        message,
+                        ..ErrorView::default()
+                    })
                 };
                 self.send(run_id.clone(), Some(run_id), merged);
             }
@@ -113,7 +184,12 @@ impl Session<'_> {
     }
 
     /// Makes a call about an item. It is repeated while the hub is unreachable, and takes effect once.
-    fn send(&mut self, about: String, run_id: Option<String>, call: impl Future<Output = Result<String, ErrorView>> + 'static) {
+    fn send(
+        &mut self,
+        about: String,
+        run_id: Option<String>,
+        call: impl Future<Output = Result<String, ErrorView>> + 'static,
+    ) {
         self.send_answer(about, run_id, None, call);
     }
 
@@ -125,17 +201,33 @@ impl Session<'_> {
         call: impl Future<Output = Result<String, ErrorView>> + 'static,
     ) {
         self.top.set_busy(&about, true);
-        self.replies.push(Box::pin(async move { Reply { about, run_id, answered, outcome: call.await } }));
+        self.replies.push(Box::pin(async move {
+            Reply {
+                about,
+                run_id,
+                answered,
+                outcome: call.await,
+            }
+        }));
     }
 
     pub(super) fn take_reply(&mut self, reply: Reply) {
-        let Reply { about, run_id, answered, outcome } = reply;
+        let Reply {
+            about,
+            run_id,
+            answered,
+            outcome,
+        } = reply;
         self.top.set_busy(&about, false);
         match outcome {
             Ok(done) => self.top.notify(Tone::Good, &format!("✓ {done}")),
             Err(error) => {
-                let hint = error.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-                self.top.notify(Tone::Bad, &format!("✗ {}{hint}", error.message));
+                let hint = error
+                    .hint
+                    .map(|hint| format!(" ({hint})"))
+                    .unwrap_or_default();
+                self.top
+                    .notify(Tone::Bad, &format!("✗ {}{hint}", error.message));
                 if let Some((request, answer)) = answered {
                     self.top.keep_text(request, &answer);
                 }

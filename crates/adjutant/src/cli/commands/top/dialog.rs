@@ -27,13 +27,25 @@ impl Top {
         }
     }
 
-    pub(super) fn press_in_change(&mut self, mut form: ChangeForm, code: KeyCode, has_control: bool) -> Option<Command> {
+    pub(super) fn press_in_change(
+        &mut self,
+        mut form: ChangeForm,
+        code: KeyCode,
+        has_control: bool,
+    ) -> Option<Command> {
         match code {
             KeyCode::Esc => return None,
             KeyCode::Enter => match form.changes() {
                 Ok(changes) => {
-                    let answer = AnswerOne { decision: Some(DecisionWord::Approve), changes, ..answer_to(&form.request) };
-                    return Some(Command::Answer { answer: Box::new(answer), about: form.request });
+                    let answer = AnswerOne {
+                        decision: Some(DecisionWord::Approve),
+                        changes,
+                        ..answer_to(&form.request)
+                    };
+                    return Some(Command::Answer {
+                        answer: Box::new(answer),
+                        about: form.request,
+                    });
                 }
                 Err(why) => self.notify(Tone::Bad, why),
             },
@@ -43,7 +55,13 @@ impl Top {
         None
     }
 
-    pub(super) fn press_in_merge(&mut self, run_id: String, name: String, into: String, code: KeyCode) -> Option<Command> {
+    pub(super) fn press_in_merge(
+        &mut self,
+        run_id: String,
+        name: String,
+        into: String,
+        code: KeyCode,
+    ) -> Option<Command> {
         let mode = match code {
             KeyCode::Char('m') | KeyCode::Enter => MergeMode::Merge,
             KeyCode::Char('s') => MergeMode::Squash,
@@ -51,10 +69,19 @@ impl Top {
             KeyCode::Char('t') => MergeMode::Stage,
             KeyCode::Char('b') => {
                 let typed = name.clone();
-                self.dialog = Some(Dialog::Field { what: Field::Branch { run_id, name }, typed });
+                self.dialog = Some(Dialog::Field {
+                    what: Field::Branch { run_id, name },
+                    typed,
+                });
                 return None;
             }
-            KeyCode::Char('d') => return Some(Command::Act { action: Action::Discard, run_id, name }),
+            KeyCode::Char('d') => {
+                return Some(Command::Act {
+                    action: Action::Discard,
+                    run_id,
+                    name,
+                });
+            }
             KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => {
                 self.notify(Tone::Plain, "nothing was sent");
                 return None;
@@ -64,10 +91,21 @@ impl Top {
                 return None;
             }
         };
-        Some(Command::Merge { run_id, name, mode, branch: None })
+        Some(Command::Merge {
+            run_id,
+            name,
+            mode,
+            branch: None,
+        })
     }
 
-    pub(super) fn press_in_field(&mut self, what: Field, mut typed: String, code: KeyCode, has_control: bool) -> Option<Command> {
+    pub(super) fn press_in_field(
+        &mut self,
+        what: Field,
+        mut typed: String,
+        code: KeyCode,
+        has_control: bool,
+    ) -> Option<Command> {
         match code {
             KeyCode::Esc => {
                 if matches!(what, Field::Filter) {
@@ -91,29 +129,65 @@ impl Top {
         match what {
             Field::Filter => None,
             _ if is_empty => {
-                let why = if matches!(what, Field::Deny(_)) { "a denial needs a reason; nothing was sent" } else { "nothing was sent" };
+                let why = if matches!(what, Field::Deny(_)) {
+                    "a denial needs a reason; nothing was sent"
+                } else {
+                    "nothing was sent"
+                };
                 self.notify(Tone::Plain, why);
                 None
             }
             Field::Answer(request) => {
-                let answer = AnswerOne { answer: typed.to_owned(), ..answer_to(&request) };
-                Some(Command::Answer { answer: Box::new(answer), about: request })
+                let answer = AnswerOne {
+                    answer: typed.to_owned(),
+                    ..answer_to(&request)
+                };
+                Some(Command::Answer {
+                    answer: Box::new(answer),
+                    about: request,
+                })
             }
             Field::Approve(request) => {
-                let answer = AnswerOne { decision: Some(DecisionWord::Approve), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
-                Some(Command::Answer { answer: Box::new(answer), about: request })
+                let answer = AnswerOne {
+                    decision: Some(DecisionWord::Approve),
+                    reason: Some(typed.trim().to_owned()),
+                    ..answer_to(&request)
+                };
+                Some(Command::Answer {
+                    answer: Box::new(answer),
+                    about: request,
+                })
             }
             Field::Deny(request) => {
-                let answer = AnswerOne { decision: Some(DecisionWord::Deny), reason: Some(typed.trim().to_owned()), ..answer_to(&request) };
-                Some(Command::Answer { answer: Box::new(answer), about: request })
+                let answer = AnswerOne {
+                    decision: Some(DecisionWord::Deny),
+                    reason: Some(typed.trim().to_owned()),
+                    ..answer_to(&request)
+                };
+                Some(Command::Answer {
+                    answer: Box::new(answer),
+                    about: request,
+                })
             }
-            Field::Branch { run_id, name } => Some(Command::Merge { run_id, name, mode: MergeMode::Branch, branch: Some(typed.trim().to_owned()) }),
-            Field::Message(mention) => Some(Command::Post { text: typed.to_owned(), about: mention }),
+            Field::Branch { run_id, name } => Some(Command::Merge {
+                run_id,
+                name,
+                mode: MergeMode::Branch,
+                branch: Some(typed.trim().to_owned()),
+            }),
+            Field::Message(mention) => Some(Command::Post {
+                text: typed.to_owned(),
+                about: mention,
+            }),
         }
     }
 }
 
 /// Starts an answer that is only accepted for exactly the request that was shown.
 pub(super) fn answer_to(request: &RequestView) -> AnswerOne {
-    AnswerOne { message_id: Some(request.message_id.clone()), content_hash: Some(request.content_hash.clone()), ..AnswerOne::default() }
+    AnswerOne {
+        message_id: Some(request.message_id.clone()),
+        content_hash: Some(request.content_hash.clone()),
+        ..AnswerOne::default()
+    }
 }

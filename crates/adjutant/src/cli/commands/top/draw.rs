@@ -56,21 +56,39 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
     let mut cursor = None;
     let buffer = frame.buffer_mut();
     let mut body = area;
-    put(buffer, row_of(area, 0), &[(Role::Strong, head(top, area.width))], look);
+    put(
+        buffer,
+        row_of(area, 0),
+        &[(Role::Strong, head(top, area.width))],
+        look,
+    );
     body.y += 1;
     body.height = body.height.saturating_sub(1);
     if let Some((role, text)) = connection_line(top) {
         put(buffer, take_first(&mut body), &[(role, text)], look);
     }
-    put(buffer, take_last(&mut body), &[(Role::Dim, footer(top, area.width))], look);
+    put(
+        buffer,
+        take_last(&mut body),
+        &[(Role::Dim, footer(top, area.width))],
+        look,
+    );
     if let Some((tone, notice)) = &top.notice {
         let role = match tone {
             Tone::Plain => Role::Plain,
             Tone::Good => Role::Good,
             Tone::Bad => Role::Bad,
         };
-        let lines: Vec<Line> = text::wrap(notice, usize::from(area.width)).into_iter().map(|line| (role, line)).collect();
-        put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
+        let lines: Vec<Line> = text::wrap(notice, usize::from(area.width))
+            .into_iter()
+            .map(|line| (role, line))
+            .collect();
+        put(
+            buffer,
+            take_last_rows(&mut body, lines.len(), 1),
+            &lines,
+            look,
+        );
     }
     if let Some(newest) = top.later().last() {
         let others = match top.later().len() - 1 {
@@ -78,17 +96,35 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
             others => format!(" (and {others} more)"),
         };
         // The key comes first, so that it is shown whole on any screen.
-        let lines: Vec<Line> = text::wrap(&format!("press z within 5 seconds to undo: {}{others}", newest.label), usize::from(area.width))
-            .into_iter()
-            .map(|line| (Role::Attention, line))
-            .collect();
-        put(buffer, take_last_rows(&mut body, lines.len(), 1), &lines, look);
+        let lines: Vec<Line> = text::wrap(
+            &format!("press z within 5 seconds to undo: {}{others}", newest.label),
+            usize::from(area.width),
+        )
+        .into_iter()
+        .map(|line| (Role::Attention, line))
+        .collect();
+        put(
+            buffer,
+            take_last_rows(&mut body, lines.len(), 1),
+            &lines,
+            look,
+        );
     }
     if let Some(dialog) = &top.dialog {
-        let DialogLines { mut lines, mut typed } = dialog_lines(dialog, area.width);
+        let DialogLines {
+            mut lines,
+            mut typed,
+        } = dialog_lines(dialog, area.width);
         if let Some(request) = top.closed_request() {
-            let closed = format!("{} of {} was closed meanwhile; nothing is sent:", text::line(&request.number), text::line(&request.run_name));
-            let closed: Vec<Line> = text::wrap(&closed, usize::from(area.width)).into_iter().map(|line| (Role::Bad, line)).collect();
+            let closed = format!(
+                "{} of {} was closed meanwhile; nothing is sent:",
+                text::line(&request.number),
+                text::line(&request.run_name)
+            );
+            let closed: Vec<Line> = text::wrap(&closed, usize::from(area.width))
+                .into_iter()
+                .map(|line| (Role::Bad, line))
+                .collect();
             typed = typed.map(|(row, column)| (row + closed.len(), column));
             lines.splice(0..0, closed);
         }
@@ -99,7 +135,12 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
         put(buffer, place, &lines[first..], look);
         cursor = typed.map(|(row, column)| {
             let y = usize::from(place.y) + (row - first);
-            Position::new(column.min(area.width.saturating_sub(1)), u16::try_from(y).unwrap_or(u16::MAX).min(place.bottom().saturating_sub(1)))
+            Position::new(
+                column.min(area.width.saturating_sub(1)),
+                u16::try_from(y)
+                    .unwrap_or(u16::MAX)
+                    .min(place.bottom().saturating_sub(1)),
+            )
         });
     }
     let mut first_line = 0;
@@ -108,18 +149,30 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut Top, look: Look) {
             if let (true, Some((_, item))) = (area.height >= PREVIEW_FROM_ROWS, top.selected()) {
                 let lines = item_lines(item, look, area.width);
                 let rows_max = usize::from(body.height) / 2;
-                let place = take_last_rows(&mut body, lines.len().min(rows_max.saturating_sub(1)) + 1, LIST_ROWS_MIN);
+                let place = take_last_rows(
+                    &mut body,
+                    lines.len().min(rows_max.saturating_sub(1)) + 1,
+                    LIST_ROWS_MIN,
+                );
                 put_preview(buffer, place, &lines, look);
             }
             put_list(buffer, body, top, look);
         }
         Page::Details { scroll } => {
             if let Some((_, item)) = top.selected() {
-                first_line = put_scrolled(buffer, body, &item_lines(item, look, area.width), *scroll, look);
+                first_line = put_scrolled(
+                    buffer,
+                    body,
+                    &item_lines(item, look, area.width),
+                    *scroll,
+                    look,
+                );
             }
         }
         Page::Log(log) => put_log(buffer, body, log, look),
-        Page::Help { scroll } => first_line = put_scrolled(buffer, body, &help_lines(area.width), *scroll, look),
+        Page::Help { scroll } => {
+            first_line = put_scrolled(buffer, body, &help_lines(area.width), *scroll, look)
+        }
     }
     if let Page::Details { scroll } | Page::Help { scroll } = &mut top.page {
         // Keys do not scroll beyond the end.
@@ -143,20 +196,38 @@ fn take_last(body: &mut Rect) -> Rect {
 
 /// Takes rows from the end, and leaves at least `left` of them.
 fn take_last_rows(body: &mut Rect, rows: usize, left: u16) -> Rect {
-    let height = u16::try_from(rows).unwrap_or(u16::MAX).min(body.height.saturating_sub(left));
+    let height = u16::try_from(rows)
+        .unwrap_or(u16::MAX)
+        .min(body.height.saturating_sub(left));
     body.height -= height;
-    Rect { y: body.bottom(), height, ..*body }
+    Rect {
+        y: body.bottom(),
+        height,
+        ..*body
+    }
 }
 
 /// Draws lines from a position, and returns the first line that is shown.
-fn put_scrolled(buffer: &mut Buffer, place: Rect, lines: &[Line], scroll: usize, look: Look) -> usize {
+fn put_scrolled(
+    buffer: &mut Buffer,
+    place: Rect,
+    lines: &[Line],
+    scroll: usize,
+    look: Look,
+) -> usize {
     let rows = usize::from(place.height);
     let first = scroll.min(lines.len().saturating_sub(rows));
     let mut shown: Vec<Line> = lines[first..lines.len().min(first + rows)].to_vec();
     if first + rows < lines.len()
         && let Some(last) = shown.last_mut()
     {
-        *last = (Role::Dim, format!("… {} more (j, k, Space)", text::count((lines.len() - first - rows + 1) as u64, "line", "lines")));
+        *last = (
+            Role::Dim,
+            format!(
+                "… {} more (j, k, Space)",
+                text::count((lines.len() - first - rows + 1) as u64, "line", "lines")
+            ),
+        );
     }
     put(buffer, place, &shown, look);
     first
@@ -169,8 +240,16 @@ fn head(top: &Top, columns: u16) -> String {
     };
     let [needs, working, done] = Section::ALL.map(number);
     let cost = top.board.cost_usd();
-    let cost = if cost > 0.0 { format!(" · ${cost:.2}") } else { String::new() };
-    let filter = if top.board.filter().is_empty() { String::new() } else { format!(" · filter: {}", text::line(top.board.filter())) };
+    let cost = if cost > 0.0 {
+        format!(" · ${cost:.2}")
+    } else {
+        String::new()
+    };
+    let filter = if top.board.filter().is_empty() {
+        String::new()
+    } else {
+        format!(" · filter: {}", text::line(top.board.filter()))
+    };
     if columns >= WIDE_COLUMNS {
         format!("adj top   {needs} need you · {working} working · {done} done{cost}{filter}")
     } else {
@@ -180,9 +259,17 @@ fn head(top: &Top, columns: u16) -> String {
 
 fn connection_line(top: &Top) -> Option<Line> {
     match (&top.connection, &top.warning) {
-        (Connection::Lost(None), _) => Some((Role::Bad, "! the hub has exited; reconnecting".to_owned())),
-        (Connection::Lost(Some(error)), _) => Some((Role::Bad, format!("! the hub has exited; reconnecting: {}", text::line(error)))),
-        (Connection::Live, Some(warning)) => Some((Role::Attention, format!("! {} (adj doctor)", text::line(warning)))),
+        (Connection::Lost(None), _) => {
+            Some((Role::Bad, "! the hub has exited; reconnecting".to_owned()))
+        }
+        (Connection::Lost(Some(error)), _) => Some((
+            Role::Bad,
+            format!("! the hub has exited; reconnecting: {}", text::line(error)),
+        )),
+        (Connection::Live, Some(warning)) => Some((
+            Role::Attention,
+            format!("! {} (adj doctor)", text::line(warning)),
+        )),
         (Connection::Live, None) => None,
     }
 }
@@ -191,16 +278,36 @@ fn connection_line(top: &Top) -> Option<Line> {
 fn footer(top: &Top, columns: u16) -> String {
     let keys: &[&str] = match (&top.dialog, &top.page) {
         (Some(_), _) if top.closed_request().is_some() => &["Esc discard the text"],
-        (Some(Dialog::Merge { .. }), _) if !top.guard.has_seen_question(Instant::now()) => &["n no"],
+        (Some(Dialog::Merge { .. }), _) if !top.guard.has_seen_question(Instant::now()) => {
+            &["n no"]
+        }
         (Some(Dialog::Change(_)), _) => &["Enter approve", "Tab next field", "Esc discard"],
-        (Some(Dialog::Merge { .. }), _) => &["m merge", "s squash", "r rebase", "t stage", "b branch", "d discard", "n no"],
-        (Some(Dialog::Field { what: Field::Filter, .. }), _) => &["Enter keep", "Esc remove"],
+        (Some(Dialog::Merge { .. }), _) => &[
+            "m merge",
+            "s squash",
+            "r rebase",
+            "t stage",
+            "b branch",
+            "d discard",
+            "n no",
+        ],
+        (
+            Some(Dialog::Field {
+                what: Field::Filter,
+                ..
+            }),
+            _,
+        ) => &["Enter keep", "Esc remove"],
         (Some(Dialog::Field { .. }), _) => &["Enter send", "Esc discard"],
         (None, Page::Log(_)) => &["Esc back", "j k scroll", "f end"],
         (None, Page::Help { .. }) => &["Esc back", "j k scroll"],
         (None, page) => {
             let is_list = matches!(page, Page::List);
-            let first: &[&str] = if is_list { &["? keys", "q end"] } else { &["Esc back", "? keys"] };
+            let first: &[&str] = if is_list {
+                &["? keys", "q end"]
+            } else {
+                &["Esc back", "? keys"]
+            };
             return join_fitting(&item_keys(top), first, columns);
         }
     };
@@ -210,25 +317,78 @@ fn footer(top: &Top, columns: u16) -> String {
 fn item_keys(top: &Top) -> Vec<&'static str> {
     match top.selected() {
         None => vec![". next", "/ filter"],
-        Some((_, Item::Request(request))) if request.kind == RequestKind::Question && request.options.is_empty() => {
-            vec!["r reply", "l log", "Enter open", ". next", "x cancel", "p pause", "/ filter"]
+        Some((_, Item::Request(request)))
+            if request.kind == RequestKind::Question && request.options.is_empty() =>
+        {
+            vec![
+                "r reply",
+                "l log",
+                "Enter open",
+                ". next",
+                "x cancel",
+                "p pause",
+                "/ filter",
+            ]
         }
         Some((_, Item::Request(request))) if request.kind == RequestKind::Question => {
-            vec!["1-9 choose", "r reply", "l log", "Enter open", ". next", "x cancel", "p pause", "/ filter"]
+            vec![
+                "1-9 choose",
+                "r reply",
+                "l log",
+                "Enter open",
+                ". next",
+                "x cancel",
+                "p pause",
+                "/ filter",
+            ]
         }
         Some((_, Item::Request(request))) if request.delegation.is_some() => {
-            vec!["a approve", "d deny", "e change", "l log", "Enter open", ". next", "x cancel", "/ filter"]
+            vec![
+                "a approve",
+                "d deny",
+                "e change",
+                "l log",
+                "Enter open",
+                ". next",
+                "x cancel",
+                "/ filter",
+            ]
         }
         Some((_, Item::Request(request))) if !request.options.is_empty() => {
-            vec!["a approve", "1-9 choose", "d deny", "l log", "Enter open", ". next", "/ filter"]
+            vec![
+                "a approve",
+                "1-9 choose",
+                "d deny",
+                "l log",
+                "Enter open",
+                ". next",
+                "/ filter",
+            ]
         }
-        Some((_, Item::Request(_))) => vec!["a approve", "d deny", "l log", "Enter open", ". next", "x cancel", "/ filter"],
+        Some((_, Item::Request(_))) => vec![
+            "a approve",
+            "d deny",
+            "l log",
+            "Enter open",
+            ". next",
+            "x cancel",
+            "/ filter",
+        ],
         Some((_, Item::Mention(_))) => vec!["r reply", "Enter open", ". next", "/ filter"],
         Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => {
             vec!["l log", "m merge", "Enter open", ". next", "/ filter"]
         }
-        Some((_, Item::Run(run))) if run.ended_at.is_some() => vec!["l log", "Enter open", ". next", "/ filter"],
-        Some((_, Item::Run(_))) => vec!["l log", "Enter open", "x cancel", "p pause/resume", ". next", "/ filter"],
+        Some((_, Item::Run(run))) if run.ended_at.is_some() => {
+            vec!["l log", "Enter open", ". next", "/ filter"]
+        }
+        Some((_, Item::Run(_))) => vec![
+            "l log",
+            "Enter open",
+            "x cancel",
+            "p pause/resume",
+            ". next",
+            "/ filter",
+        ],
     }
 }
 
@@ -236,7 +396,11 @@ fn join_fitting(keys: &[&str], always: &[&str], columns: u16) -> String {
     let mut out = always.join("  ");
     let mut shown: Vec<&str> = Vec::new();
     for key in keys {
-        let width: usize = shown.iter().chain([key]).map(|key| text::width_max(key) + 2).sum();
+        let width: usize = shown
+            .iter()
+            .chain([key])
+            .map(|key| text::width_max(key) + 2)
+            .sum();
         if width + text::width_max(&out) > usize::from(columns) {
             break;
         }
@@ -257,31 +421,69 @@ struct DialogLines {
 }
 
 fn dialog_lines(dialog: &Dialog, columns: u16) -> DialogLines {
-    let wrapped = |text: &str| text::wrap(text, usize::from(columns)).into_iter().map(|line| (Role::Attention, line)).collect::<Vec<_>>();
+    let wrapped = |text: &str| {
+        text::wrap(text, usize::from(columns))
+            .into_iter()
+            .map(|line| (Role::Attention, line))
+            .collect::<Vec<_>>()
+    };
     match dialog {
         Dialog::Change(form) => {
             let request = &form.request;
-            let mut lines = wrapped(&format!("Approve {} of {} with these changes:", text::line(&request.number), text::line(&request.run_name)));
+            let mut lines = wrapped(&format!(
+                "Approve {} of {} with these changes:",
+                text::line(&request.number),
+                text::line(&request.run_name)
+            ));
             let mut typed = None;
             for (label, value, is_open) in form.lines() {
-                let field = tail(&value, usize::from(columns).saturating_sub(LABEL_COLUMNS + 1));
+                let field = tail(
+                    &value,
+                    usize::from(columns).saturating_sub(LABEL_COLUMNS + 1),
+                );
                 if is_open {
                     typed = Some((lines.len(), cursor_column(LABEL_COLUMNS, &field)));
                 }
                 let role = if is_open { Role::Strong } else { Role::Plain };
-                lines.push((role, format!("{} {label:<width$}{field}", if is_open { '>' } else { ' ' }, width = LABEL_COLUMNS - 2)));
+                lines.push((
+                    role,
+                    format!(
+                        "{} {label:<width$}{field}",
+                        if is_open { '>' } else { ' ' },
+                        width = LABEL_COLUMNS - 2
+                    ),
+                ));
             }
             DialogLines { lines, typed }
         }
         Dialog::Merge { name, into, .. } => {
             let ways = "m merge, s squash, r rebase, t stage, b new branch, d discard, n no";
-            DialogLines { lines: wrapped(&format!("Merge {} into {}? {ways}", text::line(name), text::line(into))), typed: None }
+            DialogLines {
+                lines: wrapped(&format!(
+                    "Merge {} into {}? {ways}",
+                    text::line(name),
+                    text::line(into)
+                )),
+                typed: None,
+            }
         }
         Dialog::Field { what, typed } => {
             let label = match what {
-                Field::Answer(request) => format!("Answer to {} of {}:", text::line(&request.number), text::line(&request.run_name)),
-                Field::Deny(request) => format!("Reason to deny {} of {}:", text::line(&request.number), text::line(&request.run_name)),
-                Field::Approve(request) => format!("Approve {} of {} with this note:", text::line(&request.number), text::line(&request.run_name)),
+                Field::Answer(request) => format!(
+                    "Answer to {} of {}:",
+                    text::line(&request.number),
+                    text::line(&request.run_name)
+                ),
+                Field::Deny(request) => format!(
+                    "Reason to deny {} of {}:",
+                    text::line(&request.number),
+                    text::line(&request.run_name)
+                ),
+                Field::Approve(request) => format!(
+                    "Approve {} of {} with this note:",
+                    text::line(&request.number),
+                    text::line(&request.run_name)
+                ),
                 Field::Branch { name, .. } => format!("New branch for {}:", text::line(name)),
                 Field::Message(mention) => format!("Message to {}:", text::line(&mention.title)),
                 Field::Filter => "Filter:".to_owned(),
@@ -306,7 +508,9 @@ fn tail(line: &str, columns: usize) -> String {
         used += text::width_max(c.encode_utf8(&mut [0; 4]));
         used > columns
     });
-    start.map_or(line, |(at, c)| &line[at + c.len_utf8()..]).to_owned()
+    start
+        .map_or(line, |(at, c)| &line[at + c.len_utf8()..])
+        .to_owned()
 }
 
 fn help_lines(columns: u16) -> Vec<Line> {
@@ -314,7 +518,10 @@ fn help_lines(columns: u16) -> Vec<Line> {
     for (key, what) in KEYS {
         let parts = text::wrap(what, usize::from(columns).saturating_sub(19));
         for (n, part) in parts.iter().enumerate() {
-            lines.push((Role::Plain, format!("  {:<16} {part}", if n == 0 { key } else { "" })));
+            lines.push((
+                Role::Plain,
+                format!("  {:<16} {part}", if n == 0 { key } else { "" }),
+            ));
         }
     }
     lines
@@ -324,7 +531,12 @@ fn put_preview(buffer: &mut Buffer, place: Rect, lines: &[Line], look: Look) {
     if place.height == 0 {
         return;
     }
-    put(buffer, row_of(place, 0), &[(Role::Dim, "─".repeat(usize::from(place.width)))], look);
+    put(
+        buffer,
+        row_of(place, 0),
+        &[(Role::Dim, "─".repeat(usize::from(place.width)))],
+        look,
+    );
     let rows = usize::from(place.height) - 1;
     let mut shown: Vec<Line> = lines.iter().take(rows).cloned().collect();
     if lines.len() > rows
@@ -332,7 +544,16 @@ fn put_preview(buffer: &mut Buffer, place: Rect, lines: &[Line], look: Look) {
     {
         *last = (Role::Dim, "  … Enter shows all".to_owned());
     }
-    put(buffer, Rect { y: place.y + 1, height: place.height - 1, ..place }, &shown, look);
+    put(
+        buffer,
+        Rect {
+            y: place.y + 1,
+            height: place.height - 1,
+            ..place
+        },
+        &shown,
+        look,
+    );
 }
 
 fn put_log(buffer: &mut Buffer, place: Rect, log: &LogPane, look: Look) {
@@ -345,7 +566,12 @@ fn put_log(buffer: &mut Buffer, place: Rect, log: &LogPane, look: Look) {
         (true, true, true) => "complete",
         (true, false, true) => "following",
     };
-    put(buffer, take_first(&mut place), &[(Role::Dim, format!("log of {} ({state})", log.name))], look);
+    put(
+        buffer,
+        take_first(&mut place),
+        &[(Role::Dim, format!("log of {} ({state})", log.name))],
+        look,
+    );
     let lines: Vec<Line> = rows.into_iter().map(|row| (Role::Plain, row)).collect();
     put(buffer, place, &lines, look);
 }

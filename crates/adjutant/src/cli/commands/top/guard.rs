@@ -40,7 +40,8 @@ impl KeyGuard {
     /// Records a key before it is applied.
     pub(super) fn key_pressed(&mut self, key: KeyEvent, now: Instant) {
         let last = self.last.replace((key.code, now));
-        self.is_held = key.kind == KeyEventKind::Repeat || last.is_some_and(|(code, at)| code == key.code && now.duration_since(at) < HELD);
+        self.is_held = key.kind == KeyEventKind::Repeat
+            || last.is_some_and(|(code, at)| code == key.code && now.duration_since(at) < HELD);
     }
 
     /// Records that the selected item has gone, so that its successor is selected.

@@ -44,7 +44,9 @@ impl LogPane {
         self.is_loaded = true;
         self.has_ended = page.ended;
         for piece in text::block(&page.text).split_inclusive('\n') {
-            let (line, is_open) = piece.strip_suffix('\n').map_or((piece, true), |line| (line, false));
+            let (line, is_open) = piece
+                .strip_suffix('\n')
+                .map_or((piece, true), |line| (line, false));
             match self.lines.back_mut().filter(|_| self.is_line_open) {
                 Some(last) => last.push_str(line),
                 None => self.lines.push_back(line.to_owned()),

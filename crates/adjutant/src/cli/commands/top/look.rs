@@ -31,7 +31,9 @@ impl Look {
     }
 
     pub(super) fn age(self, time: &str) -> String {
-        age::seconds_since(time, self.now).map(age::short).unwrap_or_default()
+        age::seconds_since(time, self.now)
+            .map(age::short)
+            .unwrap_or_default()
     }
 
     /// Returns a plain output of a width, for the text blocks that other commands print.
@@ -53,16 +55,40 @@ impl Look {
 pub(super) type Line = (Role, String);
 
 pub(super) fn row_of(area: Rect, row: u16) -> Rect {
-    Rect { y: area.y + row, height: 1.min(area.height.saturating_sub(row)), ..area }
+    Rect {
+        y: area.y + row,
+        height: 1.min(area.height.saturating_sub(row)),
+        ..area
+    }
 }
 
 pub(super) fn put(buffer: &mut Buffer, place: Rect, lines: &[Line], look: Look) {
     for (row, (role, line)) in lines.iter().enumerate().take(usize::from(place.height)) {
-        put_text(buffer, place.x, place.y + u16::try_from(row).unwrap_or(0), line, place.width, look.style(*role));
+        put_text(
+            buffer,
+            place.x,
+            place.y + u16::try_from(row).unwrap_or(0),
+            line,
+            place.width,
+            look.style(*role),
+        );
     }
 }
 
 /// Writes text that is cut to its columns on any terminal.
-pub(super) fn put_text(buffer: &mut Buffer, x: u16, y: u16, line: &str, columns: u16, style: Style) {
-    buffer.set_stringn(x, y, text::cut(line, usize::from(columns)), usize::from(columns), style);
+pub(super) fn put_text(
+    buffer: &mut Buffer,
+    x: u16,
+    y: u16,
+    line: &str,
+    columns: u16,
+    style: Style,
+) {
+    buffer.set_stringn(
+        x,
+        y,
+        text::cut(line, usize::from(columns)),
+        usize::from(columns),
+        style,
+    );
 }

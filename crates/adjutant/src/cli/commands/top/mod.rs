@@ -84,7 +84,11 @@ enum TopEvent {
 /// Shows the board until the person ends it.
 pub async fn top(cx: &Context) -> CommandResult {
     if !cx.out.interactive || text_variable("TERM").as_deref() == Some("dumb") {
-        return Err(fail_hint(cli_codes::USAGE, "adj top needs a terminal", "adj ps --watch prints the runs at each change"));
+        return Err(fail_hint(
+            cli_codes::USAGE,
+            "adj top needs a terminal",
+            "adj ps --watch prints the runs at each change",
+        ));
     }
     // Changes after this position are read again.
     let after = cx.hub.call(&Wait::default()).await?.cursor;
@@ -121,7 +125,9 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(cx: &'a Context, after: i64) -> Result<Self, Failure> {
-        let taken = |kind| signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")));
+        let taken = |kind| {
+            signal(kind).map_err(|e| fail(cli_codes::IO, format!("cannot take signals: {e}")))
+        };
         let signals = [
             (taken(SignalKind::interrupt())?, Exit::Interrupted),
             (taken(SignalKind::terminate())?, Exit::Terminated),
@@ -153,13 +159,19 @@ impl<'a> Session<'a> {
 
     /// Runs until the end. The screen is restored before the result is printed.
     async fn run(mut self) -> CommandResult {
-        let io_failed = |error: io::Error| fail(cli_codes::IO, format!("cannot use the terminal: {error}"));
+        let io_failed =
+            |error: io::Error| fail(cli_codes::IO, format!("cannot use the terminal: {error}"));
         let mut screen = Screen::open().map_err(io_failed)?;
         let mut keys = read_keys();
         loop {
             self.show_title();
-            let look = Look { has_color: self.cx.out.paint != Paint::OFF, now: now() };
-            screen.draw(|frame| draw::draw(frame, &mut self.top, look)).map_err(io_failed)?;
+            let look = Look {
+                has_color: self.cx.out.paint != Paint::OFF,
+                now: now(),
+            };
+            screen
+                .draw(|frame| draw::draw(frame, &mut self.top, look))
+                .map_err(io_failed)?;
             let tick = Instant::now() + TICK;
             // Several events at once are drawn once.
             loop {
@@ -170,7 +182,11 @@ impl<'a> Session<'a> {
                     Ok(Drawing::Over(exit)) => {
                         drop(screen);
                         self.finish_calls().await?;
-                        return if exit == Exit::Done { Ok(exit) } else { Err(Failure::Reported(exit)) };
+                        return if exit == Exit::Done {
+                            Ok(exit)
+                        } else {
+                            Err(Failure::Reported(exit))
+                        };
                     }
                     Err(error) => return Err(io_failed(error)),
                 }
@@ -178,9 +194,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn next(&mut self, keys: &mut mpsc::Receiver<io::Result<Event>>, tick: Instant) -> TopEvent {
-        let [(interrupts, interrupted), (terminations, terminated), (hangups, hung_up)] = &mut self.signals;
-        let has_changes = (self.is_all_changed || !self.changed.is_empty()) && self.update.is_none() && self.connecting.is_none();
+    async fn next(
+        &mut self,
+        keys: &mut mpsc::Receiver<io::Result<Event>>,
+        tick: Instant,
+    ) -> TopEvent {
+        let [
+            (interrupts, interrupted),
+            (terminations, terminated),
+            (hangups, hung_up),
+        ] = &mut self.signals;
+        let has_changes = (self.is_all_changed || !self.changed.is_empty())
+            && self.update.is_none()
+            && self.connecting.is_none();
         let action_due = self.top.later().first().map(|later| later.due);
         tokio::select! {
             biased;
@@ -239,7 +265,8 @@ impl<'a> Session<'a> {
                 self.connecting = None;
                 self.retry_pause = RETRY_MIN;
                 self.top.connection = Connection::Live;
-                self.top.notify(Tone::Good, &format!("connected again (hub {})", hub.pid));
+                self.top
+                    .notify(Tone::Good, &format!("connected again (hub {})", hub.pid));
                 self.is_all_changed = true;
                 self.await_events();
             }
@@ -251,7 +278,8 @@ impl<'a> Session<'a> {
             }
             TopEvent::BoardRead(update) => {
                 self.update = None;
-                self.next_read = Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(READ_PAUSE_MIN);
+                self.next_read =
+                    Instant::now() + (self.read_began.elapsed() * PAUSE_FACTOR).max(READ_PAUSE_MIN);
                 match update {
                     Ok(update) => self.apply_update(update),
                     // The events break too, and then everything is read again.
@@ -293,7 +321,12 @@ impl<'a> Session<'a> {
     }
 
     fn await_events(&mut self) {
-        let call = ReadEvents { after: self.after, run: None, limit: None, wait_ms: WAIT_MS };
+        let call = ReadEvents {
+            after: self.after,
+            run: None,
+            limit: None,
+            wait_ms: WAIT_MS,
+        };
         let hub = self.running_hub.clone();
         self.events = Some(Box::pin(async move { hub.call(&call).await }));
     }
@@ -313,7 +346,11 @@ impl<'a> Session<'a> {
         let changed = std::mem::take(&mut self.changed);
         let is_all = std::mem::take(&mut self.is_all_changed) || changed.len() > SINGLE_RUNS_MAX;
         self.read_began = Instant::now();
-        self.update = Some(if is_all { Box::pin(read_all(hub)) } else { Box::pin(read_some(hub, changed)) });
+        self.update = Some(if is_all {
+            Box::pin(read_all(hub))
+        } else {
+            Box::pin(read_some(hub, changed))
+        });
     }
 
     fn apply_update(&mut self, update: BoardUpdate) {
@@ -322,7 +359,11 @@ impl<'a> Session<'a> {
                 self.top.warning = list.clock.clone();
                 self.top.board.replace(*list, *attention);
             }
-            BoardUpdate::Some { runs, gone, attention } => self.top.board.update(runs, &gone, *attention),
+            BoardUpdate::Some {
+                runs,
+                gone,
+                attention,
+            } => self.top.board.update(runs, &gone, *attention),
         }
         self.top.settle_selection();
         if let Some(message) = self.top.take_new_needs() {
@@ -340,13 +381,21 @@ impl<'a> Session<'a> {
 
     fn read_log(&mut self, run: String, after: Option<u64>) {
         let hub = self.cx.hub.clone();
-        let call = ReadLogs { run, after, max_bytes: Some(LOG_BYTES), wait_ms: if after.is_some() { WAIT_MS } else { 0 }, ..ReadLogs::default() };
+        let call = ReadLogs {
+            run,
+            after,
+            max_bytes: Some(LOG_BYTES),
+            wait_ms: if after.is_some() { WAIT_MS } else { 0 },
+            ..ReadLogs::default()
+        };
         self.log = Some(Box::pin(async move { hub.call(&call).await }));
     }
 
     fn take_log(&mut self, page: Result<LogPage, ErrorView>) {
         self.log = None;
-        let Page::Log(log) = &mut self.top.page else { return };
+        let Page::Log(log) = &mut self.top.page else {
+            return;
+        };
         match page {
             Ok(page) => {
                 log.extend(&page);

@@ -107,9 +107,14 @@ impl Top {
     /// Keeps the selection on its item after the board has changed. If the item has gone, selects its successor.
     pub fn settle_selection(&mut self) {
         let items = self.board.items();
-        let found = self.selected.as_ref().and_then(|id| items.iter().position(|(_, other)| other == id));
+        let found = self
+            .selected
+            .as_ref()
+            .and_then(|id| items.iter().position(|(_, other)| other == id));
         let is_gone = found.is_none() && self.selected.is_some();
-        self.place = found.unwrap_or(self.place).min(items.len().saturating_sub(1));
+        self.place = found
+            .unwrap_or(self.place)
+            .min(items.len().saturating_sub(1));
         self.selected = items.get(self.place).map(|(_, id)| id.clone());
         if is_gone {
             self.guard.item_has_gone(Instant::now());
@@ -124,16 +129,26 @@ impl Top {
     /// no letter acts as a key.
     pub(super) fn closed_request(&self) -> Option<&RequestView> {
         let about = match self.dialog.as_ref()? {
-            Dialog::Field { what: Field::Answer(request) | Field::Approve(request) | Field::Deny(request), .. } => request,
+            Dialog::Field {
+                what: Field::Answer(request) | Field::Approve(request) | Field::Deny(request),
+                ..
+            } => request,
             Dialog::Change(form) => &form.request,
             Dialog::Field { .. } | Dialog::Merge { .. } => return None,
         };
-        self.board.item(&ItemId::Request(about.message_id.clone())).is_none().then_some(&**about)
+        self.board
+            .item(&ItemId::Request(about.message_id.clone()))
+            .is_none()
+            .then_some(&**about)
     }
 
     /// Opens the field of an answer that was not recorded again, with its text.
     pub(super) fn keep_text(&mut self, about: Box<RequestView>, answer: &AnswerOne) {
-        let typed = answer.reason.as_deref().unwrap_or(&answer.answer).to_owned();
+        let typed = answer
+            .reason
+            .as_deref()
+            .unwrap_or(&answer.answer)
+            .to_owned();
         if self.dialog.is_some() || typed.is_empty() {
             return;
         }
@@ -149,7 +164,11 @@ impl Top {
     pub fn take_new_needs(&mut self) -> Option<String> {
         let needs: HashSet<ItemId> = self.board.needs().map(|item| item.id()).collect();
         let known = self.known_needs.replace(needs)?;
-        let new: Vec<Item<'_>> = self.board.needs().filter(|item| !known.contains(&item.id())).collect();
+        let new: Vec<Item<'_>> = self
+            .board
+            .needs()
+            .filter(|item| !known.contains(&item.id()))
+            .collect();
         match new.as_slice() {
             [] => None,
             [Item::Request(request)] => Some(alert::asked(request)),
@@ -205,7 +224,9 @@ impl Top {
 
     /// Removes and returns the actions that are due by a time, or all.
     pub fn take_due(&mut self, by: Option<Instant>) -> Vec<Command> {
-        let (due, rest) = std::mem::take(&mut self.later).into_iter().partition(|later: &Later| by.is_none_or(|by| later.due <= by));
+        let (due, rest) = std::mem::take(&mut self.later)
+            .into_iter()
+            .partition(|later: &Later| by.is_none_or(|by| later.due <= by));
         self.later = rest;
         due.into_iter().map(|later| later.command).collect()
     }

@@ -19,8 +19,11 @@ use tokio::time::Instant;
 /// Items that a page key moves over.
 const PAGE_ITEMS: usize = 10;
 /// Modifiers with which no key acts.
-const MODIFIERS: KeyModifiers =
-    KeyModifiers::CONTROL.union(KeyModifiers::ALT).union(KeyModifiers::SUPER).union(KeyModifiers::HYPER).union(KeyModifiers::META);
+const MODIFIERS: KeyModifiers = KeyModifiers::CONTROL
+    .union(KeyModifiers::ALT)
+    .union(KeyModifiers::SUPER)
+    .union(KeyModifiers::HYPER)
+    .union(KeyModifiers::META);
 
 impl Top {
     /// Applies a key.
@@ -33,11 +36,16 @@ impl Top {
         let now = Instant::now();
         self.guard.key_pressed(key, now);
         let is_plain = !key.modifiers.intersects(MODIFIERS);
-        if self.dialog.is_some() && key.code == KeyCode::Enter && !(is_plain && key.kind == KeyEventKind::Press && self.closed_request().is_none()) {
+        if self.dialog.is_some()
+            && key.code == KeyCode::Enter
+            && !(is_plain && key.kind == KeyEventKind::Press && self.closed_request().is_none())
+        {
             return None;
         }
         match self.dialog.take() {
-            Some(Dialog::Field { what, typed }) => self.press_in_field(what, typed, key.code, has_control),
+            Some(Dialog::Field { what, typed }) => {
+                self.press_in_field(what, typed, key.code, has_control)
+            }
             Some(Dialog::Change(form)) => self.press_in_change(form, key.code, has_control),
             Some(Dialog::Merge { run_id, name, into }) => {
                 let is_reply = !matches!(key.code, KeyCode::Esc | KeyCode::Char('n' | 'N' | 'q'));
@@ -95,7 +103,10 @@ impl Top {
             KeyCode::Enter if self.selected().is_some() => self.page = Page::Details { scroll: 0 },
             KeyCode::Char('/') => {
                 let typed = self.board.filter().to_owned();
-                self.dialog = Some(Dialog::Field { what: Field::Filter, typed });
+                self.dialog = Some(Dialog::Field {
+                    what: Field::Filter,
+                    typed,
+                });
             }
             KeyCode::Esc => self.apply_filter(""),
             KeyCode::Char('q') => return Some(Command::Quit(Exit::Done)),
@@ -112,7 +123,12 @@ impl Top {
                 return None;
             }
             KeyCode::Char('.') => {
-                match self.board.items().iter().position(|(section, _)| *section == Section::Needs) {
+                match self
+                    .board
+                    .items()
+                    .iter()
+                    .position(|(section, _)| *section == Section::Needs)
+                {
                     Some(first) => {
                         self.page = Page::List;
                         self.select(first);
@@ -123,7 +139,9 @@ impl Top {
             }
             _ => {}
         }
-        let KeyCode::Char(key) = event.code else { return None };
+        let KeyCode::Char(key) = event.code else {
+            return None;
+        };
         let title = self.selected()?.1.title();
         if self.refuse_key(key, &title, now) {
             return None;
@@ -135,8 +153,15 @@ impl Top {
             Item::Mention(_) => false,
         };
         if busy && key != 'l' {
-            let is_later = self.later.iter().any(|later| item_is(self.selected.as_ref(), &later.about));
-            let why = if is_later { "press z to undo" } else { "waiting for the hub" };
+            let is_later = self
+                .later
+                .iter()
+                .any(|later| item_is(self.selected.as_ref(), &later.about));
+            let why = if is_later {
+                "press z to undo"
+            } else {
+                "waiting for the hub"
+            };
             self.notify(Tone::Plain, &format!("{title}: {why}"));
             return None;
         }
@@ -154,7 +179,11 @@ impl Top {
             ('x' | 'p', item) => {
                 let run = self.board.run(item.run_id()?)?;
                 if let Some(action) = action_of(key, run) {
-                    return Some(Command::Act { action, run_id: run.run_id.clone(), name: run.name.clone() });
+                    return Some(Command::Act {
+                        action,
+                        run_id: run.run_id.clone(),
+                        name: run.name.clone(),
+                    });
                 }
                 let notice = format!("{} is {}", run.name, run_state_word(run));
                 self.notify(Tone::Plain, &notice);
@@ -163,26 +192,41 @@ impl Top {
             ('m', item) => {
                 let run = self.board.run(item.run_id()?)?;
                 let name = run.name.clone();
-                match run
-                    .workspace
-                    .as_ref()
-                    .filter(|workspace| workspace.state != WorkspaceState::Merged && workspace.state != WorkspaceState::Discarded)
-                {
+                match run.workspace.as_ref().filter(|workspace| {
+                    workspace.state != WorkspaceState::Merged
+                        && workspace.state != WorkspaceState::Discarded
+                }) {
                     Some(workspace) => {
                         let into = workspace.repository.clone();
-                        self.dialog = Some(Dialog::Merge { run_id: run.run_id.clone(), name, into });
+                        self.dialog = Some(Dialog::Merge {
+                            run_id: run.run_id.clone(),
+                            name,
+                            into,
+                        });
                         self.guard.question_opened(now);
                     }
                     None => self.notify(Tone::Plain, &format!("{name} has no workspace to merge")),
                 }
                 None
             }
-            ('y', Item::Run(run)) if run.attention.as_ref().is_some_and(|attention| attention.is_new && !attention.is_stop()) => {
-                Some(Command::Seen { run_id: run.run_id.clone(), name: run.name.clone(), cursor: run.cursor })
+            ('y', Item::Run(run))
+                if run
+                    .attention
+                    .as_ref()
+                    .is_some_and(|attention| attention.is_new && !attention.is_stop()) =>
+            {
+                Some(Command::Seen {
+                    run_id: run.run_id.clone(),
+                    name: run.name.clone(),
+                    cursor: run.cursor,
+                })
             }
             ('r', Item::Mention(mention)) => {
                 let what = Field::Message(Box::new(mention.clone()));
-                self.dialog = Some(Dialog::Field { what, typed: String::new() });
+                self.dialog = Some(Dialog::Field {
+                    what,
+                    typed: String::new(),
+                });
                 None
             }
             ('r' | 'a' | 'A' | 'd' | 'e' | '1'..='9', Item::Request(request)) => {
@@ -205,10 +249,18 @@ impl Top {
 
     /// Refuses a key that belongs to a text or to an item that has gone, and says so.
     fn refuse_key(&mut self, key: char, title: &str, now: Instant) -> bool {
-        let Some(refusal) = self.guard.refuse(key, now) else { return false };
+        let Some(refusal) = self.guard.refuse(key, now) else {
+            return false;
+        };
         match refusal {
-            Refusal::Moved => self.notify(Tone::Plain, &format!("the selection has moved to {title}: press {key} again after a pause")),
-            Refusal::Typing => self.notify(Tone::Plain, &format!("keys wait for a pause: press {key} again for {title}")),
+            Refusal::Moved => self.notify(
+                Tone::Plain,
+                &format!("the selection has moved to {title}: press {key} again after a pause"),
+            ),
+            Refusal::Typing => self.notify(
+                Tone::Plain,
+                &format!("keys wait for a pause: press {key} again for {title}"),
+            ),
             // The key that is held down has said what it does.
             Refusal::Held | Refusal::Unseen => {}
         }
@@ -219,26 +271,53 @@ impl Top {
     fn answer_with(&mut self, key: char, request: Box<RequestView>) -> Option<Command> {
         let is_question = request.kind == RequestKind::Question;
         let number = text::line(&request.number);
-        let is_high = request.kind == RequestKind::Approval && is_high_risk(request.risk.as_deref());
+        let is_high =
+            request.kind == RequestKind::Approval && is_high_risk(request.risk.as_deref());
         let mut refuse = |why: String| {
             self.notify(Tone::Plain, &why);
             None
         };
         self.dialog = match key {
-            'r' if !is_question => refuse(format!("{number} is decided with a (approve) or d (deny)")),
-            'a' | 'A' | 'd' if is_question => refuse(format!("{number} is a question: press r to answer it")),
-            'a' | '1'..='9' if is_high => refuse(format!("{number} has a high or an unknown risk: press A (Shift and a) to approve it")),
+            'r' if !is_question => {
+                refuse(format!("{number} is decided with a (approve) or d (deny)"))
+            }
+            'a' | 'A' | 'd' if is_question => {
+                refuse(format!("{number} is a question: press r to answer it"))
+            }
+            'a' | '1'..='9' if is_high => refuse(format!(
+                "{number} has a high or an unknown risk: press A (Shift and a) to approve it"
+            )),
             'a' | 'A' => {
-                let answer = AnswerOne { decision: Some(DecisionWord::Approve), ..answer_to(&request) };
-                return Some(Command::Answer { answer: Box::new(answer), about: request });
+                let answer = AnswerOne {
+                    decision: Some(DecisionWord::Approve),
+                    ..answer_to(&request)
+                };
+                return Some(Command::Answer {
+                    answer: Box::new(answer),
+                    about: request,
+                });
             }
             'e' if request.delegation.is_none() => refuse(format!("{number} is not a delegation")),
             'e' => Some(Dialog::Change(ChangeForm::new(request))),
-            'd' => Some(Dialog::Field { what: Field::Deny(request), typed: String::new() }),
-            'r' => Some(Dialog::Field { what: Field::Answer(request), typed: String::new() }),
-            digit => match digit.to_digit(10).and_then(|digit| request.options.get((digit as usize).checked_sub(1)?)).cloned() {
+            'd' => Some(Dialog::Field {
+                what: Field::Deny(request),
+                typed: String::new(),
+            }),
+            'r' => Some(Dialog::Field {
+                what: Field::Answer(request),
+                typed: String::new(),
+            }),
+            digit => match digit
+                .to_digit(10)
+                .and_then(|digit| request.options.get((digit as usize).checked_sub(1)?))
+                .cloned()
+            {
                 Some(typed) => {
-                    let what = if is_question { Field::Answer(request) } else { Field::Approve(request) };
+                    let what = if is_question {
+                        Field::Answer(request)
+                    } else {
+                        Field::Approve(request)
+                    };
                     Some(Dialog::Field { what, typed })
                 }
                 None => refuse(format!("{number} has no option {digit}")),
@@ -268,7 +347,9 @@ fn action_of(key: char, run: &RunView) -> Option<Action> {
 /// Returns the word for a run's state, without its glyph and its times.
 fn run_state_word(run: &RunView) -> String {
     let label = run_state::label(run, jiff::Timestamp::UNIX_EPOCH).text;
-    label.split_once(' ').map_or(label.clone(), |(_, words)| words.to_owned())
+    label
+        .split_once(' ')
+        .map_or(label.clone(), |(_, words)| words.to_owned())
 }
 
 /// Names the command for a key of the dashboard that has no page here.
@@ -276,7 +357,9 @@ fn command_elsewhere(key: char, item: Item<'_>) -> Option<String> {
     let name = match item {
         Item::Request(request) => text::line(&request.run_name),
         Item::Run(run) => text::line(&run.name),
-        Item::Mention(mention) => return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v'),
+        Item::Mention(mention) => {
+            return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v');
+        }
     };
     match key {
         'c' => Some(format!("changes: adj diff {name}")),

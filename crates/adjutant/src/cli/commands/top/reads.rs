@@ -1,7 +1,9 @@
 //! What `adj top` reads again.
 
 use crate::client::Client;
-use crate::view::{AttentionList, ErrorView, GetRun, ListAttention, ListRuns, RunList, RunView, codes};
+use crate::view::{
+    AttentionList, ErrorView, GetRun, ListAttention, ListRuns, RunList, RunView, codes,
+};
 use std::collections::BTreeSet;
 use std::pin::Pin;
 
@@ -14,7 +16,11 @@ pub(super) type Poll<T> = Pin<Box<dyn Future<Output = Result<T, ErrorView>>>>;
 /// What was read again.
 pub(super) enum BoardUpdate {
     All(Box<RunList>, Box<AttentionList>),
-    Some { runs: Vec<RunView>, gone: Vec<String>, attention: Box<AttentionList> },
+    Some {
+        runs: Vec<RunView>,
+        gone: Vec<String>,
+        attention: Box<AttentionList>,
+    },
 }
 
 pub(super) async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, ErrorView> {
@@ -25,22 +31,48 @@ pub(super) async fn poll_or_pend<T>(poll: &mut Option<Poll<T>>) -> Result<T, Err
 }
 
 pub(super) async fn read_all(hub: Client) -> Result<BoardUpdate, ErrorView> {
-    let list = hub.call(&ListRuns { all: true, limit: Some(RUNS_MAX), before: None }).await?;
-    Ok(BoardUpdate::All(Box::new(list), Box::new(read_attention(&hub).await?)))
+    let list = hub
+        .call(&ListRuns {
+            all: true,
+            limit: Some(RUNS_MAX),
+            before: None,
+        })
+        .await?;
+    Ok(BoardUpdate::All(
+        Box::new(list),
+        Box::new(read_attention(&hub).await?),
+    ))
 }
 
-pub(super) async fn read_some(hub: Client, changed: BTreeSet<String>) -> Result<BoardUpdate, ErrorView> {
+pub(super) async fn read_some(
+    hub: Client,
+    changed: BTreeSet<String>,
+) -> Result<BoardUpdate, ErrorView> {
     let (mut runs, mut gone) = (Vec::new(), Vec::new());
     for run in changed {
-        match hub.call(&GetRun { run: run.clone(), ..GetRun::default() }).await {
+        match hub
+            .call(&GetRun {
+                run: run.clone(),
+                ..GetRun::default()
+            })
+            .await
+        {
             Ok(run) => runs.push(run),
             Err(error) if error.code == codes::NOT_FOUND => gone.push(run),
             Err(error) => return Err(error),
         }
     }
-    Ok(BoardUpdate::Some { runs, gone, attention: Box::new(read_attention(&hub).await?) })
+    Ok(BoardUpdate::Some {
+        runs,
+        gone,
+        attention: Box::new(read_attention(&hub).await?),
+    })
 }
 
 async fn read_attention(hub: &Client) -> Result<AttentionList, ErrorView> {
-    hub.call(&ListAttention { limit: Some(REQUESTS_MAX), ..ListAttention::default() }).await
+    hub.call(&ListAttention {
+        limit: Some(REQUESTS_MAX),
+        ..ListAttention::default()
+    })
+    .await
 }

@@ -3,7 +3,9 @@
 use crate::cli::symbols;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::crossterm::{cursor, execute, style};
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
@@ -31,7 +33,14 @@ impl Screen {
         style::force_color_output(true);
         enable_raw_mode()?;
         let area = size();
-        match execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, cursor::Hide).and_then(|()| cleared(area)) {
+        match execute!(
+            io::stdout(),
+            EnterAlternateScreen,
+            EnableBracketedPaste,
+            cursor::Hide
+        )
+        .and_then(|()| cleared(area))
+        {
             Ok(terminal) => Ok(Self { terminal, area }),
             Err(error) => {
                 restore();
@@ -66,7 +75,12 @@ impl Screen {
 /// cursor, and wait for the answer among the keys.
 fn cleared(area: Rect) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     execute!(io::stdout(), Clear(ClearType::All))?;
-    Terminal::with_options(CrosstermBackend::new(io::stdout()), TerminalOptions { viewport: Viewport::Fixed(area) })
+    Terminal::with_options(
+        CrosstermBackend::new(io::stdout()),
+        TerminalOptions {
+            viewport: Viewport::Fixed(area),
+        },
+    )
 }
 
 /// Returns the size of the terminal that standard output is, which need not be the controlling one.
@@ -96,7 +110,12 @@ fn restore_on_panic() {
 }
 
 fn restore() {
-    let left = execute!(io::stdout(), DisableBracketedPaste, cursor::Show, LeaveAlternateScreen);
+    let left = execute!(
+        io::stdout(),
+        DisableBracketedPaste,
+        cursor::Show,
+        LeaveAlternateScreen
+    );
     if let Err(error) = disable_raw_mode().and(left) {
         tracing::debug!(%error, "the terminal is gone");
     }

@@ -9,8 +9,8 @@ use super::look::Look;
 use super::model::{Connection, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::view::{
-    AnswerOne, AttentionKind, AttentionList, AttentionView, ChangesView, DecisionWord, DelegationView, LogPage, RequestView, RunList, RunView,
-    WorkspaceView,
+    AnswerOne, AttentionKind, AttentionList, AttentionView, ChangesView, DecisionWord,
+    DelegationView, LogPage, RequestView, RunList, RunView, WorkspaceView,
 };
 use adjutant_core::signal::Priority;
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
@@ -45,7 +45,11 @@ fn request(number: &str, of: &str, kind: RequestKind) -> RequestView {
         run_name: of.to_owned(),
         kind: kind.into(),
         question: format!("what about {of}?"),
-        options: if kind == RequestKind::Question { vec!["red".to_owned(), "green".to_owned()] } else { Vec::new() },
+        options: if kind == RequestKind::Question {
+            vec!["red".to_owned(), "green".to_owned()]
+        } else {
+            Vec::new()
+        },
         blocking: true,
         content_hash: format!("hash-{number}"),
         asked_at: "2026-01-02T09:57:00Z".to_owned(),
@@ -54,7 +58,10 @@ fn request(number: &str, of: &str, kind: RequestKind) -> RequestView {
 }
 
 fn look(has_color: bool) -> Look {
-    Look { has_color, now: "2026-01-02T10:00:00Z".parse::<Timestamp>().expect("a time") }
+    Look {
+        has_color,
+        now: "2026-01-02T10:00:00Z".parse::<Timestamp>().expect("a time"),
+    }
 }
 
 /// Returns a board with a question, an approval, a failed run, a working one and a finished one.
@@ -77,9 +84,22 @@ fn sample() -> Top {
         run("dan", RunStateKind::Finished),
         failed.clone(),
     ];
-    let requests = vec![request("Q1", "ann", RequestKind::Question), request("Q2", "bob", RequestKind::Approval)];
-    let attention = AttentionList { requests, runs: vec![failed], ..AttentionList::default() };
-    top.board.replace(RunList { runs, ..RunList::default() }, attention);
+    let requests = vec![
+        request("Q1", "ann", RequestKind::Question),
+        request("Q2", "bob", RequestKind::Approval),
+    ];
+    let attention = AttentionList {
+        requests,
+        runs: vec![failed],
+        ..AttentionList::default()
+    };
+    top.board.replace(
+        RunList {
+            runs,
+            ..RunList::default()
+        },
+        attention,
+    );
     top.settle_selection();
     top
 }
@@ -113,22 +133,34 @@ fn answer(command: Option<Command>) -> AnswerOne {
 
 fn screen(top: &mut Top, columns: u16, rows: u16, has_color: bool) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("a terminal");
-    terminal.draw(|frame| draw(frame, top, look(has_color))).expect("drawn");
+    terminal
+        .draw(|frame| draw(frame, top, look(has_color)))
+        .expect("drawn");
     terminal
 }
 
 fn shown(top: &mut Top, columns: u16, rows: u16) -> Vec<String> {
     let terminal = screen(top, columns, rows, true);
     let buffer = terminal.backend().buffer();
-    let row = |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    let row = |y: u16| {
+        (0..columns)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    };
     (0..rows).map(row).collect()
 }
 
 #[test]
 fn board_has_the_sections_of_the_dashboard() {
     let top = sample();
-    let names: Vec<(Section, String)> =
-        top.board.items().iter().map(|(section, id)| (*section, top.board.item(id).expect("an item").title())).collect();
+    let names: Vec<(Section, String)> = top
+        .board
+        .items()
+        .iter()
+        .map(|(section, id)| (*section, top.board.item(id).expect("an item").title()))
+        .collect();
     let name = |section, title: &str| (section, title.to_owned());
     // A run whose question blocks it is not listed as working, a failed one that was not seen is not listed as done.
     let expected = [
@@ -145,44 +177,102 @@ fn board_has_the_sections_of_the_dashboard() {
 fn question_is_answered_with_text_or_an_option() {
     let mut top = sample();
     let sent = answer(press(&mut top, "2\r"));
-    assert_eq!((sent.answer.as_str(), sent.message_id.as_deref(), sent.content_hash.as_deref()), ("green", Some("m-Q1"), Some("hash-Q1")));
+    assert_eq!(
+        (
+            sent.answer.as_str(),
+            sent.message_id.as_deref(),
+            sent.content_hash.as_deref()
+        ),
+        ("green", Some("m-Q1"), Some("hash-Q1"))
+    );
     let sent = answer(press(&mut top, "rbluu\u{8}e q\r"));
     assert_eq!(sent.answer, "blue q", "letters are text in a field");
-    assert!(press(&mut top, "r\r").is_none() && press(&mut top, "9").is_none() && top.dialog.is_none());
-    assert!(press(&mut top, "a").is_none() && top.dialog.is_none(), "a question cannot be approved");
+    assert!(
+        press(&mut top, "r\r").is_none() && press(&mut top, "9").is_none() && top.dialog.is_none()
+    );
+    assert!(
+        press(&mut top, "a").is_none() && top.dialog.is_none(),
+        "a question cannot be approved"
+    );
 }
 
 #[test]
 fn approval_is_one_key_and_a_denial_needs_a_reason() {
     let mut top = sample();
     let sent = answer(press(&mut top, "ja"));
-    assert_eq!((sent.decision, sent.content_hash.as_deref()), (Some(DecisionWord::Approve), Some("hash-Q2")));
-    assert!(press(&mut top, "d\r").is_none() && top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("needs a reason")));
+    assert_eq!(
+        (sent.decision, sent.content_hash.as_deref()),
+        (Some(DecisionWord::Approve), Some("hash-Q2"))
+    );
+    assert!(
+        press(&mut top, "d\r").is_none()
+            && top
+                .notice
+                .as_ref()
+                .is_some_and(|(_, notice)| notice.contains("needs a reason"))
+    );
     let sent = answer(press(&mut top, "dtoo late\r"));
-    assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Deny), Some("too late")));
+    assert_eq!(
+        (sent.decision, sent.reason.as_deref()),
+        (Some(DecisionWord::Deny), Some("too late"))
+    );
 }
 
 #[test]
 fn approval_with_options_is_chosen_by_number() {
     let mut top = Top::default();
-    let asks = RequestView { options: vec!["once".to_owned(), "always".to_owned()], ..request("Q1", "ann", RequestKind::Approval) };
-    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+    let asks = RequestView {
+        options: vec!["once".to_owned(), "always".to_owned()],
+        ..request("Q1", "ann", RequestKind::Approval)
+    };
+    top.board.update(
+        Vec::new(),
+        &[],
+        AttentionList {
+            requests: vec![asks],
+            ..AttentionList::default()
+        },
+    );
     top.settle_selection();
-    assert!(press(&mut top, "2").is_none() && shown(&mut top, 80, 24).iter().any(|row| row == "> always"));
+    assert!(
+        press(&mut top, "2").is_none()
+            && shown(&mut top, 80, 24).iter().any(|row| row == "> always")
+    );
     let sent = answer(press(&mut top, "\r"));
-    assert_eq!((sent.decision, sent.reason.as_deref()), (Some(DecisionWord::Approve), Some("always")));
+    assert_eq!(
+        (sent.decision, sent.reason.as_deref()),
+        (Some(DecisionWord::Approve), Some("always"))
+    );
 }
 
 #[test]
 fn key_meant_for_a_closed_request_does_not_approve_the_next_one() {
     let mut top = Top::default();
     let asks = |number| request(number, "ann", RequestKind::Approval);
-    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks("Q1"), asks("Q2")], ..AttentionList::default() });
+    top.board.update(
+        Vec::new(),
+        &[],
+        AttentionList {
+            requests: vec![asks("Q1"), asks("Q2")],
+            ..AttentionList::default()
+        },
+    );
     top.settle_selection();
-    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks("Q2")], ..AttentionList::default() });
+    top.board.update(
+        Vec::new(),
+        &[],
+        AttentionList {
+            requests: vec![asks("Q2")],
+            ..AttentionList::default()
+        },
+    );
     top.settle_selection();
     assert!(press(&mut top, "a").is_none());
-    assert!(shown(&mut top, 80, 24).iter().any(|row| row.contains("press a again")));
+    assert!(
+        shown(&mut top, 80, 24)
+            .iter()
+            .any(|row| row.contains("press a again"))
+    );
     let is_about = |command, number: &str| matches!(command, Some(Command::Answer { about, .. }) if about.number == number);
     // A person who selects it has seen it.
     assert!(is_about(press(&mut top, "ka"), "Q2"));
@@ -193,9 +283,23 @@ fn key_meant_for_a_closed_request_does_not_approve_the_next_one() {
 /// Returns a board with a delegation, whose form is open.
 fn changing() -> Top {
     let mut top = Top::default();
-    let delegation = DelegationView { agent: Some("reviewer".to_owned()), priority: Priority::P1.into(), ..DelegationView::default() };
-    let asks = RequestView { delegation: Some(delegation), ..request("Q1", "ann", RequestKind::Delegation) };
-    top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+    let delegation = DelegationView {
+        agent: Some("reviewer".to_owned()),
+        priority: Priority::P1.into(),
+        ..DelegationView::default()
+    };
+    let asks = RequestView {
+        delegation: Some(delegation),
+        ..request("Q1", "ann", RequestKind::Delegation)
+    };
+    top.board.update(
+        Vec::new(),
+        &[],
+        AttentionList {
+            requests: vec![asks],
+            ..AttentionList::default()
+        },
+    );
     top.settle_selection();
     press(&mut top, "e");
     top
@@ -205,15 +309,28 @@ fn changing() -> Top {
 fn delegation_is_changed_field_by_field() {
     let mut top = changing();
     let rows = shown(&mut top, 80, 24);
-    for row in ["> task      what about ann?", "  agent     reviewer", "  directory (the same directory)", "  priority  P1"] {
+    for row in [
+        "> task      what about ann?",
+        "  agent     reviewer",
+        "  directory (the same directory)",
+        "  priority  P1",
+    ] {
         assert!(rows.iter().any(|shown| shown == row), "{row} in {rows:#?}");
     }
     let sent = answer(press(&mut top, "\r"));
-    assert_eq!((sent.decision, sent.changes), (Some(DecisionWord::Approve), None), "nothing was changed");
+    assert_eq!(
+        (sent.decision, sent.changes),
+        (Some(DecisionWord::Approve), None),
+        "nothing was changed"
+    );
 
     press(&mut top, "e");
     assert!(press(&mut top, "\u{8}!\t\u{8}\u{8}\u{8}\t/tmp\t\u{8}3\r").is_none());
-    assert!(matches!(&top.notice, Some((Tone::Bad, notice)) if notice.contains("P0, P1 or P2")), "{:?}", top.notice);
+    assert!(
+        matches!(&top.notice, Some((Tone::Bad, notice)) if notice.contains("P0, P1 or P2")),
+        "{:?}",
+        top.notice
+    );
     let sent = answer(press(&mut top, "\u{8}0\r"));
     let changes = ChangesView {
         prompt: Some("what about ann!".to_owned()),
@@ -221,7 +338,10 @@ fn delegation_is_changed_field_by_field() {
         cwd: Some("/tmp".to_owned()),
         priority: Some(Priority::P0.into()),
     };
-    assert_eq!((sent.decision, sent.changes, sent.content_hash.as_deref()), (Some(DecisionWord::Approve), Some(changes), Some("hash-Q1")));
+    assert_eq!(
+        (sent.decision, sent.changes, sent.content_hash.as_deref()),
+        (Some(DecisionWord::Approve), Some(changes), Some("hash-Q1"))
+    );
 }
 
 #[test]
@@ -235,15 +355,37 @@ fn change_to_an_empty_task_is_refused() {
 #[test]
 fn runs_are_cancelled_and_paused_with_one_key() {
     let mut top = sample();
-    assert!(matches!(press(&mut top, "jjjx"), Some(Command::Act { action: Action::Cancel, name, .. }) if name == "cat"));
-    assert!(matches!(press(&mut top, "p"), Some(Command::Act { action: Action::Pause, .. })));
+    assert!(
+        matches!(press(&mut top, "jjjx"), Some(Command::Act { action: Action::Cancel, name, .. }) if name == "cat")
+    );
+    assert!(matches!(
+        press(&mut top, "p"),
+        Some(Command::Act {
+            action: Action::Pause,
+            ..
+        })
+    ));
     assert!(matches!(press(&mut top, "ky"), Some(Command::Seen { name, .. }) if name == "fox"));
-    assert!(matches!(press(&mut top, "p"), Some(Command::Act { action: Action::Retry, .. })));
+    assert!(matches!(
+        press(&mut top, "p"),
+        Some(Command::Act {
+            action: Action::Retry,
+            ..
+        })
+    ));
     press(&mut top, "jj");
-    assert!(press(&mut top, "x").is_none() && top.dialog.is_none(), "a finished run cannot be cancelled");
-    assert!(matches!(press(&mut top, "l"), Some(Command::OpenLog { run_id }) if run_id == "id-dan"));
+    assert!(
+        press(&mut top, "x").is_none() && top.dialog.is_none(),
+        "a finished run cannot be cancelled"
+    );
+    assert!(
+        matches!(press(&mut top, "l"), Some(Command::OpenLog { run_id }) if run_id == "id-dan")
+    );
     assert!(matches!(press(&mut top, "q"), Some(Command::CloseLog)));
-    assert!(matches!(press(&mut top, "q"), Some(Command::Quit(Exit::Done))));
+    assert!(matches!(
+        press(&mut top, "q"),
+        Some(Command::Quit(Exit::Done))
+    ));
 }
 
 #[test]
@@ -254,55 +396,116 @@ fn newest_action_is_undone_until_it_is_due() {
         let command = press(top, keys).expect("a command");
         top.send_later(command, began + Duration::from_secs(at))
     };
-    assert!(matches!(later(&mut top, "2\r", 0), Some(Command::Answer { .. })), "an answer is sent at once");
+    assert!(
+        matches!(later(&mut top, "2\r", 0), Some(Command::Answer { .. })),
+        "an answer is sent at once"
+    );
     assert!(later(&mut top, "ja", 1).is_none() && later(&mut top, "jjx", 2).is_none());
-    assert!(matches!(later(&mut top, "kkl", 2), Some(Command::OpenLog { .. })));
+    assert!(matches!(
+        later(&mut top, "kkl", 2),
+        Some(Command::OpenLog { .. })
+    ));
     press(&mut top, "qz");
-    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice == "undone: Cancel cat"), "{:?}", top.notice);
+    assert!(
+        top.notice
+            .as_ref()
+            .is_some_and(|(_, notice)| notice == "undone: Cancel cat"),
+        "{:?}",
+        top.notice
+    );
     assert!(!top.is_busy("id-cat") && top.is_busy("m-Q2"));
     press(&mut top, "a");
-    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice.contains("press z to undo")), "{:?}", top.notice);
-    assert!(shown(&mut top, 80, 24).iter().any(|row| row == "press z within 5 seconds to undo: Approve Q2 of bob (what about bob?)"));
-    assert!(top.take_due(Some(began + Duration::from_millis(5_999))).is_empty());
-    assert!(matches!(top.take_due(Some(began + Duration::from_secs(6))).as_slice(), [Command::Answer { .. }]));
+    assert!(
+        top.notice
+            .as_ref()
+            .is_some_and(|(_, notice)| notice.contains("press z to undo")),
+        "{:?}",
+        top.notice
+    );
+    assert!(
+        shown(&mut top, 80, 24)
+            .iter()
+            .any(|row| row
+                == "press z within 5 seconds to undo: Approve Q2 of bob (what about bob?)")
+    );
+    assert!(
+        top.take_due(Some(began + Duration::from_millis(5_999)))
+            .is_empty()
+    );
+    assert!(matches!(
+        top.take_due(Some(began + Duration::from_secs(6)))
+            .as_slice(),
+        [Command::Answer { .. }]
+    ));
     press(&mut top, "z");
-    assert!(top.notice.as_ref().is_some_and(|(_, notice)| notice == "nothing to undo"));
+    assert!(
+        top.notice
+            .as_ref()
+            .is_some_and(|(_, notice)| notice == "nothing to undo")
+    );
 }
 
 #[test]
 fn selection_stays_on_its_item() {
     let mut top = sample();
     press(&mut top, "j");
-    let attention = AttentionList { requests: vec![request("Q2", "bob", RequestKind::Approval)], ..AttentionList::default() };
-    top.board.update(Vec::new(), &["id-fox".to_owned()], attention);
+    let attention = AttentionList {
+        requests: vec![request("Q2", "bob", RequestKind::Approval)],
+        ..AttentionList::default()
+    };
+    top.board
+        .update(Vec::new(), &["id-fox".to_owned()], attention);
     top.settle_selection();
-    assert_eq!(top.selected().map(|(at, item)| (at, item.id())), Some((0, ItemId::Request("m-Q2".to_owned()))));
+    assert_eq!(
+        top.selected().map(|(at, item)| (at, item.id())),
+        Some((0, ItemId::Request("m-Q2".to_owned())))
+    );
 }
 
 #[test]
 fn dialog_about_a_closed_request_keeps_its_text_and_sends_nothing() {
-    for (mut top, keys, kept) in [(sample(), "rblue", "blue"), (sample(), "2", "green"), (sample(), "jdno", "no"), (changing(), "new", "new")] {
+    for (mut top, keys, kept) in [
+        (sample(), "rblue", "blue"),
+        (sample(), "2", "green"),
+        (sample(), "jdno", "no"),
+        (changing(), "new", "new"),
+    ] {
         press(&mut top, keys);
         top.board.update(Vec::new(), &[], AttentionList::default());
         top.settle_selection();
         for typed in ["", "y\r", " approve it, xp\r\r"] {
             assert!(press(&mut top, typed).is_none(), "{keys}{typed}");
             let rows = shown(&mut top, 80, 24);
-            assert!(rows.iter().any(|row| row.contains("was closed meanwhile; nothing is sent")), "{keys}{typed}: {rows:#?}");
-            assert!(rows.iter().any(|row| row.starts_with("> ") && row.contains(kept)), "{keys}{typed}: {rows:#?}");
+            assert!(
+                rows.iter()
+                    .any(|row| row.contains("was closed meanwhile; nothing is sent")),
+                "{keys}{typed}: {rows:#?}"
+            );
+            assert!(
+                rows.iter()
+                    .any(|row| row.starts_with("> ") && row.contains(kept)),
+                "{keys}{typed}: {rows:#?}"
+            );
         }
-        assert!(press(&mut top, "\u{1b}").is_none() && top.dialog.is_none(), "{keys}");
+        assert!(
+            press(&mut top, "\u{1b}").is_none() && top.dialog.is_none(),
+            "{keys}"
+        );
     }
 }
 
 #[test]
 fn answer_that_was_refused_keeps_its_text() {
     let mut top = sample();
-    let Some(Command::Answer { answer, about }) = press(&mut top, "rblue\r") else { panic!("an answer") };
+    let Some(Command::Answer { answer, about }) = press(&mut top, "rblue\r") else {
+        panic!("an answer")
+    };
     top.keep_text(about, &answer);
     assert!(shown(&mut top, 80, 24).iter().any(|row| row == "> blue"));
     // A text that is being typed stays.
-    let Some(Command::Answer { answer, about }) = press(&mut top, "\r") else { panic!("an answer") };
+    let Some(Command::Answer { answer, about }) = press(&mut top, "\r") else {
+        panic!("an answer")
+    };
     press(&mut top, "rother");
     top.keep_text(about, &answer);
     assert!(shown(&mut top, 80, 24).iter().any(|row| row == "> other"));
@@ -311,29 +514,51 @@ fn answer_that_was_refused_keeps_its_text() {
 #[test]
 fn run_whose_files_are_not_kept_says_so() {
     let mut top = Top::default();
-    let run = RunView { snapshot_problem: Some("git took too long".to_owned()), ..run("ann", RunStateKind::Running) };
-    top.board.replace(RunList { runs: vec![run], ..RunList::default() }, AttentionList::default());
+    let run = RunView {
+        snapshot_problem: Some("git took too long".to_owned()),
+        ..run("ann", RunStateKind::Running)
+    };
+    top.board.replace(
+        RunList {
+            runs: vec![run],
+            ..RunList::default()
+        },
+        AttentionList::default(),
+    );
     top.settle_selection();
     let rows = shown(&mut top, 160, 24).join("\n");
-    assert!(rows.contains("not all files are kept, so adj undo cannot restore them: git took too long"), "{rows}");
+    assert!(
+        rows.contains("not all files are kept, so adj undo cannot restore them: git took too long"),
+        "{rows}"
+    );
 }
 
 #[test]
 fn words_act_on_no_item() {
     // The successor of a closed item is selected, and the words go on.
-    for words in ["a table", "drop it", "merge", "yes", "1", "p", "x", "retry", "edit"] {
+    for words in [
+        "a table", "drop it", "merge", "yes", "1", "p", "x", "retry", "edit",
+    ] {
         let mut top = sample();
-        let attention = AttentionList { requests: vec![request("Q2", "bob", RequestKind::Approval)], ..AttentionList::default() };
+        let attention = AttentionList {
+            requests: vec![request("Q2", "bob", RequestKind::Approval)],
+            ..AttentionList::default()
+        };
         top.board.update(Vec::new(), &[], attention);
         top.settle_selection();
         for c in words.chars().filter(|c| *c != 'l') {
-            assert!(press(&mut top, &c.to_string()).is_none() && top.dialog.is_none(), "{c} of {words}");
+            assert!(
+                press(&mut top, &c.to_string()).is_none() && top.dialog.is_none(),
+                "{c} of {words}"
+            );
         }
     }
     // A letter that is no key belongs to a text.
     let mut top = sample();
     press(&mut top, "j");
-    assert!(press(&mut top, "ta").is_none() && press(&mut top, "u d").is_none() && top.dialog.is_none());
+    assert!(
+        press(&mut top, "ta").is_none() && press(&mut top, "u d").is_none() && top.dialog.is_none()
+    );
     pause(&mut top);
     assert!(press(&mut top, "a").is_some());
 }
@@ -345,14 +570,38 @@ fn held_key_acts_once_and_confirms_no_question() {
     assert!(press(&mut top, "p").is_some() && press(&mut top, "ppp").is_none());
     let mut top = mergeable();
     for keys in ["mmmm", "\r\r", "sd", "rtb"] {
-        assert!(press(&mut top, keys).is_none() && top.dialog.is_some(), "{keys}");
+        assert!(
+            press(&mut top, keys).is_none() && top.dialog.is_some(),
+            "{keys}"
+        );
     }
-    assert!(!shown(&mut top, 80, 24).last().is_some_and(|row| row.contains("m merge")), "the keys are listed when they act");
+    assert!(
+        !shown(&mut top, 80, 24)
+            .last()
+            .is_some_and(|row| row.contains("m merge")),
+        "the keys are listed when they act"
+    );
     pause(&mut top);
-    assert!(shown(&mut top, 80, 24).last().is_some_and(|row| row.contains("m merge")));
-    for modifiers in [KeyModifiers::ALT, KeyModifiers::CONTROL, KeyModifiers::SUPER] {
-        assert!(top.press(KeyEvent::new(KeyCode::Enter, modifiers)).is_none() && top.dialog.is_some());
-        assert!(top.press(KeyEvent::new(KeyCode::Char('m'), modifiers)).is_none() && top.dialog.is_some());
+    assert!(
+        shown(&mut top, 80, 24)
+            .last()
+            .is_some_and(|row| row.contains("m merge"))
+    );
+    for modifiers in [
+        KeyModifiers::ALT,
+        KeyModifiers::CONTROL,
+        KeyModifiers::SUPER,
+    ] {
+        assert!(
+            top.press(KeyEvent::new(KeyCode::Enter, modifiers))
+                .is_none()
+                && top.dialog.is_some()
+        );
+        assert!(
+            top.press(KeyEvent::new(KeyCode::Char('m'), modifiers))
+                .is_none()
+                && top.dialog.is_some()
+        );
     }
     pause(&mut top);
     assert!(matches!(press(&mut top, "\r"), Some(Command::Merge { name, .. }) if name == "ann"));
@@ -364,35 +613,74 @@ fn held_key_acts_once_and_confirms_no_question() {
 /// Returns a board with a run whose changes can be merged.
 fn mergeable() -> Top {
     let mut top = Top::default();
-    let workspace = WorkspaceView { repository: "/repo".to_owned(), state: WorkspaceState::Ready.into(), ..WorkspaceView::default() };
-    let ended = RunView { workspace: Some(workspace), ..run("ann", RunStateKind::Finished) };
-    top.board.replace(RunList { runs: vec![ended], ..RunList::default() }, AttentionList::default());
+    let workspace = WorkspaceView {
+        repository: "/repo".to_owned(),
+        state: WorkspaceState::Ready.into(),
+        ..WorkspaceView::default()
+    };
+    let ended = RunView {
+        workspace: Some(workspace),
+        ..run("ann", RunStateKind::Finished)
+    };
+    top.board.replace(
+        RunList {
+            runs: vec![ended],
+            ..RunList::default()
+        },
+        AttentionList::default(),
+    );
     top.settle_selection();
     top
 }
 
 #[test]
 fn high_risk_is_approved_with_shift() {
-    for (risk, plain) in
-        [(None, true), (Some("low"), true), (Some("medium: tests only"), true), (Some("high"), false), (Some("drops the table"), false)]
-    {
+    for (risk, plain) in [
+        (None, true),
+        (Some("low"), true),
+        (Some("medium: tests only"), true),
+        (Some("high"), false),
+        (Some("drops the table"), false),
+    ] {
         let mut top = Top::default();
-        let asks = RequestView { risk: risk.map(str::to_owned), options: vec!["once".to_owned()], ..request("Q1", "ann", RequestKind::Approval) };
-        top.board.update(Vec::new(), &[], AttentionList { requests: vec![asks], ..AttentionList::default() });
+        let asks = RequestView {
+            risk: risk.map(str::to_owned),
+            options: vec!["once".to_owned()],
+            ..request("Q1", "ann", RequestKind::Approval)
+        };
+        top.board.update(
+            Vec::new(),
+            &[],
+            AttentionList {
+                requests: vec![asks],
+                ..AttentionList::default()
+            },
+        );
         top.settle_selection();
         assert_eq!(press(&mut top, "a").is_some(), plain, "{risk:?}");
         press(&mut top, "1");
         assert_eq!(top.dialog.is_some(), plain, "{risk:?}");
         press(&mut top, "\u{1b}");
-        assert_eq!(answer(press(&mut top, "A")).decision, Some(DecisionWord::Approve), "{risk:?}");
+        assert_eq!(
+            answer(press(&mut top, "A")).decision,
+            Some(DecisionWord::Approve),
+            "{risk:?}"
+        );
     }
 }
 
 #[test]
 fn dashboard_knows_the_same_low_risks() {
     let dashboard = include_str!("../../../../../adjutant-hub/src/hub/http/dashboard/js/guard.js");
-    let words = dashboard.split("const LOW_RISKS = /^\\s*(?:").nth(1).and_then(|rest| rest.split(')').next()).expect("the words");
-    let (mut theirs, mut ours): (Vec<&str>, Vec<&str>) = (words.split('|').collect(), adjutant_core::request::LOW_RISKS.to_vec());
+    let words = dashboard
+        .split("const LOW_RISKS = /^\\s*(?:")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next())
+        .expect("the words");
+    let (mut theirs, mut ours): (Vec<&str>, Vec<&str>) = (
+        words.split('|').collect(),
+        adjutant_core::request::LOW_RISKS.to_vec(),
+    );
     theirs.sort_unstable();
     ours.sort_unstable();
     assert_eq!(theirs, ours);
@@ -411,18 +699,30 @@ fn pasted_text_never_acts_as_keys() {
 #[test]
 fn each_need_is_new_once_also_behind_a_filter() {
     let attention = |numbers: &[&str]| AttentionList {
-        requests: numbers.iter().map(|number| request(number, "ann", RequestKind::Question)).collect(),
+        requests: numbers
+            .iter()
+            .map(|number| request(number, "ann", RequestKind::Question))
+            .collect(),
         ..AttentionList::default()
     };
     let mut top = Top::default();
     top.board.update(Vec::new(), &[], attention(&["Q1"]));
-    assert_eq!((top.take_new_needs(), top.title().as_str()), (None, "adj top: 1 needs you"));
+    assert_eq!(
+        (top.take_new_needs(), top.title().as_str()),
+        (None, "adj top: 1 needs you")
+    );
     top.board.set_filter("nothing like this");
     top.board.update(Vec::new(), &[], attention(&["Q1", "Q2"]));
-    assert_eq!((top.take_new_needs().as_deref(), top.title().as_str()), (Some("ann asks (Q2)"), "adj top: 2 need you"));
+    assert_eq!(
+        (top.take_new_needs().as_deref(), top.title().as_str()),
+        (Some("ann asks (Q2)"), "adj top: 2 need you")
+    );
     assert_eq!(top.take_new_needs(), None);
     top.board.update(Vec::new(), &[], attention(&["Q3", "Q4"]));
-    assert_eq!(top.take_new_needs().as_deref(), Some("2 new items need you"));
+    assert_eq!(
+        top.take_new_needs().as_deref(),
+        Some("2 new items need you")
+    );
 }
 
 #[test]
@@ -437,12 +737,33 @@ fn filter_hides_other_items() {
 
 #[test]
 fn screen_shows_what_needs_the_person_first() {
-    for (columns, head) in [(120, "3 need you · 1 working · 1 done"), (80, "3 need you · 1 working · 1 done"), (40, "?3 ●1 ✓1")] {
+    for (columns, head) in [
+        (120, "3 need you · 1 working · 1 done"),
+        (80, "3 need you · 1 working · 1 done"),
+        (40, "?3 ●1 ✓1"),
+    ] {
         let rows = shown(&mut sample(), columns, 24);
         assert!(rows[0].contains(head), "{rows:#?}");
-        assert_eq!((rows[1].as_str(), &rows[2][.."▸ ann".len()]), ("NEEDS YOU 3", "▸ ann"), "{rows:#?}");
-        for text in ["? asks Q1", "? approve Q2", "WORKING 1", "● working", "DONE 1", "✓ done", "1) red", "2) green", "1-9 choose"] {
-            assert!(rows.iter().any(|row| row.contains(text)), "{columns}: {text} in {rows:#?}");
+        assert_eq!(
+            (rows[1].as_str(), &rows[2][.."▸ ann".len()]),
+            ("NEEDS YOU 3", "▸ ann"),
+            "{rows:#?}"
+        );
+        for text in [
+            "? asks Q1",
+            "? approve Q2",
+            "WORKING 1",
+            "● working",
+            "DONE 1",
+            "✓ done",
+            "1) red",
+            "2) green",
+            "1-9 choose",
+        ] {
+            assert!(
+                rows.iter().any(|row| row.contains(text)),
+                "{columns}: {text} in {rows:#?}"
+            );
         }
     }
 }
@@ -463,7 +784,10 @@ fn every_size_can_be_drawn() {
             for rows in 0..30 {
                 let mut top = sample();
                 state(&mut top);
-                top.notify(Tone::Bad, "a notice that is longer than a narrow screen is wide");
+                top.notify(
+                    Tone::Bad,
+                    "a notice that is longer than a narrow screen is wide",
+                );
                 top.connection = Connection::Lost(None);
                 screen(&mut top, columns, rows, true);
             }
@@ -471,16 +795,28 @@ fn every_size_can_be_drawn() {
     }
     let mut none = Top::default();
     none.settle_selection();
-    assert!(shown(&mut none, 80, 24).iter().any(|row| row.contains("nothing needs you")));
-    assert!(matches!(press(&mut none, "jkrapxl.\rq"), Some(Command::Quit(Exit::Done))));
+    assert!(
+        shown(&mut none, 80, 24)
+            .iter()
+            .any(|row| row.contains("nothing needs you"))
+    );
+    assert!(matches!(
+        press(&mut none, "jkrapxl.\rq"),
+        Some(Command::Quit(Exit::Done))
+    ));
 }
 
 #[test]
 fn text_of_agents_stays_in_its_place() {
-    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\r\nNEEDS YOU 9\n▸ forged\u{202e}\u{200b}";
+    let hostile =
+        "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\r\nNEEDS YOU 9\n▸ forged\u{202e}\u{200b}";
     let mut top = Top::default();
-    let named =
-        RunView { run_id: "id-evil".to_owned(), task: hostile.to_owned(), progress: Some(hostile.to_owned()), ..run(hostile, RunStateKind::Running) };
+    let named = RunView {
+        run_id: "id-evil".to_owned(),
+        task: hostile.to_owned(),
+        progress: Some(hostile.to_owned()),
+        ..run(hostile, RunStateKind::Running)
+    };
     let asks = RequestView {
         question: hostile.to_owned(),
         context: Some(hostile.to_owned()),
@@ -489,8 +825,17 @@ fn text_of_agents_stays_in_its_place() {
         ..request("Q1", "evil", RequestKind::Approval)
     };
     top.board.replace(
-        RunList { runs: vec![named], ..RunList::default() },
-        AttentionList { requests: vec![RequestView { blocking: false, ..asks }], ..AttentionList::default() },
+        RunList {
+            runs: vec![named],
+            ..RunList::default()
+        },
+        AttentionList {
+            requests: vec![RequestView {
+                blocking: false,
+                ..asks
+            }],
+            ..AttentionList::default()
+        },
     );
     top.settle_selection();
     for keys in ["", "a", "\u{1b}\r", "\u{1b}l"] {
@@ -498,13 +843,27 @@ fn text_of_agents_stays_in_its_place() {
             top.send_later(command, Instant::now());
         }
         if let Page::Log(log) = &mut top.page {
-            log.extend(&LogPage { text: hostile.to_owned(), ..LogPage::default() });
+            log.extend(&LogPage {
+                text: hostile.to_owned(),
+                ..LogPage::default()
+            });
         }
         for columns in [40, 80, 120] {
             let rows = shown(&mut top, columns, 30);
-            assert!(rows.iter().all(|row| !row.contains(|c: char| c.is_control() || c == '\u{202e}')), "{keys:?}: {rows:#?}");
+            assert!(
+                rows.iter()
+                    .all(|row| !row.contains(|c: char| c.is_control() || c == '\u{202e}')),
+                "{keys:?}: {rows:#?}"
+            );
             let is_log = matches!(top.page, Page::Log(_));
-            assert!(is_log || rows.iter().skip(2).all(|row| !row.starts_with("NEEDS YOU") && !row.starts_with("▸ forged")), "{keys:?}: {rows:#?}");
+            assert!(
+                is_log
+                    || rows
+                        .iter()
+                        .skip(2)
+                        .all(|row| !row.starts_with("NEEDS YOU") && !row.starts_with("▸ forged")),
+                "{keys:?}: {rows:#?}"
+            );
         }
     }
 }
@@ -514,30 +873,62 @@ fn no_color_is_drawn_without_colors() {
     let mut top = sample();
     top.notify(Tone::Good, "done");
     let terminal = screen(&mut top, 80, 24, false);
-    assert!(terminal.backend().buffer().content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    assert!(
+        terminal
+            .backend()
+            .buffer()
+            .content()
+            .iter()
+            .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset)
+    );
     let colored = screen(&mut top, 80, 24, true);
-    assert!(colored.backend().buffer().content().iter().any(|cell| cell.fg == Color::Yellow));
+    assert!(
+        colored
+            .backend()
+            .buffer()
+            .content()
+            .iter()
+            .any(|cell| cell.fg == Color::Yellow)
+    );
 }
 
 #[test]
 fn log_keeps_its_end_and_joins_cut_lines() {
     let mut log = LogPane::new("id", "ann");
     for text in ["one\ntw", "o\nthree\n"] {
-        log.extend(&LogPage { text: text.to_owned(), ..LogPage::default() });
+        log.extend(&LogPage {
+            text: text.to_owned(),
+            ..LogPage::default()
+        });
     }
-    assert_eq!(log.rows(80, 2), (vec!["two".to_owned(), "three".to_owned()], true));
+    assert_eq!(
+        log.rows(80, 2),
+        (vec!["two".to_owned(), "three".to_owned()], true)
+    );
     log.press(KeyCode::Up);
-    assert_eq!(log.rows(80, 2), (vec!["one".to_owned(), "two".to_owned()], false));
-    log.extend(&LogPage { text: "x\n".repeat(20_000), ..LogPage::default() });
+    assert_eq!(
+        log.rows(80, 2),
+        (vec!["one".to_owned(), "two".to_owned()], false)
+    );
+    log.extend(&LogPage {
+        text: "x\n".repeat(20_000),
+        ..LogPage::default()
+    });
     assert!(log.rows(80, usize::MAX / 2).0.len() <= 5_000);
 }
 
 #[test]
 fn help_lists_the_keys_of_the_dashboard() {
     let dashboard = include_str!("../../../../../adjutant-hub/src/hub/http/dashboard/js/guard.js");
-    let table = dashboard.split("export const KEYS = [").nth(1).and_then(|rest| rest.split("];").next()).expect("the table of keys");
+    let table = dashboard
+        .split("export const KEYS = [")
+        .nth(1)
+        .and_then(|rest| rest.split("];").next())
+        .expect("the table of keys");
     let field = |row: &str, name: &str| Some(row.split_once(name)?.1.split('"').nth(1)?.to_owned());
-    let keys = table.lines().filter_map(|row| field(row, "shown:").or_else(|| field(row, "keys:")));
+    let keys = table
+        .lines()
+        .filter_map(|row| field(row, "shown:").or_else(|| field(row, "keys:")));
     // The other pages of the dashboard have no counterpart here.
     let others = ["g then b, i, c, t, r, p, a"];
     let ours: String = KEYS.iter().map(|(keys, _)| format!("{keys}, ")).collect();
@@ -552,18 +943,51 @@ fn help_lists_the_keys_of_the_dashboard() {
 #[test]
 fn draws_a_thousand_runs() {
     let mut top = Top::default();
-    let runs = (0..1_000).map(|n| run(&format!("run-{n}"), if n % 3 == 0 { RunStateKind::Finished } else { RunStateKind::Running })).collect();
-    let requests = (0..100).map(|n| request(&format!("Q{n}"), &format!("run-{}", n * 3 + 1), RequestKind::Question)).collect();
+    let runs = (0..1_000)
+        .map(|n| {
+            run(
+                &format!("run-{n}"),
+                if n % 3 == 0 {
+                    RunStateKind::Finished
+                } else {
+                    RunStateKind::Running
+                },
+            )
+        })
+        .collect();
+    let requests = (0..100)
+        .map(|n| {
+            request(
+                &format!("Q{n}"),
+                &format!("run-{}", n * 3 + 1),
+                RequestKind::Question,
+            )
+        })
+        .collect();
     let began = std::time::Instant::now();
-    top.board.replace(RunList { runs, ..RunList::default() }, AttentionList { requests, ..AttentionList::default() });
+    top.board.replace(
+        RunList {
+            runs,
+            ..RunList::default()
+        },
+        AttentionList {
+            requests,
+            ..AttentionList::default()
+        },
+    );
     top.settle_selection();
     let arranged = began.elapsed();
     let mut terminal = Terminal::new(TestBackend::new(200, 60)).expect("a terminal");
     let began = std::time::Instant::now();
     for _ in 0..100 {
         press(&mut top, "j");
-        terminal.draw(|frame| draw(frame, &mut top, look(true))).expect("drawn");
+        terminal
+            .draw(|frame| draw(frame, &mut top, look(true)))
+            .expect("drawn");
     }
-    println!("1,000 runs at 200x60: arranged in {arranged:?}, drawn in {:?}", began.elapsed() / 100);
+    println!(
+        "1,000 runs at 200x60: arranged in {arranged:?}, drawn in {:?}",
+        began.elapsed() / 100
+    );
     assert_eq!(top.board.items().len(), 1_000);
 }

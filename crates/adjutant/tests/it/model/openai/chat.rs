@@ -7,13 +7,26 @@ use super::{arguments, text};
 use serde_json::{Value, json};
 
 pub fn offered(body: &Value) -> Vec<Offered> {
-    let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    tools.iter().filter_map(|tool| Offered::function(&tool["function"], "parameters")).collect()
+    let tools = body["tools"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    tools
+        .iter()
+        .filter_map(|tool| Offered::function(&tool["function"], "parameters"))
+        .collect()
 }
 
 pub fn results(body: &Value) -> Vec<String> {
-    let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    messages.iter().filter(|message| message["role"] == "tool").map(|message| text(&message["content"])).collect()
+    let messages = body["messages"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| text(&message["content"]))
+        .collect()
 }
 
 fn usage() -> Value {
@@ -22,11 +35,17 @@ fn usage() -> Value {
 
 pub fn whole(say: &Say, turn: usize) -> Value {
     let (message, reason) = match say {
-        Say::Text(text) | Say::Search(text) => (json!({ "role": "assistant", "content": text }), "stop"),
+        Say::Text(text) | Say::Search(text) => {
+            (json!({ "role": "assistant", "content": text }), "stop")
+        }
         Say::Call(call) => {
             let function = json!({ "name": call.name, "arguments": arguments(&call.input) });
-            let calls = json!([{ "id": format!("call_{turn}"), "type": "function", "function": function }]);
-            (json!({ "role": "assistant", "content": null, "tool_calls": calls }), "tool_calls")
+            let calls =
+                json!([{ "id": format!("call_{turn}"), "type": "function", "function": function }]);
+            (
+                json!({ "role": "assistant", "content": null, "tool_calls": calls }),
+                "tool_calls",
+            )
         }
     };
     let choices = json!([{ "index": 0, "message": message, "finish_reason": reason }]);
@@ -38,10 +57,17 @@ pub fn stream(say: &Say, turn: usize, ends: bool) -> Vec<String> {
         let choices = json!([{ "index": 0, "delta": delta, "finish_reason": reason }]);
         json!({ "id": format!("chatcmpl-{turn}"), "object": "chat.completion.chunk", "created": 0, "model": "gpt-test", "choices": choices })
     };
-    let mut chunks = vec![chunk(json!({ "role": "assistant", "content": "" }), Value::Null)];
+    let mut chunks = vec![chunk(
+        json!({ "role": "assistant", "content": "" }),
+        Value::Null,
+    )];
     let reason = match say {
         Say::Text(text) | Say::Search(text) => {
-            chunks.extend(pieces(text).into_iter().map(|piece| chunk(json!({ "content": piece }), Value::Null)));
+            chunks.extend(
+                pieces(text)
+                    .into_iter()
+                    .map(|piece| chunk(json!({ "content": piece }), Value::Null)),
+            );
             "stop"
         }
         Say::Call(call) => {

@@ -16,8 +16,8 @@ use crate::harness::operation::StatedCommands;
 use crate::process::tree;
 use crate::text;
 use crate::view::{
-    AgentView, AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, ErrorView, GetRun, ReadEvents, ReadLogs, RequestView, Resume, RunView,
-    Wait, WaitOutcome, WaitUntil, Waited, Word,
+    AgentView, AnswerOne, AnswerRequests, Cancel, DecisionWord, Dispatch, ErrorView, GetRun,
+    ReadEvents, ReadLogs, RequestView, Resume, RunView, Wait, WaitOutcome, WaitUntil, Waited, Word,
 };
 use adjutant_core::report::ReportStatus;
 use adjutant_core::{EventKind, Permissions, RequestKind, RunStateKind};
@@ -44,7 +44,12 @@ const EVENTS_READ_MAX: u32 = 1_000;
 pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
     let agent = super::find_agent(&args.name, cx).await?;
     if !agent.found {
-        return Err(fail(crate::view::codes::AGENT_NOT_FOUND, agent.problem.unwrap_or_else(|| format!("agent {}: program not found", agent.name))));
+        return Err(fail(
+            crate::view::codes::AGENT_NOT_FOUND,
+            agent
+                .problem
+                .unwrap_or_else(|| format!("agent {}: program not found", agent.name)),
+        ));
     }
     let kind = match (agent.harness.as_str(), agent.can) {
         ("echo", _) => Kind::Echo,
@@ -53,21 +58,45 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
     };
     if kind != Kind::Echo {
         let name = text::line(&agent.name);
-        cx.out.print_message(&format!("This starts two short runs of {name} with about ten model calls, which use tokens."))?;
-        if cx.out.interactive && !args.yes && !ask("Continue? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes")) {
+        cx.out.print_message(&format!(
+            "This starts two short runs of {name} with about ten model calls, which use tokens."
+        ))?;
+        if cx.out.interactive
+            && !args.yes
+            && !ask("Continue? [y/N] ")?.is_some_and(|a| matches!(a.trim(), "y" | "Y" | "yes"))
+        {
             cx.out.print_message("nothing started")?;
             return Ok(Exit::Done);
         }
     }
     let profile = other_profile(&agent);
     if let Some(profile) = profile {
-        cx.out.print_message(&format!("{} is not supported; testing with {profile}", agent.permissions))?;
+        cx.out.print_message(&format!(
+            "{} is not supported; testing with {profile}",
+            agent.permissions
+        ))?;
     }
     let dir = std::env::temp_dir().join(format!("adj-test-{}", random_hex::<8>()));
-    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| fail(crate::cli::exit::cli_codes::IO, format!("{}: {e}", dir.display())))?;
-    let mut trial = Trial { cx, agent: &agent, kind, dir: dir.clone(), limit: args.timeout, profile, runs: Vec::new() };
+    DirBuilder::new().mode(0o700).create(&dir).map_err(|e| {
+        fail(
+            crate::cli::exit::cli_codes::IO,
+            format!("{}: {e}", dir.display()),
+        )
+    })?;
+    let mut trial = Trial {
+        cx,
+        agent: &agent,
+        kind,
+        dir: dir.clone(),
+        limit: args.timeout,
+        profile,
+        runs: Vec::new(),
+    };
     // Ctrl-C, a closed terminal and TERM also end the runs.
-    let (mut interrupts, mut hangups) = (signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    let (mut interrupts, mut hangups) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+    );
     let mut terminations = signal(SignalKind::terminate())?;
     let tried = tokio::select! {
         tried = trial.run_all() => tried,
@@ -80,23 +109,43 @@ pub async fn test(args: &AgentTestArgs, cx: &Context) -> CommandResult {
         end(cx, run).await?;
     }
     if let Err(error) = std::fs::remove_dir_all(&dir) {
-        cx.out.print_message(&format!("warning: cannot remove {}: {error}", dir.display()))?;
+        cx.out.print_message(&format!(
+            "warning: cannot remove {}: {error}",
+            dir.display()
+        ))?;
     }
     let (worked, cancelled) = tried?;
     let checks = verdict::judge(kind, agent.can, &worked, cancelled.as_ref());
-    print_checks(cx, &agent, &checks, &[worked.run.as_str(), cancelled.as_ref().map_or("", |cancelled| &cancelled.run)])
+    print_checks(
+        cx,
+        &agent,
+        &checks,
+        &[
+            worked.run.as_str(),
+            cancelled.as_ref().map_or("", |cancelled| &cancelled.run),
+        ],
+    )
 }
 
 /// Returns the most restrictive supported profile, if the agent's own is not supported.
 fn other_profile(agent: &AgentView) -> Option<&'static str> {
-    let is_unsupported = |profile: &Word<Permissions>| agent.unsupported_profiles.contains_key(profile);
+    let is_unsupported =
+        |profile: &Word<Permissions>| agent.unsupported_profiles.contains_key(profile);
     let mut all = Permissions::ALL.into_iter();
-    if is_unsupported(&agent.permissions) { all.find(|profile| !is_unsupported(&(*profile).into())).map(Permissions::word) } else { None }
+    if is_unsupported(&agent.permissions) {
+        all.find(|profile| !is_unsupported(&(*profile).into()))
+            .map(Permissions::word)
+    } else {
+        None
+    }
 }
 
 /// Cancels a live run.
 async fn end(cx: &Context, run: &str) -> Result<(), Failure> {
-    let call = Cancel { run: run.to_owned(), reason: Some("the agent test is over".to_owned()) };
+    let call = Cancel {
+        run: run.to_owned(),
+        reason: Some("the agent test is over".to_owned()),
+    };
     match cx.hub.call(&call).await {
         Ok(_) => Ok(()),
         Err(error) if error.code == crate::view::codes::RUN_FINISHED => Ok(()),
@@ -104,8 +153,16 @@ async fn end(cx: &Context, run: &str) -> Result<(), Failure> {
     }
 }
 
-fn print_checks(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs: &[&str]) -> CommandResult {
-    let failures = checks.iter().filter(|check| check.verdict == Verdict::Fail).count();
+fn print_checks(
+    cx: &Context,
+    agent: &AgentView,
+    checks: &[verdict::Check],
+    runs: &[&str],
+) -> CommandResult {
+    let failures = checks
+        .iter()
+        .filter(|check| check.verdict == Verdict::Fail)
+        .count();
     let failed = failures > 0;
     let exit = if failed { Exit::Failed } else { Exit::Done };
     let runs: Vec<&str> = runs.iter().copied().filter(|run| !run.is_empty()).collect();
@@ -120,13 +177,32 @@ fn print_checks(cx: &Context, agent: &AgentView, checks: &[verdict::Check], runs
             Verdict::NotApplicable => ("–", Style::Dim),
         };
         let name = format!("{:<10}", check.check);
-        cx.out.print_line(&format!("{} {name} {}", cx.out.paint.apply(style, glyph), text::line(&check.reason)))?;
+        cx.out.print_line(&format!(
+            "{} {name} {}",
+            cx.out.paint.apply(style, glyph),
+            text::line(&check.reason)
+        ))?;
     }
-    let version = agent.version.as_ref().map(|version| format!(" {}", text::line(version))).unwrap_or_default();
-    let result = if failed { format!("{failures} of {} checks failed", checks.len()) } else { "all checks passed".to_owned() };
-    cx.out.print_message(&format!("{}{version}: {result}", text::line(&agent.name)))?;
+    let version = agent
+        .version
+        .as_ref()
+        .map(|version| format!(" {}", text::line(version)))
+        .unwrap_or_default();
+    let result = if failed {
+        format!("{failures} of {} checks failed", checks.len())
+    } else {
+        "all checks passed".to_owned()
+    };
+    cx.out
+        .print_message(&format!("{}{version}: {result}", text::line(&agent.name)))?;
     if failed {
-        cx.out.suggest(&runs.iter().map(|run| format!("adj logs {run}")).collect::<Vec<_>>().join("   or   "))?;
+        cx.out.suggest(
+            &runs
+                .iter()
+                .map(|run| format!("adj logs {run}"))
+                .collect::<Vec<_>>()
+                .join("   or   "),
+        )?;
     }
     Ok(exit)
 }
@@ -173,22 +249,39 @@ impl Trial<'_> {
             })
             .await?;
         self.runs.push(run.run_id.clone());
-        self.cx.out.print_message(&format!("run {} started", text::line(&run.name)))?;
+        self.cx
+            .out
+            .print_message(&format!("run {} started", text::line(&run.name)))?;
         Ok(run)
     }
 
     /// Waits until a run asks something, stops or ends; `None` after the time limit.
     async fn wait_for_event(&self, run: &str) -> Result<Option<Waited>, ErrorView> {
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        let waited =
-            self.cx.hub.call(&Wait { runs: vec![run.to_owned()], until: WaitUntil::Attention, after: None, new_reports: false, wait_ms }).await?;
+        let waited = self
+            .cx
+            .hub
+            .call(&Wait {
+                runs: vec![run.to_owned()],
+                until: WaitUntil::Attention,
+                after: None,
+                new_reports: false,
+                wait_ms,
+            })
+            .await?;
         Ok(Some(waited).filter(|waited| waited.outcome == WaitOutcome::Event))
     }
 
     async fn work(&mut self) -> Result<WorkRun, Failure> {
-        let (first, second) = (format!("amber-{}", random_hex::<4>()), format!("birch-{}", random_hex::<4>()));
+        let (first, second) = (
+            format!("amber-{}", random_hex::<4>()),
+            format!("birch-{}", random_hex::<4>()),
+        );
         let run = self.start(script::work(self.kind)).await?;
-        let mut seen = WorkRun { run: run.name.clone(), ..WorkRun::default() };
+        let mut seen = WorkRun {
+            run: run.name.clone(),
+            ..WorkRun::default()
+        };
         let id = run.run_id;
         let mut requests = 0;
         loop {
@@ -209,14 +302,26 @@ impl Trial<'_> {
                 if request.kind == RequestKind::Question {
                     seen.asked = true;
                     self.cx.out.print_message("  asked a question; answered")?;
-                    self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), answer: first.clone(), ..AnswerOne::default() }).await?;
+                    self.answer(&AnswerOne {
+                        message_id: Some(request.message_id.clone()),
+                        answer: first.clone(),
+                        ..AnswerOne::default()
+                    })
+                    .await?;
                 } else {
                     seen.approvals += 1;
                     self.refuse(request).await?;
                 }
                 continue;
             }
-            let Some(ended) = waited.ended.into_iter().chain(waited.stopped).find(|ended| ended.run_id == id) else { continue };
+            let Some(ended) = waited
+                .ended
+                .into_iter()
+                .chain(waited.stopped)
+                .find(|ended| ended.run_id == id)
+            else {
+                continue;
+            };
             if ended.state == RunStateKind::Finished || seen.stopped {
                 break;
             }
@@ -242,19 +347,50 @@ impl Trial<'_> {
     }
 
     /// Reads the result of the work run.
-    async fn read_result(&self, id: &str, seen: &mut WorkRun, first: &str, second: &str) -> Result<(), Failure> {
-        let view = self.cx.hub.call(&GetRun { run: id.to_owned(), ..GetRun::default() }).await?;
-        let history = self.cx.hub.call(&ReadEvents { after: 0, run: Some(id.to_owned()), limit: Some(EVENTS_READ_MAX), wait_ms: 0 }).await?;
-        let progress = history.events.iter().find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
+    async fn read_result(
+        &self,
+        id: &str,
+        seen: &mut WorkRun,
+        first: &str,
+        second: &str,
+    ) -> Result<(), Failure> {
+        let view = self
+            .cx
+            .hub
+            .call(&GetRun {
+                run: id.to_owned(),
+                ..GetRun::default()
+            })
+            .await?;
+        let history = self
+            .cx
+            .hub
+            .call(&ReadEvents {
+                after: 0,
+                run: Some(id.to_owned()),
+                limit: Some(EVENTS_READ_MAX),
+                wait_ms: 0,
+            })
+            .await?;
+        let progress = history
+            .events
+            .iter()
+            .find(|event| event.kind == EventKind::RunProgress && event.source.is_some());
         seen.progress_by = progress.and_then(|event| event.source.as_ref().and_then(Word::known));
         let text = match self.kind {
             Kind::Echo => self.log(id).await?,
-            Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n"),
+            Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("\n"),
         };
         seen.first_word |= text.contains(first);
         seen.second_word = text.contains(second);
         seen.sessions.1 = view.session;
-        seen.reported = view.report.is_some_and(|report| report.status == ReportStatus::Success);
+        seen.reported = view
+            .report
+            .is_some_and(|report| report.status == ReportStatus::Success);
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
         seen.usage = view.usage;
@@ -262,12 +398,23 @@ impl Trial<'_> {
     }
 
     async fn log(&self, id: &str) -> Result<String, ErrorView> {
-        Ok(self.cx.hub.call(&ReadLogs { run: id.to_owned(), ..ReadLogs::default() }).await?.text)
+        Ok(self
+            .cx
+            .hub
+            .call(&ReadLogs {
+                run: id.to_owned(),
+                ..ReadLogs::default()
+            })
+            .await?
+            .text)
     }
 
     async fn run_cancelled_task(&mut self) -> Result<CancelRun, Failure> {
         let run = self.start(script::cancelled(self.kind)).await?;
-        let mut seen = CancelRun { run: run.name.clone(), ..CancelRun::default() };
+        let mut seen = CancelRun {
+            run: run.name.clone(),
+            ..CancelRun::default()
+        };
         let id = run.run_id;
         loop {
             let Some(waited) = self.wait_for_event(&id).await? else {
@@ -275,7 +422,12 @@ impl Trial<'_> {
                 break;
             };
             let Some(request) = waited.needs.first() else {
-                if waited.ended.iter().chain(&waited.stopped).any(|ended| ended.run_id == id) {
+                if waited
+                    .ended
+                    .iter()
+                    .chain(&waited.stopped)
+                    .any(|ended| ended.run_id == id)
+                {
                     break;
                 }
                 continue;
@@ -290,11 +442,18 @@ impl Trial<'_> {
             }
             if is_the_command(request) {
                 seen.approvals += 1;
-                self.cx.out.print_message("  asked for approval of the command; approved")?;
+                self.cx
+                    .out
+                    .print_message("  asked for approval of the command; approved")?;
                 let decision = Some(DecisionWord::Approve);
                 let hash = Some(request.content_hash.clone());
-                self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, content_hash: hash, ..AnswerOne::default() })
-                    .await?;
+                self.answer(&AnswerOne {
+                    message_id: Some(request.message_id.clone()),
+                    decision,
+                    content_hash: hash,
+                    ..AnswerOne::default()
+                })
+                .await?;
             } else {
                 seen.other_approvals += 1;
                 self.refuse(request).await?;
@@ -302,13 +461,31 @@ impl Trial<'_> {
         }
         seen.had_child = has_child(&self.cx.home.dir, &id, &self.dir).await;
         // A sandbox can end the process with its command.
-        seen.ran_command = seen.had_child || self.log(&id).await?.lines().any(script::is_command_output);
-        seen.may_run_nothing = self.profile.unwrap_or(self.agent.permissions.as_str()) == Permissions::Read.word();
+        seen.ran_command =
+            seen.had_child || self.log(&id).await?.lines().any(script::is_command_output);
+        seen.may_run_nothing =
+            self.profile.unwrap_or(self.agent.permissions.as_str()) == Permissions::Read.word();
         self.cx.out.print_message("  cancelling")?;
         end(self.cx, &id).await?;
         let wait_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        self.cx.hub.call(&Wait { runs: vec![id.clone()], until: WaitUntil::All, after: None, new_reports: false, wait_ms }).await?;
-        let view = self.cx.hub.call(&GetRun { run: id.clone(), ..GetRun::default() }).await?;
+        self.cx
+            .hub
+            .call(&Wait {
+                runs: vec![id.clone()],
+                until: WaitUntil::All,
+                after: None,
+                new_reports: false,
+                wait_ms,
+            })
+            .await?;
+        let view = self
+            .cx
+            .hub
+            .call(&GetRun {
+                run: id.clone(),
+                ..GetRun::default()
+            })
+            .await?;
         seen.outcome = view.outcome.as_ref().and_then(Word::known);
         seen.reason = view.reason;
         seen.left = remaining_processes(&self.cx.home.dir, &id, &self.dir).await;
@@ -316,14 +493,30 @@ impl Trial<'_> {
     }
 
     async fn answer(&self, answer: &AnswerOne) -> Result<(), ErrorView> {
-        self.cx.hub.call(&AnswerRequests { answers: vec![answer.clone()] }).await.map(|_| ())
+        self.cx
+            .hub
+            .call(&AnswerRequests {
+                answers: vec![answer.clone()],
+            })
+            .await
+            .map(|_| ())
     }
 
     async fn refuse(&self, request: &RequestView) -> Result<(), Failure> {
-        self.cx.out.print_message(&format!("  asked for approval of something else; denied: {}", text::cut(&text::line(&request.question), 80)))?;
+        self.cx.out.print_message(&format!(
+            "  asked for approval of something else; denied: {}",
+            text::cut(&text::line(&request.question), 80)
+        ))?;
         let reason = Some("this test does not need it: continue with the next step".to_owned());
         let decision = Some(DecisionWord::Deny);
-        Ok(self.answer(&AnswerOne { message_id: Some(request.message_id.clone()), decision, reason, ..AnswerOne::default() }).await?)
+        Ok(self
+            .answer(&AnswerOne {
+                message_id: Some(request.message_id.clone()),
+                decision,
+                reason,
+                ..AnswerOne::default()
+            })
+            .await?)
     }
 }
 
@@ -334,9 +527,17 @@ fn is_the_command(request: &RequestView) -> bool {
         return false;
     }
     // A preview that is not JSON states no command.
-    let input: Value = request.preview.as_deref().and_then(|preview| serde_json::from_str(preview).ok()).unwrap_or_default();
+    let input: Value = request
+        .preview
+        .as_deref()
+        .and_then(|preview| serde_json::from_str(preview).ok())
+        .unwrap_or_default();
     let stated = StatedCommands::of(&input);
-    let shown = if stated.is_empty() { request.question.strip_prefix("use ") } else { stated.only() };
+    let shown = if stated.is_empty() {
+        request.question.strip_prefix("use ")
+    } else {
+        stated.only()
+    };
     shown.is_some_and(|shown| shown.trim() == script::COMMAND)
 }
 
@@ -344,7 +545,10 @@ fn is_the_command(request: &RequestView) -> bool {
 /// a few times.
 async fn has_child(home: &Path, run_id: &str, dir: &Path) -> bool {
     for _ in 0..CHILD_CHECKS_MAX {
-        if tree::of_run(home, run_id, dir).iter().any(|(_, command)| is_the_child(command)) {
+        if tree::of_run(home, run_id, dir)
+            .iter()
+            .any(|(_, command)| is_the_child(command))
+        {
             return true;
         }
         tokio::time::sleep(CHILD_CHECK_INTERVAL).await;
@@ -361,10 +565,21 @@ async fn remaining_processes(home: &Path, run_id: &str, dir: &Path) -> Vec<Strin
     let over = Instant::now() + CLEANUP_WAIT_MAX;
     loop {
         let found = tree::of_run(home, run_id, dir);
-        let Some((pid, _)) = found.first() else { return Vec::new() };
+        let Some((pid, _)) = found.first() else {
+            return Vec::new();
+        };
         let exited = crate::process::watch::exited(*pid);
         if tokio::time::timeout_at(over, exited).await.is_err() {
-            return found.into_iter().map(|(pid, command)| format!("{} ({})", text::cut(&text::line(&command), 60), pid.as_raw_nonzero())).collect();
+            return found
+                .into_iter()
+                .map(|(pid, command)| {
+                    format!(
+                        "{} ({})",
+                        text::cut(&text::line(&command), 60),
+                        pid.as_raw_nonzero()
+                    )
+                })
+                .collect();
         }
     }
 }
@@ -385,19 +600,71 @@ mod tests {
         };
         let command = script::COMMAND;
         let action = format!("use {command}");
-        assert!(asks(RequestKind::Approval, "use Bash", json!({"command": command, "description": "as told"})));
-        assert!(asks(RequestKind::Approval, "use shell", json!({"cmd": format!("{command}\n")})));
-        assert!(asks(RequestKind::Approval, &action, json!([{"type": "content"}])));
-        assert!(asks(RequestKind::Approval, "use run_commands: setsid…", json!({"commands": [command]})));
-        assert!(asks(RequestKind::Approval, &action, json!({"command": command, "commands": [command]})));
-        assert!(!asks(RequestKind::Approval, &action, json!({"commands": [command, "rm -rf /"]})));
-        assert!(!asks(RequestKind::Approval, &action, json!({"command": "rm -rf /", "commands": [command]})));
-        assert!(!asks(RequestKind::Approval, &action, json!({"command": command, "commands": ["rm -rf /"]})));
-        assert!(!asks(RequestKind::Approval, &action, json!({"commands": "rm -rf /"})));
-        assert!(!asks(RequestKind::Approval, "use Bash", json!({"command": format!("curl x | sh; {command}")})));
-        assert!(!asks(RequestKind::Approval, &action, json!({"command": "rm -rf /"})));
-        assert!(!asks(RequestKind::Approval, &format!("{action}; rm -rf /"), json!([])));
-        assert!(!asks(RequestKind::Approval, "use write", json!({"path": command})));
+        assert!(asks(
+            RequestKind::Approval,
+            "use Bash",
+            json!({"command": command, "description": "as told"})
+        ));
+        assert!(asks(
+            RequestKind::Approval,
+            "use shell",
+            json!({"cmd": format!("{command}\n")})
+        ));
+        assert!(asks(
+            RequestKind::Approval,
+            &action,
+            json!([{"type": "content"}])
+        ));
+        assert!(asks(
+            RequestKind::Approval,
+            "use run_commands: setsid…",
+            json!({"commands": [command]})
+        ));
+        assert!(asks(
+            RequestKind::Approval,
+            &action,
+            json!({"command": command, "commands": [command]})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &action,
+            json!({"commands": [command, "rm -rf /"]})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &action,
+            json!({"command": "rm -rf /", "commands": [command]})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &action,
+            json!({"command": command, "commands": ["rm -rf /"]})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &action,
+            json!({"commands": "rm -rf /"})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            "use Bash",
+            json!({"command": format!("curl x | sh; {command}")})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &action,
+            json!({"command": "rm -rf /"})
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            &format!("{action}; rm -rf /"),
+            json!([])
+        ));
+        assert!(!asks(
+            RequestKind::Approval,
+            "use write",
+            json!({"path": command})
+        ));
         assert!(!asks(RequestKind::Delegation, &action, Value::Null));
     }
 }

@@ -71,8 +71,12 @@ pub fn cancelled(kind: Kind) -> String {
     );
     let ask = match kind {
         Kind::Echo => return format!("spawn setsid\nask \"{READY}\"\n"),
-        Kind::Tools => format!("Call ask_parent with the question \"{READY}\" and wait for the answer."),
-        Kind::Blocks => format!("Print a CLARIFICATION_NEEDED block with the question \"{READY}\"."),
+        Kind::Tools => {
+            format!("Call ask_parent with the question \"{READY}\" and wait for the answer.")
+        }
+        Kind::Blocks => {
+            format!("Print a CLARIFICATION_NEEDED block with the question \"{READY}\".")
+        }
     };
     test_prompt(&[leave, ask], "Then end.")
 }
@@ -80,7 +84,11 @@ pub fn cancelled(kind: Kind) -> String {
 const READY: &str = "Ready?";
 
 fn test_prompt(steps: &[String], end: &str) -> String {
-    let steps: Vec<String> = steps.iter().enumerate().map(|(n, step)| format!("{}. {step}", n + 1)).collect();
+    let steps: Vec<String> = steps
+        .iter()
+        .enumerate()
+        .map(|(n, step)| format!("{}. {step}", n + 1))
+        .collect();
     format!(
         "This is a short test of how you are connected with your parent. Do exactly these steps in this order, and nothing else: look at no files, \
          write none, do not explain anything.\n{}\n{end}\n",
@@ -101,7 +109,13 @@ mod tests {
     fn output_of_the_command_is_recognized() {
         assert!(is_command_output("← started") && is_command_output("started"));
         let call = format!("→ Bash {COMMAND}");
-        for line in [call.as_str(), COMMAND, "← bwrap: execvp codex-linux-sandbox: No such file or directory", "the run is started", ""] {
+        for line in [
+            call.as_str(),
+            COMMAND,
+            "← bwrap: execvp codex-linux-sandbox: No such file or directory",
+            "the run is started",
+            "",
+        ] {
             assert!(!is_command_output(line), "{line}");
         }
     }

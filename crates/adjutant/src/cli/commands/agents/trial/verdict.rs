@@ -67,16 +67,36 @@ pub struct Check {
 }
 
 fn check(check: &'static str, verdict: Verdict, reason: impl Into<String>) -> Check {
-    Check { check, verdict, reason: reason.into() }
+    Check {
+        check,
+        verdict,
+        reason: reason.into(),
+    }
 }
 
-fn passes(name: &'static str, is_so: bool, good: impl Into<String>, bad: impl Into<String>) -> Check {
-    if is_so { check(name, Verdict::Pass, good) } else { check(name, Verdict::Fail, bad) }
+fn passes(
+    name: &'static str,
+    is_so: bool,
+    good: impl Into<String>,
+    bad: impl Into<String>,
+) -> Check {
+    if is_so {
+        check(name, Verdict::Pass, good)
+    } else {
+        check(name, Verdict::Fail, bad)
+    }
 }
 
 /// Judges the observations. `cancelled` is `None` if that run was not started.
-pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<Check> {
-    let Some(cancelled) = cancelled else { return judge_work(kind, can, worked) };
+pub fn judge(
+    kind: Kind,
+    can: Option<CanView>,
+    worked: &WorkRun,
+    cancelled: Option<&CancelRun>,
+) -> Vec<Check> {
+    let Some(cancelled) = cancelled else {
+        return judge_work(kind, can, worked);
+    };
     let mut checks = judge_work(kind, can, worked);
     checks.push(command(kind, cancelled));
     checks.push(approvals(can, worked, cancelled));
@@ -85,7 +105,11 @@ pub fn judge(kind: Kind, can: Option<CanView>, worked: &WorkRun, cancelled: Opti
 }
 
 /// Describes why a run did not get further.
-fn stuck_reason(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_waiting_to: Option<&str>) -> String {
+fn stuck_reason(
+    outcome: Option<OutcomeKind>,
+    reason: Option<&str>,
+    timed_out_waiting_to: Option<&str>,
+) -> String {
     match (timed_out_waiting_to, outcome, reason) {
         (Some(what), _, _) => format!("it did not {what} in time"),
         (None, Some(outcome), Some(reason)) => format!("its run {}: {reason}", outcome.word()),
@@ -95,41 +119,88 @@ fn stuck_reason(outcome: Option<OutcomeKind>, reason: Option<&str>, timed_out_wa
 }
 
 fn judge_work(kind: Kind, can: Option<CanView>, worked: &WorkRun) -> Vec<Check> {
-    let why = stuck_reason(worked.outcome, worked.reason.as_deref(), worked.timed_out_waiting_to);
+    let why = stuck_reason(
+        worked.outcome,
+        worked.reason.as_deref(),
+        worked.timed_out_waiting_to,
+    );
     let mut checks = Vec::new();
     let by_tool = worked.progress_by == Some(Source::Tool);
     checks.push(match kind {
-        Kind::Blocks => check("our tools", Verdict::NotApplicable, "not available to it; it uses blocks in its output"),
-        Kind::Tools | Kind::Echo => passes("our tools", by_tool, "reported progress with a tool", format!("no progress reported with a tool: {why}")),
+        Kind::Blocks => check(
+            "our tools",
+            Verdict::NotApplicable,
+            "not available to it; it uses blocks in its output",
+        ),
+        Kind::Tools | Kind::Echo => passes(
+            "our tools",
+            by_tool,
+            "reported progress with a tool",
+            format!("no progress reported with a tool: {why}"),
+        ),
     });
     if kind == Kind::Blocks {
-        checks.push(passes("blocks", worked.progress_by.is_some(), "reported progress in a block", format!("no progress block: {why}")));
+        checks.push(passes(
+            "blocks",
+            worked.progress_by.is_some(),
+            "reported progress in a block",
+            format!("no progress block: {why}"),
+        ));
     }
     checks.push(match (worked.asked, worked.first_word) {
         (true, true) => check("question", Verdict::Pass, "asked and used the answer"),
-        (true, false) => check("question", Verdict::Fail, format!("asked, but the answer is not in its result: {why}")),
+        (true, false) => check(
+            "question",
+            Verdict::Fail,
+            format!("asked, but the answer is not in its result: {why}"),
+        ),
         (false, _) => check("question", Verdict::Fail, format!("did not ask: {why}")),
     });
     checks.push(if !worked.asked && !worked.stopped {
         check("resume", Verdict::NotApplicable, "not reached")
     } else if worked.stopped && worked.second_word {
         let own = worked.sessions.0.is_some() && worked.sessions.0 == worked.sessions.1;
-        let how = if own { "in its own session" } else { "in a new session with its checkpoint" };
+        let how = if own {
+            "in its own session"
+        } else {
+            "in a new session with its checkpoint"
+        };
         match can {
-            Some(can) if can.resume && !own && kind != Kind::Echo => {
-                check("resume", Verdict::Pass, format!("resumed, but not in its own session: {how}"))
-            }
-            _ => check("resume", Verdict::Pass, format!("stopped and resumed {how}")),
+            Some(can) if can.resume && !own && kind != Kind::Echo => check(
+                "resume",
+                Verdict::Pass,
+                format!("resumed, but not in its own session: {how}"),
+            ),
+            _ => check(
+                "resume",
+                Verdict::Pass,
+                format!("stopped and resumed {how}"),
+            ),
         }
     } else if worked.stopped {
-        check("resume", Verdict::Fail, format!("stopped, but the resolution is not in its result: {why}"))
+        check(
+            "resume",
+            Verdict::Fail,
+            format!("stopped, but the resolution is not in its result: {why}"),
+        )
     } else {
-        check("resume", Verdict::Fail, format!("did not stop when asked to: {why}"))
+        check(
+            "resume",
+            Verdict::Fail,
+            format!("did not stop when asked to: {why}"),
+        )
     });
     let succeeded = worked.outcome == Some(OutcomeKind::Succeeded);
-    checks.push(passes("report", succeeded && worked.reported, "ended with a success report", format!("no success report: {why}")));
+    checks.push(passes(
+        "report",
+        succeeded && worked.reported,
+        "ended with a success report",
+        format!("no success report: {why}"),
+    ));
     checks.push(match (can.map(|can| can.usage), worked.usage) {
-        (_, Some(usage)) if usage.input_tokens + usage.output_tokens > 0 => check("usage", Verdict::Pass, usage.to_string()),
+        (_, Some(usage)) if usage.input_tokens + usage.output_tokens > 0 => {
+            check("usage", Verdict::Pass, usage.to_string())
+        }
         (Some(true), _) if succeeded => check("usage", Verdict::Fail, "no tokens reported"),
         (Some(true), _) => check("usage", Verdict::NotApplicable, "not reached"),
         (_, _) => check("usage", Verdict::NotApplicable, "does not report usage"),
@@ -150,34 +221,80 @@ fn command(kind: Kind, cancelled: &CancelRun) -> Check {
         (_, _) => "it was approved, but neither a process nor output of it was found",
     };
     match kind {
-        Kind::Blocks => check(name, Verdict::NotApplicable, "ran no command; it may have no tool for that"),
-        Kind::Tools if cancelled.may_run_nothing => check(name, Verdict::NotApplicable, "ran no command, with profile read"),
-        Kind::Tools | Kind::Echo => check(name, Verdict::Fail, format!("did not run the command: {why}")),
+        Kind::Blocks => check(
+            name,
+            Verdict::NotApplicable,
+            "ran no command; it may have no tool for that",
+        ),
+        Kind::Tools if cancelled.may_run_nothing => check(
+            name,
+            Verdict::NotApplicable,
+            "ran no command, with profile read",
+        ),
+        Kind::Tools | Kind::Echo => check(
+            name,
+            Verdict::Fail,
+            format!("did not run the command: {why}"),
+        ),
     }
 }
 
 fn approvals(can: Option<CanView>, worked: &WorkRun, cancelled: &CancelRun) -> Check {
     let unasked = worked.approvals + cancelled.other_approvals;
     match can.map(|can| can.approvals) {
-        _ if cancelled.approvals > 0 => check("approvals", Verdict::Pass, "asked for approval of a command and ran it when approved"),
-        Some(false) => check("approvals", Verdict::NotApplicable, "cannot ask for approval"),
-        _ if unasked > 0 => check("approvals", Verdict::NotApplicable, "asked for approval of something else, which was denied"),
-        _ if cancelled.ran_command => check("approvals", Verdict::NotApplicable, "not exercised: the command ran without approval"),
-        _ => check("approvals", Verdict::NotApplicable, "not exercised: nothing needed approval"),
+        _ if cancelled.approvals > 0 => check(
+            "approvals",
+            Verdict::Pass,
+            "asked for approval of a command and ran it when approved",
+        ),
+        Some(false) => check(
+            "approvals",
+            Verdict::NotApplicable,
+            "cannot ask for approval",
+        ),
+        _ if unasked > 0 => check(
+            "approvals",
+            Verdict::NotApplicable,
+            "asked for approval of something else, which was denied",
+        ),
+        _ if cancelled.ran_command => check(
+            "approvals",
+            Verdict::NotApplicable,
+            "not exercised: the command ran without approval",
+        ),
+        _ => check(
+            "approvals",
+            Verdict::NotApplicable,
+            "not exercised: nothing needed approval",
+        ),
     }
 }
 
 fn cancel(cancelled: &CancelRun) -> Check {
-    let why = stuck_reason(cancelled.outcome, cancelled.reason.as_deref(), cancelled.timed_out_waiting_to);
+    let why = stuck_reason(
+        cancelled.outcome,
+        cancelled.reason.as_deref(),
+        cancelled.timed_out_waiting_to,
+    );
     let name = "cancel";
     if !cancelled.left.is_empty() {
-        return check(name, Verdict::Fail, format!("left behind: {}", cancelled.left.join(", ")));
+        return check(
+            name,
+            Verdict::Fail,
+            format!("left behind: {}", cancelled.left.join(", ")),
+        );
     }
     match (cancelled.asked, cancelled.outcome, cancelled.had_child) {
-        (true, Some(OutcomeKind::Cancelled), true) => check(name, Verdict::Pass, "ended, with the process that it had started in its own session"),
-        (true, Some(OutcomeKind::Cancelled), false) => {
-            check(name, Verdict::Pass, "ended with nothing left; not checked with a child process: none was running")
-        }
+        (true, Some(OutcomeKind::Cancelled), true) => check(
+            name,
+            Verdict::Pass,
+            "ended, with the process that it had started in its own session",
+        ),
+        (true, Some(OutcomeKind::Cancelled), false) => check(
+            name,
+            Verdict::Pass,
+            "ended with nothing left; not checked with a child process: none was running",
+        ),
         (true, _, _) => check(name, Verdict::Fail, format!("was not ended: {why}")),
         (false, _, _) => check(name, Verdict::Fail, format!("not reached: {why}")),
     }
@@ -187,7 +304,13 @@ fn cancel(cancelled: &CancelRun) -> Check {
 mod tests {
     use super::*;
 
-    const ALL: CanView = CanView { tools: true, resume: true, live: true, approvals: true, usage: true };
+    const ALL: CanView = CanView {
+        tools: true,
+        resume: true,
+        live: true,
+        approvals: true,
+        usage: true,
+    };
 
     fn good() -> (WorkRun, CancelRun) {
         let worked = WorkRun {
@@ -199,7 +322,10 @@ mod tests {
             sessions: (Some("s".to_owned()), Some("s".to_owned())),
             outcome: Some(OutcomeKind::Succeeded),
             reported: true,
-            usage: Some(UsageView { input_tokens: 1, ..UsageView::default() }),
+            usage: Some(UsageView {
+                input_tokens: 1,
+                ..UsageView::default()
+            }),
             ..WorkRun::default()
         };
         let cancelled = CancelRun {
@@ -214,15 +340,27 @@ mod tests {
     }
 
     fn failed(kind: Kind, worked: &WorkRun, cancelled: Option<&CancelRun>) -> Vec<&'static str> {
-        judge(kind, Some(ALL), worked, cancelled).into_iter().filter(|check| check.verdict == Verdict::Fail).map(|check| check.check).collect()
+        judge(kind, Some(ALL), worked, cancelled)
+            .into_iter()
+            .filter(|check| check.verdict == Verdict::Fail)
+            .map(|check| check.check)
+            .collect()
     }
 
     #[test]
     fn complete_agent_passes() {
         let (worked, cancelled) = good();
         let checks = judge(Kind::Tools, Some(ALL), &worked, Some(&cancelled));
-        assert!(checks.iter().all(|check| check.verdict == Verdict::Pass), "{checks:?}");
-        assert!(checks.iter().any(|check| check.reason.contains("own session")), "{checks:?}");
+        assert!(
+            checks.iter().all(|check| check.verdict == Verdict::Pass),
+            "{checks:?}"
+        );
+        assert!(
+            checks
+                .iter()
+                .any(|check| check.reason.contains("own session")),
+            "{checks:?}"
+        );
     }
 
     #[test]
@@ -244,8 +382,14 @@ mod tests {
             change(&mut cancelled);
             failed(Kind::Tools, &worked, Some(&cancelled))
         };
-        assert_eq!(cancel(|c| c.left = vec!["sleep 3600".to_owned()]), ["cancel"]);
-        assert_eq!(cancel(|c| c.outcome = Some(OutcomeKind::Failed)), ["cancel"]);
+        assert_eq!(
+            cancel(|c| c.left = vec!["sleep 3600".to_owned()]),
+            ["cancel"]
+        );
+        assert_eq!(
+            cancel(|c| c.outcome = Some(OutcomeKind::Failed)),
+            ["cancel"]
+        );
         assert_eq!(cancel(|c| c.asked = false), ["cancel"]);
         assert_eq!(cancel(|c| c.ran_command = false), ["command"]);
     }
@@ -254,20 +398,46 @@ mod tests {
     fn command_that_did_not_run_is_no_pass() {
         let (worked, good) = good();
         // Without approval and child, like Codex in its sandbox.
-        let quiet = CancelRun { approvals: 0, had_child: false, ..good };
+        let quiet = CancelRun {
+            approvals: 0,
+            had_child: false,
+            ..good
+        };
         let of = |kind, cancelled: &CancelRun| {
             let checks = judge(kind, Some(ALL), &worked, Some(cancelled));
-            let found = checks.into_iter().find(|check| check.check == "command").expect("it is judged");
+            let found = checks
+                .into_iter()
+                .find(|check| check.check == "command")
+                .expect("it is judged");
             (found.verdict, found.reason)
         };
         assert_eq!(of(Kind::Tools, &quiet).0, Verdict::Pass);
-        let broken = CancelRun { ran_command: false, ..quiet };
+        let broken = CancelRun {
+            ran_command: false,
+            ..quiet
+        };
         assert_eq!(of(Kind::Tools, &broken).0, Verdict::Fail);
-        let denied = CancelRun { other_approvals: 1, ..broken.clone() };
+        let denied = CancelRun {
+            other_approvals: 1,
+            ..broken.clone()
+        };
         assert!(of(Kind::Tools, &denied).1.contains("something else"));
-        let approved = CancelRun { approvals: 1, ..broken.clone() };
+        let approved = CancelRun {
+            approvals: 1,
+            ..broken.clone()
+        };
         assert!(of(Kind::Tools, &approved).1.contains("it was approved"));
-        assert_eq!(of(Kind::Tools, &CancelRun { may_run_nothing: true, ..broken.clone() }).0, Verdict::NotApplicable);
+        assert_eq!(
+            of(
+                Kind::Tools,
+                &CancelRun {
+                    may_run_nothing: true,
+                    ..broken.clone()
+                }
+            )
+            .0,
+            Verdict::NotApplicable
+        );
         assert_eq!(of(Kind::Blocks, &broken).0, Verdict::NotApplicable);
         assert_eq!(of(Kind::Echo, &broken).0, Verdict::Fail);
     }
@@ -275,14 +445,40 @@ mod tests {
     #[test]
     fn missing_abilities_are_not_applicable() {
         let (worked, cancelled) = good();
-        let cannot = CanView { approvals: false, usage: false, ..ALL };
-        let seen = CancelRun { approvals: 0, ..cancelled };
-        let checks = judge(Kind::Blocks, Some(cannot), &WorkRun { usage: None, ..worked }, Some(&seen));
-        let skipped: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::NotApplicable).map(|check| check.check).collect();
+        let cannot = CanView {
+            approvals: false,
+            usage: false,
+            ..ALL
+        };
+        let seen = CancelRun {
+            approvals: 0,
+            ..cancelled
+        };
+        let checks = judge(
+            Kind::Blocks,
+            Some(cannot),
+            &WorkRun {
+                usage: None,
+                ..worked
+            },
+            Some(&seen),
+        );
+        let skipped: Vec<_> = checks
+            .iter()
+            .filter(|check| check.verdict == Verdict::NotApplicable)
+            .map(|check| check.check)
+            .collect();
         assert_eq!(skipped, ["our tools", "usage", "approvals"]);
-        let dead = WorkRun { outcome: Some(OutcomeKind::Failed), reason: Some("the agent is not signed in".to_owned()), ..WorkRun::default() };
+        let dead = WorkRun {
+            outcome: Some(OutcomeKind::Failed),
+            reason: Some("the agent is not signed in".to_owned()),
+            ..WorkRun::default()
+        };
         let checks = judge(Kind::Tools, Some(ALL), &dead, None);
         assert!(checks[0].reason.contains("not signed in"), "{checks:?}");
-        assert_eq!(failed(Kind::Tools, &dead, None), ["our tools", "question", "report"]);
+        assert_eq!(
+            failed(Kind::Tools, &dead, None),
+            ["our tools", "question", "report"]
+        );
     }
 }
